@@ -1,0 +1,3 @@
+//! The `sixwarp` program.
+
+fn main() {}
