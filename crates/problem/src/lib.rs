@@ -1,1 +1,148 @@
-//! sixwarp: problem.
+//! What a user asks for: one attention call, described without saying where it runs.
+//!
+//! A [`Problem`] names the tensors by [`Slot`], says how each is laid out ([`View`]), which keys each
+//! query may see ([`Mask`], lengths, paging, index lists), and what is returned. Engines take a
+//! `Problem` plus memory for its slots; nothing here knows of devices or kernels.
+//!
+//! Conventions (they hold for every engine):
+//! - Views are `[batch, heads, tokens, dim]`, strides in elements, the last one 1.
+//! - Scores are `scale · q·k`, then `softcap · tanh(s / softcap)` where a soft cap is set, then masks.
+//! - LSE is a natural logarithm without the sink; `-inf` for a row that sees no key, whose output is 0.
+//! - A sink is one logit per query head, added to the denominator once, never scaled.
+//! - Causal is bottom-right aligned: the last query of a sequence sees its last key.
+
+mod builder;
+mod dtype;
+mod error;
+mod host;
+mod mask;
+mod segment;
+mod slot;
+mod view;
+
+pub use builder::ProblemBuilder;
+pub use dtype::DType;
+pub use error::{InvalidProblem, Unsupported};
+pub use host::{HostBuffers, HostMut, HostRef};
+pub use mask::Mask;
+pub use segment::{IndexList, KeyLengths, Paging, Segment, Values};
+pub use slot::{SegmentSlot, Slot};
+pub use view::View;
+
+/// How query tokens are grouped into sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryLengths {
+    /// The view's batch dimension: every sequence has as many queries as the view has tokens.
+    Full,
+    /// Sequences lie one after the other in the token dimension of a view of batch 1;
+    /// [`Slot::CuSeqlensQ`] holds `batch + 1` offsets (i32).
+    Packed {
+        /// Number of sequences.
+        batch: u64,
+        /// An upper bound of the queries of one sequence, known to the host.
+        longest: u64,
+    },
+}
+
+/// One attention call. Built and validated by [`Problem::builder`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Queries.
+    pub q: View,
+    /// Output, `[batch, heads, tokens, value dim]`.
+    pub out: View,
+    /// How queries are grouped into sequences.
+    pub query_lengths: QueryLengths,
+    /// One or two key/value segments under one softmax.
+    pub segments: Vec<Segment>,
+    /// Factor on `q·k`.
+    pub scale: f32,
+    /// Soft cap on scores.
+    pub softcap: Option<f32>,
+    /// Whether [`Slot::Sinks`] (f32, one logit per query head) is given.
+    pub sinks: bool,
+    /// Whether [`Slot::Lse`] (f32 `[batch, heads, tokens]`, packed like `q`) is written.
+    pub return_lse: bool,
+}
+
+impl Problem {
+    /// Starts a problem from its queries.
+    pub fn builder(q: View) -> ProblemBuilder {
+        ProblemBuilder::new(q)
+    }
+
+    /// Number of sequences.
+    pub fn batch(&self) -> u64 {
+        match self.query_lengths {
+            QueryLengths::Full => self.q.batch(),
+            QueryLengths::Packed { batch, .. } => batch,
+        }
+    }
+
+    /// The most queries one sequence can have.
+    pub fn longest_query(&self) -> u64 {
+        match self.query_lengths {
+            QueryLengths::Full => self.q.tokens(),
+            QueryLengths::Packed { longest, .. } => longest,
+        }
+    }
+
+    /// Number of query heads.
+    pub fn query_heads(&self) -> u64 {
+        self.q.heads()
+    }
+
+    /// Number of key/value heads.
+    pub fn kv_heads(&self) -> u64 {
+        self.segments[0].k.heads()
+    }
+
+    /// Query heads that share one key/value head.
+    pub fn group(&self) -> u64 {
+        self.query_heads() / self.kv_heads()
+    }
+
+    /// Length of a query or key row.
+    pub fn key_dim(&self) -> u64 {
+        self.q.dim()
+    }
+
+    /// Length of a value or output row.
+    pub fn value_dim(&self) -> u64 {
+        self.out.dim()
+    }
+
+    /// Element type of queries, keys, values and output.
+    pub fn dtype(&self) -> DType {
+        self.q.dtype
+    }
+
+    /// Whether any slot carries the absolute position of the first query of each sequence.
+    pub fn needs_positions(&self) -> bool {
+        self.segments.iter().any(|s| matches!(s.mask, Mask::Compressed { .. }))
+    }
+
+    /// Elements of the LSE tensor, packed `[batch, heads, tokens]` in the shape of `q`.
+    pub fn lse_len(&self) -> u64 {
+        self.q.batch() * self.q.heads() * self.q.tokens()
+    }
+
+    /// Floating-point operations of the two matrix products over all visible scores, if lengths are
+    /// those of the views (bottom-right causal and windows counted exactly).
+    pub fn flops(&self) -> f64 {
+        let per_score = 2.0 * (self.key_dim() + self.value_dim()) as f64;
+        let t = self.longest_query();
+        let scores: f64 = self.segments.iter().map(|s| s.mask.visible(t, s.longest()) as f64).sum();
+        scores * per_score * (self.batch() * self.query_heads()) as f64
+    }
+
+    /// Every slot this problem reads or writes, in a fixed order.
+    pub fn slots(&self) -> Vec<Slot> {
+        slot::slots_of(self)
+    }
+
+    /// The bytes a slot's memory must hold.
+    pub fn slot_bytes(&self, slot: Slot) -> u64 {
+        slot::bytes_of(self, slot)
+    }
+}

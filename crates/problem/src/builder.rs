@@ -1,0 +1,231 @@
+//! Building a [`Problem`] and the rules every engine may rely on.
+//!
+//! Rules, by number:
+//! 1. Every extent is at least 1 (tokens may be 0), strides do not overflow, the last stride is 1.
+//! 2. `q`, `k`, `v` and `out` share one dtype.
+//! 3. `k` has `q`'s dim; `v` has `out`'s dim; K = V needs value dim ≤ key dim.
+//! 4. KV heads divide query heads; both segments agree on heads and dims.
+//! 5. Batches agree; packed views have batch 1; paged views have a page size of at least 1.
+//! 6. One or two segments; a segment is not both packed and paged.
+//! 7. `scale` and `softcap` are finite; `softcap` is positive; a compression ratio is at least 1.
+//! 8. Outputs do not overlap themselves: no output stride is 0 on an extent above 1.
+
+use crate::{InvalidProblem, Mask, Problem, QueryLengths, Segment, Slot, Values, View};
+
+/// Collects the parts of a [`Problem`].
+#[derive(Clone, Debug)]
+pub struct ProblemBuilder {
+    q: View,
+    out: Option<View>,
+    query_lengths: QueryLengths,
+    segments: Vec<Segment>,
+    scale: Option<f32>,
+    softcap: Option<f32>,
+    sinks: bool,
+    return_lse: bool,
+}
+
+impl ProblemBuilder {
+    pub(crate) fn new(q: View) -> Self {
+        Self {
+            q,
+            out: None,
+            query_lengths: QueryLengths::Full,
+            segments: Vec::new(),
+            scale: None,
+            softcap: None,
+            sinks: false,
+            return_lse: false,
+        }
+    }
+
+    /// Adds a key/value segment.
+    pub fn segment(mut self, segment: Segment) -> Self {
+        self.segments.push(segment);
+        self
+    }
+    /// Sets the output view (default: `q`'s memory order with the value dim).
+    pub fn out(mut self, out: View) -> Self {
+        self.out = Some(out);
+        self
+    }
+    /// Sets how queries are grouped into sequences.
+    pub fn query_lengths(mut self, lengths: QueryLengths) -> Self {
+        self.query_lengths = lengths;
+        self
+    }
+    /// Sets the factor on scores (default `1/sqrt(dim)`).
+    pub fn scale(mut self, scale: f32) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+    /// Caps scores softly.
+    pub fn softcap(mut self, softcap: f32) -> Self {
+        self.softcap = Some(softcap);
+        self
+    }
+    /// Takes one sink logit per query head.
+    pub fn sinks(mut self) -> Self {
+        self.sinks = true;
+        self
+    }
+    /// Returns the log-sum-exp.
+    pub fn return_lse(mut self) -> Self {
+        self.return_lse = true;
+        self
+    }
+
+    /// Checks every rule and returns the problem.
+    pub fn build(self) -> Result<Problem, InvalidProblem> {
+        let Some(first) = self.segments.first() else {
+            return Err(InvalidProblem::new("segments", "one or two are needed (rule 6)", 0));
+        };
+        let out = self.out.unwrap_or_else(|| default_out(&self.q, first.value_dim()));
+        let problem = Problem {
+            scale: self.scale.unwrap_or(1.0 / (self.q.dim() as f32).sqrt()),
+            q: self.q,
+            out,
+            query_lengths: self.query_lengths,
+            segments: self.segments,
+            softcap: self.softcap,
+            sinks: self.sinks,
+            return_lse: self.return_lse,
+        };
+        check(&problem)?;
+        Ok(problem)
+    }
+}
+
+fn default_out(q: &View, dim: u64) -> View {
+    let [b, h, t, _] = q.shape;
+    if q.strides[1] < q.strides[2] {
+        View::bshd(q.dtype, [b, h, t, dim])
+    } else {
+        View::bhsd(q.dtype, [b, h, t, dim])
+    }
+}
+
+fn ensure(
+    holds: bool,
+    subject: impl std::fmt::Display,
+    rule: &str,
+    value: impl std::fmt::Display,
+) -> Result<(), InvalidProblem> {
+    if holds { Ok(()) } else { Err(InvalidProblem::new(subject, rule, value)) }
+}
+
+fn check(problem: &Problem) -> Result<(), InvalidProblem> {
+    check_view(Slot::Q, &problem.q)?;
+    check_view(Slot::Out, &problem.out)?;
+    check_scalars(problem)?;
+    check_queries(problem)?;
+    let count = problem.segments.len();
+    ensure(count <= 2, "segments", "one or two are needed (rule 6)", count)?;
+    for (n, segment) in problem.segments.iter().enumerate() {
+        check_segment(problem, n as u8, segment)?;
+    }
+    Ok(())
+}
+
+fn check_view(slot: Slot, view: &View) -> Result<(), InvalidProblem> {
+    let [b, h, _, d] = view.shape;
+    ensure(
+        b > 0 && h > 0 && d > 0,
+        slot,
+        "batch, heads and dim must be at least 1 (rule 1)",
+        view,
+    )?;
+    ensure(view.strides[3] == 1, slot, "the last stride must be 1 (rule 1)", view.strides[3])?;
+    let bytes = view.span().and_then(|n| n.checked_mul(view.dtype.bytes()));
+    ensure(
+        bytes.is_some_and(|n| n < 1 << 56),
+        slot,
+        "must span less than 2^56 bytes (rule 1)",
+        view,
+    )
+}
+
+fn check_scalars(problem: &Problem) -> Result<(), InvalidProblem> {
+    ensure(problem.scale.is_finite(), "scale", "must be finite (rule 7)", problem.scale)?;
+    if let Some(cap) = problem.softcap {
+        ensure(
+            cap.is_finite() && cap > 0.0,
+            "softcap",
+            "must be finite and positive (rule 7)",
+            cap,
+        )?;
+    }
+    Ok(())
+}
+
+fn check_queries(problem: &Problem) -> Result<(), InvalidProblem> {
+    let (q, out) = (&problem.q, &problem.out);
+    ensure(out.dtype == q.dtype, Slot::Out, "must have q's dtype (rule 2)", out.dtype)?;
+    let same = out.shape[..3] == q.shape[..3];
+    ensure(same, Slot::Out, "must have q's batch, heads and tokens (rule 5)", out)?;
+    let repeats = (0..4).any(|d| out.shape[d] > 1 && out.strides[d] == 0);
+    ensure(!repeats, Slot::Out, "must not repeat: no stride may be 0 (rule 8)", out)?;
+    if let QueryLengths::Packed { batch, .. } = problem.query_lengths {
+        ensure(q.batch() == 1, Slot::Q, "packed sequences need a view of batch 1 (rule 5)", q)?;
+        ensure(batch > 0, Slot::CuSeqlensQ, "at least one sequence is needed (rule 5)", batch)?;
+    }
+    Ok(())
+}
+
+fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
+    let slot = |part| Slot::Segment(n, part);
+    let (k_slot, v_slot) = (slot(crate::SegmentSlot::K), slot(crate::SegmentSlot::V));
+    let (k, v) = (&segment.k, segment.value_view());
+    check_view(k_slot, k)?;
+    check_view(v_slot, &v)?;
+    ensure(k.dtype == problem.dtype(), k_slot, "must have q's dtype (rule 2)", k.dtype)?;
+    ensure(v.dtype == problem.dtype(), v_slot, "must have q's dtype (rule 2)", v.dtype)?;
+    ensure(k.dim() == problem.q.dim(), k_slot, "must have q's dim (rule 3)", k.dim())?;
+    ensure(v.dim() == problem.out.dim(), v_slot, "must have out's dim (rule 3)", v.dim())?;
+    if let Values::SameAsKeys { dim } = segment.values {
+        ensure(
+            dim <= k.dim(),
+            v_slot,
+            "K = V needs a value dim of at most the key dim (rule 3)",
+            dim,
+        )?;
+    }
+    ensure(
+        v.shape[..3] == k.shape[..3],
+        v_slot,
+        "must have k's batch, heads and tokens (rule 5)",
+        v,
+    )?;
+    let divides = problem.query_heads().is_multiple_of(k.heads());
+    ensure(divides, k_slot, "KV heads must divide query heads (rule 4)", k.heads())?;
+    ensure(
+        k.heads() == problem.kv_heads(),
+        k_slot,
+        "segments must agree on heads (rule 4)",
+        k.heads(),
+    )?;
+    if let Mask::Compressed { ratio } = segment.mask {
+        ensure(ratio > 0, k_slot, "a compression ratio must be at least 1 (rule 7)", ratio)?;
+    }
+    check_batches(problem, n, segment)
+}
+
+fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
+    let k = &segment.k;
+    let slot = Slot::Segment(n, crate::SegmentSlot::K);
+    let packed = segment.lengths.packed.is_some();
+    ensure(
+        !(packed && segment.paging.is_some()),
+        slot,
+        "is either packed or paged (rule 6)",
+        "both",
+    )?;
+    if segment.paging.is_some() {
+        return ensure(k.tokens() > 0, slot, "a page holds at least one row (rule 5)", k.tokens());
+    }
+    if packed {
+        return ensure(k.batch() == 1, slot, "packed sequences need a view of batch 1 (rule 5)", k);
+    }
+    let batch = problem.batch();
+    ensure(k.batch() == batch, slot, &format!("must have batch {batch} (rule 5)"), k.batch())
+}

@@ -1,0 +1,112 @@
+use crate::{DType, Slot};
+use half::{bf16, f16};
+
+/// Host memory to read a slot from.
+#[derive(Clone, Copy, Debug)]
+pub enum HostRef<'a> {
+    /// f32 elements.
+    F32(&'a [f32]),
+    /// f16 elements.
+    F16(&'a [f16]),
+    /// bf16 elements.
+    Bf16(&'a [bf16]),
+    /// i32 elements (offsets, lengths, tables).
+    I32(&'a [i32]),
+}
+
+/// Host memory to write a slot to.
+#[derive(Debug)]
+pub enum HostMut<'a> {
+    /// f32 elements.
+    F32(&'a mut [f32]),
+    /// f16 elements.
+    F16(&'a mut [f16]),
+    /// bf16 elements.
+    Bf16(&'a mut [bf16]),
+}
+
+macro_rules! from_slices {
+    ($($variant:ident $element:ty),*) => {$(
+        impl<'a> From<&'a [$element]> for HostRef<'a> {
+            fn from(slice: &'a [$element]) -> Self { HostRef::$variant(slice) }
+        }
+        impl<'a> From<&'a Vec<$element>> for HostRef<'a> {
+            fn from(vec: &'a Vec<$element>) -> Self { HostRef::$variant(vec) }
+        }
+    )*};
+}
+macro_rules! from_mut_slices {
+    ($($variant:ident $element:ty),*) => {$(
+        impl<'a> From<&'a mut [$element]> for HostMut<'a> {
+            fn from(slice: &'a mut [$element]) -> Self { HostMut::$variant(slice) }
+        }
+        impl<'a> From<&'a mut Vec<$element>> for HostMut<'a> {
+            fn from(vec: &'a mut Vec<$element>) -> Self { HostMut::$variant(vec) }
+        }
+    )*};
+}
+from_slices!(F32 f32, F16 f16, Bf16 bf16, I32 i32);
+from_mut_slices!(F32 f32, F16 f16, Bf16 bf16);
+
+impl HostRef<'_> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            HostRef::F32(s) => s.len(),
+            HostRef::F16(s) => s.len(),
+            HostRef::Bf16(s) => s.len(),
+            HostRef::I32(s) => s.len(),
+        }
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The floating-point type, `None` for integers.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            HostRef::F32(_) => Some(DType::F32),
+            HostRef::F16(_) => Some(DType::F16),
+            HostRef::Bf16(_) => Some(DType::Bf16),
+            HostRef::I32(_) => None,
+        }
+    }
+}
+
+/// Host memory for the slots of a problem.
+#[derive(Debug, Default)]
+pub struct HostBuffers<'a> {
+    inputs: Vec<(Slot, HostRef<'a>)>,
+    outputs: Vec<(Slot, HostMut<'a>)>,
+}
+
+impl<'a> HostBuffers<'a> {
+    /// No memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads `slot` from `memory`.
+    pub fn input(mut self, slot: Slot, memory: impl Into<HostRef<'a>>) -> Self {
+        self.inputs.push((slot, memory.into()));
+        self
+    }
+
+    /// Writes `slot` to `memory`.
+    pub fn output(mut self, slot: Slot, memory: impl Into<HostMut<'a>>) -> Self {
+        self.outputs.push((slot, memory.into()));
+        self
+    }
+
+    /// The memory `slot` is read from.
+    pub fn get(&self, slot: Slot) -> Option<HostRef<'a>> {
+        self.inputs.iter().find(|(s, _)| *s == slot).map(|(_, memory)| *memory)
+    }
+
+    /// The memory `slot` is written to.
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut HostMut<'a>> {
+        self.outputs.iter_mut().find(|(s, _)| *s == slot).map(|(_, memory)| memory)
+    }
+}

@@ -1,0 +1,130 @@
+use crate::{Mask, View};
+
+/// Where a segment's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A tensor of their own.
+    Separate(View),
+    /// The first `dim` columns of the keys: K and V are one tensor, loaded once.
+    SameAsKeys {
+        /// Length of a value row.
+        dim: u64,
+    },
+}
+
+/// How many keys each sequence has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLengths {
+    /// Sequences lie one after the other in the token dimension of a view of batch 1;
+    /// `cu_seqlens_k` holds `batch + 1` offsets (i32). The value is an upper bound of one length.
+    pub packed: Option<u64>,
+    /// `seqused_k` holds the number of keys in use per sequence (i32), at most what the view has.
+    pub used: bool,
+}
+
+impl KeyLengths {
+    /// Every sequence has as many keys as the view (or its page table) has tokens.
+    pub const FULL: KeyLengths = KeyLengths { packed: None, used: false };
+}
+
+/// Keys and values live in pages: the view's batch dimension counts pages and its token dimension is
+/// the page size; `page_table` (i32 `[batch, pages_per_sequence]`) names each sequence's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    /// Columns of the page table.
+    pub pages_per_sequence: u64,
+}
+
+/// Each query token sees only the keys of its list: `indices` (i32 `[batch, tokens, width]`), each a
+/// row number (`page · page_size + row` where paged), -1 for an unused entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexList {
+    /// Entries per query token.
+    pub width: u64,
+}
+
+/// One run of keys and values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// Keys.
+    pub k: View,
+    /// Values.
+    pub values: Values,
+    /// Lengths.
+    pub lengths: KeyLengths,
+    /// Paging.
+    pub paging: Option<Paging>,
+    /// Index lists.
+    pub indices: Option<IndexList>,
+    /// Visibility.
+    pub mask: Mask,
+}
+
+impl Segment {
+    /// A plain segment: every query sees every key.
+    pub fn new(k: View, v: View) -> Self {
+        Self::with_values(k, Values::Separate(v))
+    }
+
+    /// A segment whose values are the first `dim` columns of its keys.
+    pub fn shared(k: View, dim: u64) -> Self {
+        Self::with_values(k, Values::SameAsKeys { dim })
+    }
+
+    fn with_values(k: View, values: Values) -> Self {
+        let lengths = KeyLengths::FULL;
+        Self { k, values, lengths, paging: None, indices: None, mask: Mask::Full }
+    }
+
+    /// Sets the mask.
+    pub fn mask(self, mask: Mask) -> Self {
+        Self { mask, ..self }
+    }
+    /// Sequences are packed one after the other; none is longer than `longest`.
+    pub fn packed(mut self, longest: u64) -> Self {
+        self.lengths.packed = Some(longest);
+        self
+    }
+    /// Lengths in use are given per sequence.
+    pub fn used(mut self) -> Self {
+        self.lengths.used = true;
+        self
+    }
+    /// Keys and values live in pages.
+    pub fn paged(self, pages_per_sequence: u64) -> Self {
+        Self { paging: Some(Paging { pages_per_sequence }), ..self }
+    }
+    /// Each query token sees only the keys of its list.
+    pub fn indexed(self, width: u64) -> Self {
+        Self { indices: Some(IndexList { width }), ..self }
+    }
+
+    /// Length of a value row.
+    pub fn value_dim(&self) -> u64 {
+        match self.values {
+            Values::Separate(v) => v.dim(),
+            Values::SameAsKeys { dim } => dim,
+        }
+    }
+
+    /// The view that value rows are read through.
+    pub fn value_view(&self) -> View {
+        match self.values {
+            Values::Separate(v) => v,
+            Values::SameAsKeys { dim } => {
+                let [b, h, t, _] = self.k.shape;
+                View { shape: [b, h, t, dim], ..self.k }
+            }
+        }
+    }
+
+    /// The most keys one query can have before masking.
+    pub fn longest(&self) -> u64 {
+        match (self.indices, self.paging, self.lengths.packed) {
+            (Some(list), _, _) => list.width,
+            (_, Some(paging), _) => paging.pages_per_sequence * self.k.tokens(),
+            (_, _, Some(longest)) => longest,
+            _ => self.k.tokens(),
+        }
+    }
+}

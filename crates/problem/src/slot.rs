@@ -1,0 +1,125 @@
+use crate::{Problem, Values};
+use std::fmt;
+
+/// A tensor of a [`Problem`], by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Slot {
+    /// Queries.
+    Q,
+    /// Output.
+    Out,
+    /// Log-sum-exp, f32 `[batch, heads, tokens]`.
+    Lse,
+    /// Sink logits, f32 `[heads]`.
+    Sinks,
+    /// Offsets of packed queries, i32 `[batch + 1]`.
+    CuSeqlensQ,
+    /// Absolute position of the first query of each sequence, i32 `[batch]`.
+    Positions,
+    /// A tensor of segment 0 or 1.
+    Segment(u8, SegmentSlot),
+}
+
+/// A tensor of one key/value segment, by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SegmentSlot {
+    /// Keys.
+    K,
+    /// Values.
+    V,
+    /// Offsets of packed keys, i32 `[batch + 1]`.
+    CuSeqlens,
+    /// Keys in use, i32 `[batch]`.
+    Used,
+    /// Page table, i32 `[batch, pages_per_sequence]`.
+    PageTable,
+    /// Index lists, i32 `[batch, tokens, width]`.
+    Indices,
+}
+
+impl Slot {
+    /// Keys of segment 0.
+    pub const K: Slot = Slot::Segment(0, SegmentSlot::K);
+    /// Values of segment 0.
+    pub const V: Slot = Slot::Segment(0, SegmentSlot::V);
+
+    /// Whether engines write this slot.
+    pub fn is_output(self) -> bool {
+        matches!(self, Slot::Out | Slot::Lse)
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slot::Q => f.write_str("q"),
+            Slot::Out => f.write_str("out"),
+            Slot::Lse => f.write_str("lse"),
+            Slot::Sinks => f.write_str("sinks"),
+            Slot::CuSeqlensQ => f.write_str("cu_seqlens_q"),
+            Slot::Positions => f.write_str("positions"),
+            Slot::Segment(0, part) => write!(f, "{part}"),
+            Slot::Segment(n, part) => write!(f, "segment {n} {part}"),
+        }
+    }
+}
+
+impl fmt::Display for SegmentSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SegmentSlot::K => "k",
+            SegmentSlot::V => "v",
+            SegmentSlot::CuSeqlens => "cu_seqlens_k",
+            SegmentSlot::Used => "seqused_k",
+            SegmentSlot::PageTable => "page_table",
+            SegmentSlot::Indices => "indices",
+        })
+    }
+}
+
+pub(crate) fn slots_of(problem: &Problem) -> Vec<Slot> {
+    let mut slots = vec![Slot::Q, Slot::Out];
+    let mut push = |slot, wanted: bool| wanted.then(|| slots.push(slot));
+    push(Slot::Lse, problem.return_lse);
+    push(Slot::Sinks, problem.sinks);
+    push(Slot::CuSeqlensQ, problem.query_lengths != crate::QueryLengths::Full);
+    push(Slot::Positions, problem.needs_positions());
+    for (n, segment) in problem.segments.iter().enumerate() {
+        let part = |p| Slot::Segment(n as u8, p);
+        push(part(SegmentSlot::K), true);
+        push(part(SegmentSlot::V), matches!(segment.values, Values::Separate(_)));
+        push(part(SegmentSlot::CuSeqlens), segment.lengths.packed.is_some());
+        push(part(SegmentSlot::Used), segment.lengths.used);
+        push(part(SegmentSlot::PageTable), segment.paging.is_some());
+        push(part(SegmentSlot::Indices), segment.indices.is_some());
+    }
+    slots
+}
+
+pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
+    let view_bytes = |v: &crate::View| v.span().unwrap_or(u64::MAX / 16) * v.dtype.bytes();
+    match slot {
+        Slot::Q => view_bytes(&problem.q),
+        Slot::Out => view_bytes(&problem.out),
+        Slot::Lse => problem.lse_len() * 4,
+        Slot::Sinks => problem.query_heads() * 4,
+        Slot::CuSeqlensQ => (problem.batch() + 1) * 4,
+        Slot::Positions => problem.batch() * 4,
+        Slot::Segment(n, part) => {
+            let segment = &problem.segments[n as usize];
+            match part {
+                SegmentSlot::K => view_bytes(&segment.k),
+                SegmentSlot::V => view_bytes(&segment.value_view()),
+                SegmentSlot::CuSeqlens => (problem.batch() + 1) * 4,
+                SegmentSlot::Used => problem.batch() * 4,
+                SegmentSlot::PageTable => {
+                    problem.batch() * segment.paging.map_or(0, |p| p.pages_per_sequence) * 4
+                }
+                SegmentSlot::Indices => {
+                    let tokens = problem.q.batch() * problem.q.tokens();
+                    tokens * segment.indices.map_or(0, |i| i.width) * 4
+                }
+            }
+        }
+    }
+}
