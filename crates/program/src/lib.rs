@@ -1,1 +1,97 @@
-//! sixwarp: program.
+//! What an engine runs: PTX, launch geometry, and arguments over named buffers.
+//!
+//! A [`Program`] knows no device. The CUDA backend and the simulator both take a `Program` and
+//! memory for its buffers; what works on one works on the other.
+
+mod tensor_map;
+
+pub use tensor_map::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+
+use std::sync::Arc;
+
+/// A buffer of a program, by position in [`Program::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferId(pub usize);
+
+/// How a program uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Written; every byte the caller will look at is written before it is read.
+    Write,
+    /// Scratch the caller must provide; contents before and after are meaningless.
+    Workspace,
+}
+
+/// A named piece of memory a program works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Name, as in error messages (`q`, `page_table`, `partial_out`).
+    pub name: String,
+    /// Bytes the program may touch from its start.
+    pub bytes: u64,
+    /// Alignment its address must have.
+    pub align: u64,
+    /// Use.
+    pub access: Access,
+}
+
+/// A kernel argument; arguments correspond to `.param`s one to one, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// The address of a buffer plus a byte offset (`.u64`).
+    Buffer(BufferId, u64),
+    /// A 32-bit number (`.u32`, `.s32`, `.b32`).
+    U32(u32),
+    /// A 64-bit number.
+    U64(u64),
+    /// A single-precision number.
+    F32(f32),
+    /// A 128-byte tensor map, passed by value.
+    TensorMap(TensorMap),
+}
+
+/// One kernel launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Kernel name in the module.
+    pub kernel: String,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads of a CTA.
+    pub block: [u32; 3],
+    /// CTAs of a cluster.
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Arguments.
+    pub args: Vec<Argument>,
+    /// Programmatic dependent launch: may start before the previous launch has ended; the kernel
+    /// itself waits with `griddepcontrol.wait`.
+    pub overlaps_previous: bool,
+}
+
+/// PTX plus everything needed to run it, except memory and a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The PTX.
+    pub module: Arc<ptx::Module>,
+    /// Memory it works on.
+    pub buffers: Vec<Buffer>,
+    /// Launches, in stream order.
+    pub launches: Vec<Launch>,
+}
+
+impl Program {
+    /// The buffer called `name`.
+    pub fn buffer(&self, name: &str) -> Option<BufferId> {
+        self.buffers.iter().position(|b| b.name == name).map(BufferId)
+    }
+
+    /// Bytes of scratch the caller must provide.
+    pub fn workspace_bytes(&self) -> u64 {
+        let scratch = self.buffers.iter().filter(|b| b.access == Access::Workspace);
+        scratch.map(|b| b.bytes).sum()
+    }
+}

@@ -1,1 +1,12 @@
-//! sixwarp: ptx.
+//! PTX as data: one AST with a printer, a parser, a verifier and a typed kernel builder.
+//!
+//! - [`ast`]: modules, functions, statements, instructions, operands. Opcodes and modifiers are
+//!   interned names in source order, so text of any compiler and any PTX version fits; what they
+//!   mean is known to those who use them (the verifier, an engine).
+
+pub mod ast;
+mod print;
+mod symbol;
+
+pub use ast::Module;
+pub use symbol::Symbol;

@@ -1,0 +1,136 @@
+use crate::BufferId;
+
+/// Element types of a tensor map (those the attention kernels and common GEMMs use).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// 8-bit integers and fp8.
+    U8,
+    /// 16-bit integers.
+    U16,
+    /// 32-bit unsigned integers.
+    U32,
+    /// 32-bit signed integers.
+    S32,
+    /// 64-bit unsigned integers.
+    U64,
+    /// 64-bit signed integers.
+    S64,
+    /// Half precision.
+    F16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+    /// bfloat16.
+    Bf16,
+    /// Single precision, subnormals flushed to zero.
+    F32Ftz,
+    /// f32 rounded to tf32 on the way.
+    Tf32,
+    /// f32 rounded to tf32, subnormals flushed to zero.
+    Tf32Ftz,
+}
+
+impl ElementType {
+    /// Size of one element.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            ElementType::U8 => 1,
+            ElementType::U16 | ElementType::F16 | ElementType::Bf16 => 2,
+            ElementType::U32
+            | ElementType::S32
+            | ElementType::F32
+            | ElementType::F32Ftz
+            | ElementType::Tf32
+            | ElementType::Tf32Ftz => 4,
+            ElementType::U64 | ElementType::S64 | ElementType::F64 => 8,
+        }
+    }
+
+    /// Whether elements are floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        use ElementType::*;
+        matches!(self, F16 | F32 | F64 | Bf16 | F32Ftz | Tf32 | Tf32Ftz)
+    }
+}
+
+/// How a copy permutes 16-byte chunks in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Swizzle {
+    /// Rows as they are.
+    None,
+    /// Within 32 bytes.
+    B32,
+    /// Within 64 bytes.
+    B64,
+    /// Within 128 bytes.
+    B128,
+    /// Within 128 bytes in units of 32 bytes (sm_100 and later).
+    B128Atom32,
+    /// As [`Swizzle::B128Atom32`], and 8-byte halves swapped on odd lines.
+    B128Atom32Flip8,
+    /// Within 128 bytes in units of 64 bytes (sm_100 and later).
+    B128Atom64,
+}
+
+impl Swizzle {
+    /// The most bytes a box row may have, `None` without swizzle.
+    pub const fn span(self) -> Option<u64> {
+        match self {
+            Swizzle::None => None,
+            Swizzle::B32 => Some(32),
+            Swizzle::B64 => Some(64),
+            _ => Some(128),
+        }
+    }
+}
+
+/// What a load writes where a box reaches outside the tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OobFill {
+    /// Zero.
+    Zero,
+    /// A NaN that arithmetic treats as zero (floats only).
+    Nan,
+}
+
+/// How much of a line L2 fetches at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum L2Promotion {
+    /// As asked for.
+    None,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes.
+    B128,
+    /// 256 bytes.
+    B256,
+}
+
+/// A tiled tensor map: how a TMA copy sees global memory, and the box it moves.
+///
+/// Dimension 0 is the innermost, contiguous one. `strides[i]` belongs to dimension `i + 1` and counts
+/// bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Memory it reads or writes.
+    pub buffer: BufferId,
+    /// Byte offset of element 0.
+    pub offset: u64,
+    /// Element type.
+    pub element: ElementType,
+    /// Elements per dimension.
+    pub dims: Vec<u64>,
+    /// Bytes between neighbours of dimension `i + 1`; one entry fewer than `dims`.
+    pub strides: Vec<u64>,
+    /// Elements per dimension of one copy.
+    pub box_dims: Vec<u32>,
+    /// Every how many elements one is taken (1 is all).
+    pub element_strides: Vec<u32>,
+    /// Permutation in shared memory.
+    pub swizzle: Swizzle,
+    /// Fill outside the tensor.
+    pub oob_fill: OobFill,
+    /// L2 fetch size.
+    pub l2_promotion: L2Promotion,
+}
