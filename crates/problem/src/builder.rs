@@ -9,8 +9,12 @@
 //! 6. One or two segments; a segment is not both packed and paged.
 //! 7. `scale` and `softcap` are finite; `softcap` is positive; a compression ratio is at least 1.
 //! 8. Outputs do not overlap themselves: no output stride is 0 on an extent above 1.
+//! 9. An index list has at least one entry, a full mask, and keys that are not packed.
+//! 10. MODEL1 rows are bf16 of dim 512, one KV head, K = V.
 
-use crate::{InvalidProblem, Mask, Problem, QueryLengths, Segment, Slot, Values, View};
+use crate::{
+    DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Slot, Storage, Values, View,
+};
 
 /// Collects the parts of a [`Problem`].
 #[derive(Clone, Debug)]
@@ -207,7 +211,29 @@ fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     if let Mask::Compressed { ratio } = segment.mask {
         ensure(ratio > 0, k_slot, "a compression ratio must be at least 1 (rule 7)", ratio)?;
     }
+    check_indices(k_slot, segment)?;
+    check_storage(k_slot, segment)?;
     check_batches(problem, n, segment)
+}
+
+fn check_indices(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
+    let Some(list) = segment.indices else { return Ok(()) };
+    ensure(list.width > 0, slot, "an index list has at least one entry (rule 9)", list.width)?;
+    let full = segment.mask == Mask::Full;
+    ensure(full, slot, "an index list needs a full mask (rule 9)", segment.mask)?;
+    let packed = segment.lengths.packed.is_some();
+    ensure(!packed, slot, "an index list needs keys that are not packed (rule 9)", "packed")
+}
+
+fn check_storage(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
+    if segment.storage == Storage::Elements {
+        return Ok(());
+    }
+    let k = &segment.k;
+    let shape = k.dim() == Storage::MODEL1_DIM && k.heads() == 1 && k.dtype == DType::Bf16;
+    ensure(shape, slot, "MODEL1 rows are bf16 of dim 512 with one KV head (rule 10)", k)?;
+    let shared = matches!(segment.values, Values::SameAsKeys { .. });
+    ensure(shared, slot, "MODEL1 rows are keys and values in one (rule 10)", "separate values")
 }
 
 fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {

@@ -12,6 +12,8 @@ pub enum HostRef<'a> {
     Bf16(&'a [bf16]),
     /// i32 elements (offsets, lengths, tables).
     I32(&'a [i32]),
+    /// Bytes of a packed row format (see [`Storage`](crate::Storage)).
+    U8(&'a [u8]),
 }
 
 /// Host memory to write a slot to.
@@ -45,7 +47,7 @@ macro_rules! from_mut_slices {
         }
     )*};
 }
-from_slices!(F32 f32, F16 f16, Bf16 bf16, I32 i32);
+from_slices!(F32 f32, F16 f16, Bf16 bf16, I32 i32, U8 u8);
 from_mut_slices!(F32 f32, F16 f16, Bf16 bf16);
 
 impl HostRef<'_> {
@@ -56,6 +58,7 @@ impl HostRef<'_> {
             HostRef::F16(s) => s.len(),
             HostRef::Bf16(s) => s.len(),
             HostRef::I32(s) => s.len(),
+            HostRef::U8(s) => s.len(),
         }
     }
 
@@ -64,13 +67,35 @@ impl HostRef<'_> {
         self.len() == 0
     }
 
-    /// The floating-point type, `None` for integers.
+    /// Element `index` as f64.
+    pub fn get(&self, index: usize) -> f64 {
+        match self {
+            HostRef::F32(s) => s[index] as f64,
+            HostRef::F16(s) => s[index].to_f64(),
+            HostRef::Bf16(s) => s[index].to_f64(),
+            HostRef::I32(s) => s[index] as f64,
+            HostRef::U8(s) => s[index] as f64,
+        }
+    }
+
+    /// The floating-point type, `None` for integers and bytes.
     pub fn dtype(&self) -> Option<DType> {
         match self {
             HostRef::F32(_) => Some(DType::F32),
             HostRef::F16(_) => Some(DType::F16),
             HostRef::Bf16(_) => Some(DType::Bf16),
-            HostRef::I32(_) => None,
+            HostRef::I32(_) | HostRef::U8(_) => None,
+        }
+    }
+}
+
+impl HostMut<'_> {
+    /// The same memory, to read.
+    pub fn as_ref(&self) -> HostRef<'_> {
+        match self {
+            HostMut::F32(s) => HostRef::F32(s),
+            HostMut::F16(s) => HostRef::F16(s),
+            HostMut::Bf16(s) => HostRef::Bf16(s),
         }
     }
 }
@@ -103,6 +128,11 @@ impl<'a> HostBuffers<'a> {
     /// The memory `slot` is read from.
     pub fn get(&self, slot: Slot) -> Option<HostRef<'a>> {
         self.inputs.iter().find(|(s, _)| *s == slot).map(|(_, memory)| *memory)
+    }
+
+    /// Every slot that is written, with its memory.
+    pub fn outputs_mut(&mut self) -> impl Iterator<Item = (Slot, &mut HostMut<'a>)> {
+        self.outputs.iter_mut().map(|(slot, memory)| (*slot, memory))
     }
 
     /// The memory `slot` is written to.

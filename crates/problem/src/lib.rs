@@ -15,18 +15,22 @@ mod builder;
 mod dtype;
 mod error;
 mod host;
+mod host_vec;
 mod mask;
 mod segment;
 mod slot;
+mod storage;
 mod view;
 
 pub use builder::ProblemBuilder;
 pub use dtype::DType;
 pub use error::{InvalidProblem, Unsupported};
 pub use host::{HostBuffers, HostMut, HostRef};
+pub use host_vec::HostVec;
 pub use mask::Mask;
 pub use segment::{IndexList, KeyLengths, Paging, Segment, Values};
 pub use slot::{SegmentSlot, Slot};
+pub use storage::Storage;
 pub use view::View;
 
 /// How query tokens are grouped into sequences.

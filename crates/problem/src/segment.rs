@@ -1,4 +1,4 @@
-use crate::{Mask, View};
+use crate::{Mask, Storage, View};
 
 /// Where a segment's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub struct KeyLengths {
     /// Sequences lie one after the other in the token dimension of a view of batch 1;
     /// `cu_seqlens_k` holds `batch + 1` offsets (i32). The value is an upper bound of one length.
     pub packed: Option<u64>,
-    /// `seqused_k` holds the number of keys in use per sequence (i32), at most what the view has.
+    /// `seqused_k` holds the number of keys in use per sequence (i32), at most what the view has;
+    /// with index lists, the number of leading entries in use of each list of the sequence.
     pub used: bool,
 }
 
@@ -36,7 +37,9 @@ pub struct Paging {
 }
 
 /// Each query token sees only the keys of its list: `indices` (i32 `[batch, tokens, width]`), each a
-/// row number (`page · page_size + row` where paged), -1 for an unused entry.
+/// row number of the sequence's own keys, negative for an unused entry. Where keys are paged, an
+/// entry is `page · page_size + row` with the page's number in memory, and no page table is read.
+/// The lists say what is visible, so the mask is [`Mask::Full`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexList {
     /// Entries per query token.
@@ -58,6 +61,8 @@ pub struct Segment {
     pub indices: Option<IndexList>,
     /// Visibility.
     pub mask: Mask,
+    /// How rows lie in memory.
+    pub storage: Storage,
 }
 
 impl Segment {
@@ -73,7 +78,8 @@ impl Segment {
 
     fn with_values(k: View, values: Values) -> Self {
         let lengths = KeyLengths::FULL;
-        Self { k, values, lengths, paging: None, indices: None, mask: Mask::Full }
+        let storage = Storage::Elements;
+        Self { k, values, lengths, paging: None, indices: None, mask: Mask::Full, storage }
     }
 
     /// Sets the mask.
@@ -99,6 +105,11 @@ impl Segment {
         Self { indices: Some(IndexList { width }), ..self }
     }
 
+    /// Rows lie in memory as `storage` says.
+    pub fn stored(self, storage: Storage) -> Self {
+        Self { storage, ..self }
+    }
+
     /// Length of a value row.
     pub fn value_dim(&self) -> u64 {
         match self.values {
@@ -116,6 +127,11 @@ impl Segment {
                 View { shape: [b, h, t, dim], ..self.k }
             }
         }
+    }
+
+    /// Whether keys are found through a page table.
+    pub fn reads_page_table(&self) -> bool {
+        self.paging.is_some() && self.indices.is_none()
     }
 
     /// The most keys one query can have before masking.

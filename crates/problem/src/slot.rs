@@ -90,7 +90,7 @@ pub(crate) fn slots_of(problem: &Problem) -> Vec<Slot> {
         push(part(SegmentSlot::V), matches!(segment.values, Values::Separate(_)));
         push(part(SegmentSlot::CuSeqlens), segment.lengths.packed.is_some());
         push(part(SegmentSlot::Used), segment.lengths.used);
-        push(part(SegmentSlot::PageTable), segment.paging.is_some());
+        push(part(SegmentSlot::PageTable), segment.reads_page_table());
         push(part(SegmentSlot::Indices), segment.indices.is_some());
     }
     slots
@@ -108,6 +108,9 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
         Slot::Segment(n, part) => {
             let segment = &problem.segments[n as usize];
             match part {
+                SegmentSlot::K if segment.storage == crate::Storage::Model1 => {
+                    segment.k.batch() * crate::Storage::model1_page_bytes(segment.k.tokens())
+                }
                 SegmentSlot::K => view_bytes(&segment.k),
                 SegmentSlot::V => view_bytes(&segment.value_view()),
                 SegmentSlot::CuSeqlens => (problem.batch() + 1) * 4,
