@@ -1,0 +1,85 @@
+use crate::{DType, HostMut, HostRef};
+use half::{bf16, f16};
+
+/// Host memory that owns its elements.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostVec {
+    /// f32 elements.
+    F32(Vec<f32>),
+    /// f16 elements.
+    F16(Vec<f16>),
+    /// bf16 elements.
+    Bf16(Vec<bf16>),
+    /// i32 elements.
+    I32(Vec<i32>),
+    /// Bytes of a packed row format.
+    U8(Vec<u8>),
+}
+
+impl HostVec {
+    /// `len` elements of `dtype`, all `value` (rounded to nearest even).
+    pub fn filled(dtype: DType, len: usize, value: f32) -> Self {
+        match dtype {
+            DType::F32 => HostVec::F32(vec![value; len]),
+            DType::F16 => HostVec::F16(vec![f16::from_f32(value); len]),
+            DType::Bf16 => HostVec::Bf16(vec![bf16::from_f32(value); len]),
+        }
+    }
+
+    /// Little-endian elements of `dtype`; a partial element at the end is dropped.
+    pub fn from_bytes(dtype: DType, bytes: &[u8]) -> Self {
+        let halves = || bytes.as_chunks::<2>().0.iter();
+        match dtype {
+            DType::F32 => HostVec::F32(
+                bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            ),
+            DType::F16 => HostVec::F16(halves().map(|b| f16::from_le_bytes(*b)).collect()),
+            DType::Bf16 => HostVec::Bf16(halves().map(|b| bf16::from_le_bytes(*b)).collect()),
+        }
+    }
+
+    /// The elements as little-endian bytes, as a device holds them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            HostVec::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostVec::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostVec::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostVec::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostVec::U8(v) => v.clone(),
+        }
+    }
+
+    /// Writes `value`, rounded to nearest even, at `index`.
+    ///
+    /// # Panics
+    /// If `index` is out of range or the elements are not floating-point numbers.
+    pub fn set(&mut self, index: usize, value: f32) {
+        match self {
+            HostVec::F32(v) => v[index] = value,
+            HostVec::F16(v) => v[index] = f16::from_f32(value),
+            HostVec::Bf16(v) => v[index] = bf16::from_f32(value),
+            HostVec::I32(_) | HostVec::U8(_) => panic!("not a floating-point tensor"),
+        }
+    }
+
+    /// The elements, to read.
+    pub fn as_ref(&self) -> HostRef<'_> {
+        match self {
+            HostVec::F32(v) => HostRef::F32(v),
+            HostVec::F16(v) => HostRef::F16(v),
+            HostVec::Bf16(v) => HostRef::Bf16(v),
+            HostVec::I32(v) => HostRef::I32(v),
+            HostVec::U8(v) => HostRef::U8(v),
+        }
+    }
+
+    /// The elements, to write; `None` for integers and bytes, which no engine writes.
+    pub fn as_mut(&mut self) -> Option<HostMut<'_>> {
+        match self {
+            HostVec::F32(v) => Some(HostMut::F32(v)),
+            HostVec::F16(v) => Some(HostMut::F16(v)),
+            HostVec::Bf16(v) => Some(HostMut::Bf16(v)),
+            HostVec::I32(_) | HostVec::U8(_) => None,
+        }
+    }
+}
