@@ -1,0 +1,172 @@
+//! DeepSeek-V4's "MODEL1" KV rows: 448 e4m3 with seven power-of-two scales, then 64 bf16.
+//!
+//! The layout of a page is described at [`Storage::Model1`]. Unpacking is exact: e4m3 times a power
+//! of two is a bf16 number for every scale that a row of normal numbers can have.
+
+use half::bf16;
+use problem::Storage;
+
+const DIM: usize = Storage::MODEL1_DIM as usize;
+const FP8: usize = Storage::MODEL1_FP8 as usize;
+const BLOCK: usize = Storage::MODEL1_BLOCK as usize;
+const ROW_BYTES: usize = Storage::MODEL1_ROW_BYTES as usize;
+const SCALE_BYTES: usize = Storage::MODEL1_SCALE_BYTES as usize;
+
+/// The largest finite e4m3 number.
+const E4M3_MAX: f32 = 448.0;
+/// Blocks whose largest magnitude is smaller are scaled as if it were this.
+const SMALLEST_AMAX: f32 = 1e-4;
+
+/// The value of an e4m3 bit pattern (no infinities; 0x7f and 0xff are NaN).
+pub fn e4m3_to_f32(bits: u8) -> f32 {
+    let sign = if bits & 0x80 == 0 { 1.0 } else { -1.0 };
+    let (exponent, mantissa) = ((bits >> 3) & 0xf, (bits & 7) as f32);
+    match (exponent, bits & 7) {
+        (0xf, 7) => f32::NAN,
+        (0, _) => sign * mantissa * 2f32.powi(-9),
+        _ => sign * (1.0 + mantissa / 8.0) * 2f32.powi(exponent as i32 - 7),
+    }
+}
+
+/// The nearest e4m3 bit pattern, ties to even, saturating at ±448; NaN stays NaN.
+pub fn f32_to_e4m3(value: f32) -> u8 {
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    let magnitude = value.abs();
+    if value.is_nan() {
+        return sign | 0x7f;
+    }
+    if magnitude >= E4M3_MAX {
+        return sign | 0x7e;
+    }
+    // The spacing of e4m3 numbers in this binade; subnormals share the first binade's.
+    let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-6);
+    let steps = (magnitude / 2f32.powi(exponent - 3)).round_ties_even() as u32;
+    // 8..=15 steps are the mantissas of this binade; 16 carries into the next, below 8 is subnormal.
+    let bits = ((exponent + 6) as u32 * 8 + steps).min(0x7e);
+    sign | bits as u8
+}
+
+/// The exponent of the power-of-two scale of a block: the smallest that brings it into e4m3 range.
+fn scale_exponent(block: &[f32]) -> i32 {
+    let amax = block.iter().fold(SMALLEST_AMAX, |m, x| m.max(x.abs()));
+    let ratio = amax / E4M3_MAX;
+    let exponent = (ratio.to_bits() >> 23) as i32 - 127;
+    let exact = ratio.to_bits() & 0x7f_ffff == 0;
+    (exponent + !exact as i32).clamp(-127, 127)
+}
+
+/// 2 to the power of `exponent` for exponents of UE8M0 (-127 to 127), exactly.
+fn power_of_two(exponent: i32) -> f32 {
+    2f64.powi(exponent) as f32
+}
+
+/// Packs `rows` (each 512 bf16) into `page`, whose memory must be
+/// [`Storage::model1_page_bytes`] of `page_rows` bytes, from row `first` on.
+///
+/// # Panics
+/// If `page` is too small, `rows` is not a multiple of 512 or does not fit.
+pub fn pack(page: &mut [u8], page_rows: usize, first: usize, rows: &[bf16]) {
+    assert!(page.len() as u64 >= Storage::model1_page_bytes(page_rows as u64), "page too small");
+    assert!(rows.len().is_multiple_of(DIM), "rows must be 512 long");
+    assert!(first + rows.len() / DIM <= page_rows, "rows must fit the page");
+    let (data, scales) = page.split_at_mut(page_rows * ROW_BYTES);
+    for (i, row) in rows.chunks_exact(DIM).enumerate() {
+        let at = first + i;
+        let data = &mut data[at * ROW_BYTES..][..ROW_BYTES];
+        pack_row(row, data, &mut scales[at * SCALE_BYTES..][..SCALE_BYTES]);
+    }
+}
+
+fn pack_row(row: &[bf16], data: &mut [u8], scales: &mut [u8]) {
+    for (b, block) in row[..FP8].chunks_exact(BLOCK).enumerate() {
+        let block: Vec<f32> = block.iter().map(|x| x.to_f32()).collect();
+        let exponent = scale_exponent(&block);
+        scales[b] = (exponent + 127) as u8;
+        let scale = power_of_two(exponent);
+        for (byte, x) in data[b * BLOCK..].iter_mut().zip(&block) {
+            *byte = f32_to_e4m3(x / scale);
+        }
+    }
+    scales[FP8 / BLOCK] = 0;
+    for (bytes, x) in data[FP8..].chunks_exact_mut(2).zip(&row[FP8..]) {
+        bytes.copy_from_slice(&x.to_le_bytes());
+    }
+}
+
+/// Unpacks row `at` of a page of `page_rows` rows into 512 f32.
+///
+/// # Panics
+/// If `page` or `row` is too small.
+pub fn unpack_row(page: &[u8], page_rows: usize, at: usize, row: &mut [f32]) {
+    let data = &page[at * ROW_BYTES..][..ROW_BYTES];
+    let scales = &page[page_rows * ROW_BYTES + at * SCALE_BYTES..][..SCALE_BYTES];
+    for (i, out) in row[..FP8].iter_mut().enumerate() {
+        let scale = power_of_two(scales[i / BLOCK] as i32 - 127);
+        *out = e4m3_to_f32(data[i]) * scale;
+    }
+    for (out, bytes) in row[FP8..DIM].iter_mut().zip(data[FP8..].as_chunks::<2>().0) {
+        *out = bf16::from_le_bytes(*bytes).to_f32();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_e4m3_number_survives_a_round_trip() {
+        for bits in 0..=255u8 {
+            let value = e4m3_to_f32(bits);
+            if !value.is_nan() {
+                assert_eq!(f32_to_e4m3(value), bits, "{value}");
+            }
+        }
+        assert!(e4m3_to_f32(0x7f).is_nan() && e4m3_to_f32(f32_to_e4m3(f32::NAN)).is_nan());
+        assert_eq!(e4m3_to_f32(0x7e), 448.0);
+        assert_eq!(e4m3_to_f32(1), 2f32.powi(-9));
+    }
+
+    #[test]
+    fn rounding_is_to_nearest_with_ties_to_even() {
+        let values: Vec<f32> = (0..0x7f).map(e4m3_to_f32).collect();
+        for (bits, pair) in values.windows(2).enumerate() {
+            let middle = (pair[0] + pair[1]) / 2.0;
+            let even = bits as u8 + (bits as u8 & 1);
+            assert_eq!(f32_to_e4m3(middle), even, "{middle}");
+            assert_eq!(f32_to_e4m3(middle * 0.999), bits as u8);
+            assert_eq!(f32_to_e4m3(middle * 1.001), bits as u8 + 1);
+        }
+        assert_eq!(f32_to_e4m3(1e9), 0x7e);
+        assert_eq!(f32_to_e4m3(-1e9), 0xfe);
+    }
+
+    #[test]
+    fn packed_rows_unpack_to_what_their_bits_say() {
+        let rows: Vec<bf16> =
+            (0..2 * DIM).map(|i| bf16::from_f32(((i * 37) % 101) as f32 / 50.0 - 1.0)).collect();
+        let mut page = vec![0xff; Storage::model1_page_bytes(3) as usize];
+        pack(&mut page, 3, 1, &rows);
+        let mut row = [0.0; DIM];
+        for i in 0..2 {
+            unpack_row(&page, 3, 1 + i, &mut row);
+            let source = &rows[i * DIM..][..DIM];
+            for (j, (x, y)) in source.iter().zip(row).enumerate() {
+                let tolerance =
+                    if j < FP8 { x.to_f32().abs() / 16.0 + 2f32.powi(-17) } else { 0.0 };
+                assert!((x.to_f32() - y).abs() <= tolerance, "{j}: {x} {y}");
+                assert_eq!(bf16::from_f32(y).to_f32(), y, "unpacked numbers are bf16");
+            }
+            let mut again = page.clone();
+            let exact: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
+            pack(&mut again, 3, 1 + i, &exact);
+            assert_eq!(again, page, "packing what was unpacked changes nothing");
+        }
+    }
+
+    #[test]
+    fn page_strides_are_those_of_the_public_format() {
+        let bytes: Vec<u64> =
+            [2, 64, 128, 256].into_iter().map(Storage::model1_page_bytes).collect();
+        assert_eq!(bytes, [1728, 37440, 74880, 149760]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Attention as a user would write it in the problem's own precision: one matrix product for the
+//! scores, a softmax, one matrix product with the values, each result rounded to the dtype.
+//!
+//! Its distance from the [oracle](crate::oracle) is the yardstick for every engine
+//! (see [`compare`](crate::compare())): fusing must not cost accuracy.
+
+use crate::oracle::{Arithmetic, attention};
+use crate::reference::Reference;
+use half::{bf16, f16};
+use problem::{DType, HostBuffers, InvalidProblem, Problem};
+
+/// Rounds scores, normalised probabilities and outputs to one dtype.
+struct Rounded(DType);
+
+impl Rounded {
+    fn round(&self, x: f64) -> f64 {
+        match self.0 {
+            DType::F32 => x as f32 as f64,
+            DType::F16 => f16::from_f64(x).to_f64(),
+            DType::Bf16 => bf16::from_f64(x).to_f64(),
+        }
+    }
+}
+
+impl Arithmetic for Rounded {
+    fn score(&self, exact: f64) -> f64 {
+        self.round(exact)
+    }
+    fn probability(&self, exact: f64) -> f64 {
+        self.round(exact)
+    }
+    fn output(&self, exact: f64) -> f64 {
+        self.round(exact)
+    }
+}
+
+/// Computes `problem` naively, rounding each intermediate tensor to the problem's dtype.
+///
+/// # Errors
+/// As [`oracle`](crate::oracle::oracle).
+pub fn naive(problem: &Problem, buffers: &HostBuffers) -> Result<Reference, InvalidProblem> {
+    attention(problem, buffers, &Rounded(problem.dtype()))
+}

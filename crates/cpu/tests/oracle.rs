@@ -1,0 +1,227 @@
+//! The oracle against answers worked out by hand, and against itself under other descriptions of
+//! the same attention.
+
+use problem::{
+    DType, HostBuffers, HostRef, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot, View,
+};
+use sixwarp_cpu::oracle::oracle;
+use sixwarp_cpu::{Reference, compare, naive::naive};
+
+const SEG1_K: Slot = Slot::Segment(1, SegmentSlot::K);
+const SEG1_V: Slot = Slot::Segment(1, SegmentSlot::V);
+
+fn view(shape: [u64; 4]) -> View {
+    View::bhsd(DType::F32, shape)
+}
+
+/// A fixed, irregular sequence in -1..1.
+fn numbers(len: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2654435761).wrapping_add(12345);
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn close(a: &[f64], b: &[f64]) {
+    assert_eq!(a.len(), b.len());
+    for (i, (x, y)) in a.iter().zip(b).enumerate() {
+        assert!(x == y || (x - y).abs() < 1e-12, "{i}: {x} {y}");
+    }
+}
+
+fn run(problem: &Problem, buffers: HostBuffers) -> Reference {
+    oracle(problem, &buffers).expect("valid inputs")
+}
+
+#[test]
+fn one_key_gives_its_value_and_a_sink_of_equal_logit_halves_it() {
+    let (q, k, v) = (vec![2.0f32, 0.0], vec![3.0f32, 5.0], vec![10.0f32, -4.0]);
+    let one = view([1, 1, 1, 2]);
+    let base = || Problem::builder(one).segment(Segment::new(one, one)).scale(0.5);
+    let buffers = || HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+
+    let plain = run(&base().build().unwrap(), buffers());
+    close(&plain.out, &[10.0, -4.0]);
+    close(&plain.lse, &[3.0]);
+
+    let sinks = vec![3.0f32];
+    let sunk = run(&base().sinks().build().unwrap(), buffers().input(Slot::Sinks, &sinks));
+    close(&sunk.out, &[5.0, -2.0]);
+    close(&sunk.lse, &[3.0]);
+
+    let capped = run(&base().softcap(2.0).build().unwrap(), buffers());
+    close(&capped.lse, &[2.0 * 1.5f64.tanh()]);
+}
+
+#[test]
+fn causal_is_bottom_right_and_rows_without_keys_are_zero() {
+    let (q, k) = (vec![0.0f32; 3], vec![0.0f32; 2]);
+    let v = vec![1.0f32, 3.0];
+    let keys = view([1, 1, 2, 1]);
+    let problem = Problem::builder(view([1, 1, 3, 1]))
+        .segment(Segment::new(keys, keys).mask(Mask::Causal))
+        .build()
+        .unwrap();
+    let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+    let result = run(&problem, buffers);
+    close(&result.out, &[0.0, 1.0, 2.0]);
+    close(&result.lse, &[f64::NEG_INFINITY, 0.0, 2f64.ln()]);
+}
+
+#[test]
+fn compressed_keys_appear_once_their_last_token_has_passed() {
+    let (q, k) = (vec![0.0f32; 3], vec![0.0f32; 3]);
+    let v = vec![1.0f32, 3.0, 100.0];
+    let keys = view([1, 1, 3, 1]);
+    let problem = Problem::builder(view([1, 1, 3, 1]))
+        .segment(Segment::new(keys, keys).mask(Mask::Compressed { ratio: 4 }))
+        .build()
+        .unwrap();
+    let positions = vec![5i32];
+    let buffers = HostBuffers::new()
+        .input(Slot::Q, &q)
+        .input(Slot::K, &k)
+        .input(Slot::V, &v)
+        .input(Slot::Positions, &positions);
+    // Positions 5, 6, 7 see floor(6/4), floor(7/4) and floor(8/4) keys.
+    close(&run(&problem, buffers).out, &[1.0, 1.0, 2.0]);
+}
+
+#[test]
+fn two_segments_are_one_softmax_over_all_their_keys() {
+    let q = numbers(2 * 4 * 3, 1);
+    let (k, v) = (numbers(2 * 7 * 4, 2), numbers(2 * 7 * 4, 3));
+    let cut = |x: &[f32], from: usize, to: usize| -> Vec<f32> {
+        x.chunks(7 * 4).flat_map(|head| head[from * 4..to * 4].to_vec()).collect()
+    };
+    let queries = view([1, 2, 3, 4]);
+    let whole = view([1, 2, 7, 4]);
+    let joined = Problem::builder(queries).segment(Segment::new(whole, whole)).build().unwrap();
+    let joined =
+        run(&joined, HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v));
+    let (a, b) = (view([1, 2, 5, 4]), view([1, 2, 2, 4]));
+    let split = Problem::builder(queries)
+        .segment(Segment::new(a, a))
+        .segment(Segment::new(b, b))
+        .build()
+        .unwrap();
+    let (k0, v0, k1, v1) = (cut(&k, 0, 5), cut(&v, 0, 5), cut(&k, 5, 7), cut(&v, 5, 7));
+    let buffers = HostBuffers::new()
+        .input(Slot::Q, &q)
+        .input(Slot::K, &k0)
+        .input(Slot::V, &v0)
+        .input(SEG1_K, &k1)
+        .input(SEG1_V, &v1);
+    let split = run(&split, buffers);
+    close(&joined.out, &split.out);
+    close(&joined.lse, &split.lse);
+}
+
+/// The same two ragged sequences, packed, paged and listed.
+#[test]
+fn packed_paged_and_listed_keys_agree() {
+    let q = numbers(4, 1);
+    let packed_k = numbers(5 * 2, 2);
+    let queries = view([1, 1, 2, 2]);
+    let packed = view([1, 1, 5, 2]);
+    let base =
+        || Problem::builder(queries).query_lengths(QueryLengths::Packed { batch: 2, longest: 1 });
+    let (cu_q, cu_k) = (vec![0i32, 1, 2], vec![0i32, 2, 5]);
+    let inputs = || HostBuffers::new().input(Slot::Q, &q).input(Slot::CuSeqlensQ, &cu_q);
+    let part = |p| Slot::Segment(0, p);
+
+    let problem = base().segment(Segment::shared(packed, 2).packed(3)).build().unwrap();
+    let want = run(
+        &problem,
+        inputs().input(Slot::K, &packed_k).input(part(SegmentSlot::CuSeqlens), &cu_k),
+    );
+
+    // Pages of 2: sequence 0 in page 1, sequence 1 in pages 2 and 0; everything else is NaN.
+    let row = |i: usize| [packed_k[2 * i], packed_k[2 * i + 1]];
+    let nan = [f32::NAN; 2];
+    let pool: Vec<f32> = [row(4), nan, row(0), row(1), row(2), row(3), nan, nan].concat();
+    let pages = view([4, 1, 2, 2]);
+    let table = vec![1i32, -1, 2, 0];
+    let used = vec![2i32, 3];
+    let problem = base().segment(Segment::shared(pages, 2).paged(2).used()).build().unwrap();
+    let paged = run(
+        &problem,
+        inputs()
+            .input(Slot::K, &pool)
+            .input(part(SegmentSlot::PageTable), &table)
+            .input(part(SegmentSlot::Used), &used),
+    );
+    close(&want.out, &paged.out);
+    close(&want.lse, &paged.lse);
+
+    let lists = vec![3i32, -1, 2, 5, 0, 4];
+    let problem = base().segment(Segment::shared(pages, 2).paged(0).indexed(3)).build().unwrap();
+    let listed =
+        run(&problem, inputs().input(Slot::K, &pool).input(part(SegmentSlot::Indices), &lists));
+    close(&want.out, &listed.out);
+    close(&want.lse, &listed.lse);
+}
+
+#[test]
+fn impossible_memory_is_refused_by_name() {
+    let one = view([1, 1, 1, 2]);
+    let pages = view([4, 1, 2, 2]);
+    let (q, pool) = (vec![0.0f32; 2], vec![0.0f32; 16]);
+    let problem =
+        Problem::builder(one).segment(Segment::shared(pages, 2).paged(2).used()).build().unwrap();
+    let check = |table: &[i32], used: &[i32], message: &str| {
+        let buffers = HostBuffers::new()
+            .input(Slot::Q, &q)
+            .input(Slot::K, &pool)
+            .input(Slot::Segment(0, SegmentSlot::PageTable), table)
+            .input(Slot::Segment(0, SegmentSlot::Used), used);
+        match oracle(&problem, &buffers) {
+            Ok(_) => assert_eq!(message, ""),
+            Err(error) => assert_eq!(error.to_string(), message),
+        }
+    };
+    check(&[0, 99], &[2], "");
+    check(&[0], &[2], "page_table: must hold 2 elements (memory rule 1), but it is 1");
+    let rule = "must lie in 0..4 (memory rule 4)";
+    check(&[0, 4], &[3], &format!("page_table: entry [0,1] {rule}, but it is 4"));
+    let rule = "must lie in 0..=4 (memory rule 3)";
+    check(&[0, 0], &[5], &format!("seqused_k: entry 0 {rule}, but it is 5"));
+    let missing = oracle(&problem, &HostBuffers::new()).unwrap_err().to_string();
+    assert_eq!(missing, "q: needs memory (memory rule 1), but it is missing");
+}
+
+#[test]
+fn comparison_accepts_rounding_and_refuses_errors_and_nan() {
+    let shape = view([1, 2, 5, 8]);
+    let (q, k, v) = (numbers(80, 1), numbers(80, 2), numbers(80, 3));
+    let problem =
+        Problem::builder(shape).segment(Segment::new(shape, shape)).return_lse().build().unwrap();
+    let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+    let exact = oracle(&problem, &buffers).unwrap();
+    let yardstick = naive(&problem, &buffers).unwrap();
+    let out: Vec<f32> = exact.out.iter().map(|x| *x as f32).collect();
+    let lse: Vec<f32> = exact.lse.iter().map(|x| *x as f32).collect();
+    let judge = |out: &[f32], lse: &[f32]| {
+        compare(&problem, HostRef::F32(out), Some(lse), &exact, &yardstick)
+    };
+    assert!(judge(&out, &lse).passes());
+
+    let mut wrong = out.clone();
+    wrong[8 * 5 + 8 + 3] += 1e-3;
+    let report = judge(&wrong, &lse);
+    assert!(!report.passes());
+    assert_eq!(report.worst.unwrap().at, [0, 1, 1, 3]);
+
+    let mut poisoned = out.clone();
+    poisoned[7] = f32::NAN;
+    assert!(!judge(&poisoned, &lse).passes());
+
+    let mut wrong = lse.clone();
+    wrong[4] += 2e-4;
+    assert!(!judge(&out, &wrong).passes());
+    wrong[4] = f32::NAN;
+    assert!(!judge(&out, &wrong).passes());
+}
