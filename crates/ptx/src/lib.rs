@@ -7,6 +7,7 @@
 pub mod ast;
 mod print;
 mod symbol;
+pub mod toolchain;
 
 pub use ast::Module;
 pub use symbol::Symbol;
