@@ -1,1 +1,3 @@
 //! sixwarp: sim.
+
+pub mod numeric;
