@@ -88,7 +88,7 @@ pub struct FunctionDirective {
     pub name: Symbol,
     /// Numbers.
     pub values: Vec<u64>,
-    /// Strings (`.pragma`, `.attribute`).
+    /// Strings of a `.pragma`; what stands in the parentheses of an `.attribute`.
     pub strings: Vec<String>,
 }
 
@@ -118,6 +118,8 @@ pub struct Variable {
     pub space: Space,
     /// `.align`.
     pub align: Option<u32>,
+    /// `.attribute(…)`: the text between the parentheses (`.managed`).
+    pub attribute: Option<Symbol>,
     /// `.ptr{.space}{.align n}` of a kernel parameter.
     pub pointer: Option<PointerAttribute>,
     /// `.v2`, `.v4`, `.v8`.

@@ -3,11 +3,14 @@
 //! - [`ast`]: modules, functions, statements, instructions, operands. Opcodes and modifiers are
 //!   interned names in source order, so text of any compiler and any PTX version fits; what they
 //!   mean is known to those who use them (the verifier, an engine).
+//! - [`parse`]: text to tree; `Display` of [`Module`] is the way back.
 
 pub mod ast;
+mod parse;
 mod print;
 mod symbol;
 pub mod toolchain;
 
 pub use ast::Module;
+pub use parse::{ParseError, parse};
 pub use symbol::Symbol;

@@ -74,6 +74,9 @@ impl Display for Function {
             write!(f, "{linkage} ")?;
         }
         f.write_str(if self.entry { ".entry" } else { ".func" })?;
+        for attribute in self.directives.iter().filter(|d| d.name == "attribute") {
+            write!(f, " .attribute({})", attribute.strings.join(", "))?;
+        }
         if !self.returns.is_empty() {
             f.write_str(" (")?;
             list(f, &self.returns)?;
@@ -84,7 +87,7 @@ impl Display for Function {
             write!(f, "{}\n\t{param}", if i > 0 { "," } else { "" })?;
         }
         f.write_str(if self.params.is_empty() { ")" } else { "\n)" })?;
-        for directive in &self.directives {
+        for directive in self.directives.iter().filter(|d| d.name != "attribute") {
             write!(f, "\n{directive}")?;
         }
         match &self.body {
@@ -117,9 +120,10 @@ impl Display for Variable {
             write!(f, "{linkage} ")?;
         }
         write!(f, "{}", self.space)?;
-        if self.pointer.is_none()
-            && let Some(align) = self.align
-        {
+        if let Some(attribute) = self.attribute {
+            write!(f, " .attribute({attribute})")?;
+        }
+        if let Some(align) = self.align {
             write!(f, " .align {align}")?;
         }
         if let Some(n) = self.vector {
