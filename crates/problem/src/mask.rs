@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 
 /// Which keys of a segment a query may see.
 ///
@@ -67,5 +68,63 @@ impl fmt::Display for Mask {
             Mask::Window { left, right } => write!(f, "window({},{})", side(left), side(right)),
             Mask::Compressed { ratio } => write!(f, "compressed({ratio})"),
         }
+    }
+}
+
+impl FromStr for Mask {
+    type Err = String;
+
+    /// Reads `full`, `causal`, `window(LEFT,RIGHT)` (a side may be `inf`) or `compressed(RATIO)`.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let unknown = || {
+            format!(
+                "unknown mask `{s}`: one of full, causal, window(LEFT,RIGHT), compressed(RATIO)"
+            )
+        };
+        let number = |x: &str| x.trim().parse::<u64>().map_err(|_| unknown());
+        let side = |x: &str| match x.trim() {
+            "inf" | "∞" => Ok(None),
+            _ => number(x).map(Some),
+        };
+        let inside = |name: &str| s.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
+        match s {
+            "full" => return Ok(Mask::Full),
+            "causal" => return Ok(Mask::Causal),
+            _ => {}
+        }
+        if let Some((left, right)) = inside("window").and_then(|x| x.split_once(',')) {
+            return Ok(Mask::Window { left: side(left)?, right: side(right)? });
+        }
+        let ratio = inside("compressed").ok_or_else(unknown)?;
+        Ok(Mask::Compressed { ratio: number(ratio)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_survive_printing_and_reading() {
+        let window = |left, right| Mask::Window { left, right };
+        let masks = [Mask::Full, Mask::Causal, window(Some(3), None), window(None, Some(0))];
+        for mask in masks.into_iter().chain([Mask::Compressed { ratio: 128 }]) {
+            assert_eq!(mask.to_string().parse(), Ok(mask));
+        }
+        for wrong in ["", "window", "window(1)", "window(a,b)", "compressed(-1)", "causal "] {
+            assert!(wrong.parse::<Mask>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_follow_the_diagonal_from_the_bottom_right() {
+        assert_eq!(Mask::Causal.range(0, 3, 2, 0), (0, 0));
+        assert_eq!(Mask::Causal.range(2, 3, 2, 0), (0, 2));
+        let window = Mask::Window { left: Some(1), right: Some(0) };
+        assert_eq!(window.range(1, 2, 10, 0), (8, 10));
+        let future = Mask::Window { left: Some(0), right: None };
+        assert_eq!(future.range(0, 4, 2, 0), (0, 2));
+        assert_eq!(Mask::Compressed { ratio: 4 }.range(1, 2, 10, 6), (0, 2));
+        assert_eq!(Mask::Compressed { ratio: 4 }.range(0, 2, 1, 60), (0, 1));
     }
 }

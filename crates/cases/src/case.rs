@@ -1,0 +1,354 @@
+use problem::{DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Storage, Values, View};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One attention case, as a row of the table says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Unique name.
+    pub name: String,
+    /// Seed of the inputs; drawn from the name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Element type, `bf16` if absent.
+    #[serde(default = "bf16")]
+    pub dtype: String,
+    /// Sequences, where `queries` is one number.
+    #[serde(default = "one")]
+    pub batch: u64,
+    /// Query heads.
+    #[serde(default = "one")]
+    pub heads: u64,
+    /// KV heads; as many as query heads if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<u64>,
+    /// Length of a query or key row.
+    pub dim: u64,
+    /// Length of a value row, `dim` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_dim: Option<u64>,
+    /// Query tokens: one number for all sequences, or a list that is packed.
+    pub queries: Lengths,
+    /// The first segment.
+    #[serde(flatten)]
+    pub first: Keys,
+    /// The second segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<Keys>,
+    /// Factor on scores, `1/sqrt(dim)` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
+    /// Soft cap on scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softcap: Option<f32>,
+    /// Sink logits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sinks: Option<Sinks>,
+    /// Whether the log-sum-exp is returned (it is, if absent).
+    #[serde(default = "yes")]
+    pub lse: bool,
+    /// Memory order of every tensor.
+    #[serde(default)]
+    pub order: Order,
+    /// Elements left unused after each row.
+    #[serde(default)]
+    pub gap: u64,
+    /// Position of each sequence's first query, for compressed masks; repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<u64>,
+    /// Factor on the standard normal inputs, 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amplitude: Option<f32>,
+}
+
+/// The keys of a segment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Keys per sequence: one number for all, or a list.
+    pub keys: Lengths,
+    /// Visibility: `full`, `causal`, `window(L,R)`, `compressed(R)`.
+    #[serde(default = "full")]
+    pub mask: String,
+    /// How sequences lie in memory.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Rows per page, where paged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// Whether values are the first columns of the keys.
+    #[serde(default)]
+    pub shared: bool,
+    /// Entries of each query's index list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<u64>,
+    /// Entries in use of each sequence's index lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<u64>,
+    /// Whether rows are packed in DeepSeek-V4's fp8 format.
+    #[serde(default)]
+    pub model1: bool,
+}
+
+/// A length for every sequence, or one each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Lengths {
+    /// The same for all.
+    Same(u64),
+    /// One per sequence.
+    Each(Vec<u64>),
+}
+
+/// How the sequences of a segment lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// One batch entry each; lists of lengths become `seqused_k`.
+    #[default]
+    Batched,
+    /// One after the other.
+    Packed,
+    /// In pages, in random order, among pages that nobody uses.
+    Paged,
+}
+
+/// Memory order of a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Batch, heads, tokens, dim.
+    #[default]
+    Bhsd,
+    /// Batch, tokens, heads, dim.
+    Bshd,
+}
+
+/// Sink logits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Sinks {
+    /// Standard normal (written as any text).
+    Random(String),
+    /// These, repeated over the heads.
+    Values(Vec<f64>),
+}
+
+/// The fields of a row of the table.
+pub(crate) const CASE_FIELDS: [&str; 18] = [
+    "name",
+    "seed",
+    "dtype",
+    "batch",
+    "heads",
+    "kv_heads",
+    "dim",
+    "value_dim",
+    "queries",
+    "second",
+    "scale",
+    "softcap",
+    "sinks",
+    "lse",
+    "order",
+    "gap",
+    "positions",
+    "amplitude",
+];
+/// The fields of a segment: in the row itself for the first, in `second` for the second.
+pub(crate) const KEYS_FIELDS: [&str; 8] =
+    ["keys", "mask", "layout", "page", "shared", "indices", "entries", "model1"];
+
+fn bf16() -> String {
+    "bf16".to_string()
+}
+fn full() -> String {
+    "full".to_string()
+}
+fn one() -> u64 {
+    1
+}
+fn yes() -> bool {
+    true
+}
+
+impl Lengths {
+    /// The length of sequence `b`.
+    pub fn of(&self, b: u64) -> u64 {
+        match self {
+            Lengths::Same(n) => *n,
+            Lengths::Each(list) => list.get(b as usize).copied().unwrap_or(0),
+        }
+    }
+
+    /// The largest length.
+    pub fn longest(&self) -> u64 {
+        match self {
+            Lengths::Same(n) => *n,
+            Lengths::Each(list) => list.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+impl Keys {
+    /// Rows per page.
+    pub fn page_rows(&self) -> u64 {
+        self.page.unwrap_or(1)
+    }
+
+    /// Pages per sequence.
+    pub fn pages(&self) -> u64 {
+        self.keys.longest().div_ceil(self.page_rows())
+    }
+
+    /// Whether `seqused_k` is needed to say how many keys (or list entries) a sequence has.
+    pub fn has_used(&self) -> bool {
+        if self.indices.is_some() {
+            return !self.entries.is_empty();
+        }
+        match (self.layout, &self.keys) {
+            (Layout::Packed, _) => false,
+            (_, Lengths::Each(_)) => true,
+            (Layout::Paged, Lengths::Same(n)) => !n.is_multiple_of(self.page_rows()),
+            (Layout::Batched, Lengths::Same(_)) => false,
+        }
+    }
+}
+
+impl Case {
+    /// The element type.
+    pub fn dtype(&self) -> Result<DType, InvalidProblem> {
+        self.dtype.parse().map_err(|rule: String| InvalidProblem::new("dtype", rule, &self.dtype))
+    }
+
+    /// Number of sequences.
+    pub fn sequences(&self) -> u64 {
+        match &self.queries {
+            Lengths::Same(_) => self.batch,
+            Lengths::Each(list) => list.len() as u64,
+        }
+    }
+
+    /// Number of KV heads.
+    pub fn kv_heads(&self) -> u64 {
+        self.kv_heads.unwrap_or(self.heads)
+    }
+
+    /// Both segments.
+    pub fn segments(&self) -> impl Iterator<Item = &Keys> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
+    /// The seed of the inputs: the one given, or one drawn from the name (FNV-1a, kept to the 53
+    /// bits that every reader of the table can hold).
+    pub fn seed(&self) -> u64 {
+        let step = |h: u64, b: u8| (h ^ b as u64).wrapping_mul(0x100_0000_01b3);
+        self.seed.unwrap_or_else(|| self.name.bytes().fold(0xcbf2_9ce4_8422_2325, step) >> 11)
+    }
+
+    /// The problem this case asks.
+    pub fn problem(&self) -> Result<Problem, InvalidProblem> {
+        let mut builder = Problem::builder(self.query_view()?).out(self.out_view()?);
+        if let Lengths::Each(list) = &self.queries {
+            let longest = self.queries.longest();
+            builder =
+                builder.query_lengths(QueryLengths::Packed { batch: list.len() as u64, longest });
+        }
+        for keys in self.segments() {
+            builder = builder.segment(self.segment(keys)?);
+        }
+        if let Some(scale) = self.scale {
+            builder = builder.scale(scale);
+        }
+        if let Some(softcap) = self.softcap {
+            builder = builder.softcap(softcap);
+        }
+        if self.sinks.is_some() {
+            builder = builder.sinks();
+        }
+        if self.lse {
+            builder = builder.return_lse();
+        }
+        builder.build()
+    }
+
+    fn query_view(&self) -> Result<View, InvalidProblem> {
+        self.view(self.query_batch(), self.heads, self.query_tokens(), self.dim)
+    }
+
+    fn out_view(&self) -> Result<View, InvalidProblem> {
+        let dim = self.value_dim.unwrap_or(self.dim);
+        self.view(self.query_batch(), self.heads, self.query_tokens(), dim)
+    }
+
+    fn query_batch(&self) -> u64 {
+        if matches!(self.queries, Lengths::Each(_)) { 1 } else { self.batch }
+    }
+
+    /// Packed queries are followed by two tokens that belong to no sequence.
+    fn query_tokens(&self) -> u64 {
+        match &self.queries {
+            Lengths::Same(n) => *n,
+            Lengths::Each(list) => list.iter().sum::<u64>() + 2,
+        }
+    }
+
+    fn view(&self, batch: u64, heads: u64, tokens: u64, dim: u64) -> Result<View, InvalidProblem> {
+        let dtype = self.dtype()?;
+        let padded = [batch, heads, tokens, dim + self.gap];
+        let view = match self.order {
+            Order::Bhsd => View::bhsd(dtype, padded),
+            Order::Bshd => View::bshd(dtype, padded),
+        };
+        Ok(View { shape: [batch, heads, tokens, dim], ..view })
+    }
+
+    fn segment(&self, keys: &Keys) -> Result<Segment, InvalidProblem> {
+        let (batch, tokens) = self.key_rows(keys);
+        let k = self.view(batch, self.kv_heads(), tokens, self.dim)?;
+        let value_dim = self.value_dim.unwrap_or(self.dim);
+        let mut segment = match keys.shared {
+            true => Segment::shared(k, value_dim),
+            false => Segment::new(k, self.view(batch, self.kv_heads(), tokens, value_dim)?),
+        };
+        let mask = |rule: String| InvalidProblem::new("mask", rule, &keys.mask);
+        segment = segment.mask(keys.mask.parse::<Mask>().map_err(mask)?);
+        match keys.layout {
+            Layout::Batched => {}
+            Layout::Packed => segment = segment.packed(keys.keys.longest()),
+            Layout::Paged => segment = segment.paged(keys.pages()),
+        }
+        if let Some(width) = keys.indices {
+            segment = segment.indexed(width);
+        }
+        if keys.has_used() {
+            segment = segment.used();
+        }
+        if keys.model1 {
+            segment = segment.stored(Storage::Model1);
+        }
+        debug_assert_eq!(keys.shared, matches!(segment.values, Values::SameAsKeys { .. }));
+        Ok(segment)
+    }
+
+    /// Batch and token extents of a segment's views. A third of the pages are used by nobody.
+    fn key_rows(&self, keys: &Keys) -> (u64, u64) {
+        let sequences = self.sequences();
+        match keys.layout {
+            Layout::Batched => (sequences, keys.keys.longest()),
+            Layout::Packed => (1, (0..sequences).map(|b| keys.keys.of(b)).sum()),
+            Layout::Paged => {
+                let used = sequences * keys.pages();
+                (used + used / 2 + 1, keys.page_rows())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    /// The row of the table that gives this case, with its seed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = Case { seed: Some(self.seed()), ..self.clone() };
+        let text = toml::to_string(&row).map_err(|_| fmt::Error)?;
+        f.write_str(text.trim_end())
+    }
+}

@@ -1,0 +1,304 @@
+use crate::{Case, Keys, Layout, Lengths, Rng, Sinks};
+use cpu::model1;
+use half::bf16;
+use problem::{
+    DType, HostBuffers, HostMut, HostVec, InvalidProblem, Problem, Segment, SegmentSlot, Slot,
+    Storage, Values, View,
+};
+use std::collections::BTreeMap;
+
+/// A problem and memory for all of its slots.
+///
+/// Inputs are NaN wherever an engine must not look: beyond lengths, in unused pages and rows, in
+/// the gaps between rows. Outputs are NaN everywhere.
+#[derive(Clone, Debug)]
+pub struct CaseData {
+    /// What is asked.
+    pub problem: Problem,
+    /// Memory of every slot, outputs included.
+    pub tensors: BTreeMap<Slot, HostVec>,
+}
+
+impl CaseData {
+    /// Expands `case`, drawing its inputs from its seed.
+    ///
+    /// # Errors
+    /// If the case describes no valid problem.
+    pub fn new(case: &Case) -> Result<Self, InvalidProblem> {
+        let problem = case.problem()?;
+        let mut maker = Maker { case, problem: &problem, rng: Rng::new(case.seed()) };
+        let mut tensors = maker.queries();
+        for (n, keys) in case.segments().enumerate() {
+            maker.segment(n as u8, keys, &mut tensors);
+        }
+        let elements =
+            |slot: Slot, dtype: DType| (problem.slot_bytes(slot) / dtype.bytes()) as usize;
+        let out = HostVec::filled(problem.dtype(), elements(Slot::Out, problem.dtype()), f32::NAN);
+        tensors.insert(Slot::Out, out);
+        if problem.return_lse {
+            let lse = HostVec::filled(DType::F32, elements(Slot::Lse, DType::F32), f32::NAN);
+            tensors.insert(Slot::Lse, lse);
+        }
+        Ok(Self { problem, tensors })
+    }
+
+    /// The inputs, to read on the host.
+    pub fn inputs(&self) -> HostBuffers<'_> {
+        let inputs = self.tensors.iter().filter(|(slot, _)| !slot.is_output());
+        inputs.fold(HostBuffers::new(), |b, (slot, memory)| b.input(*slot, memory.as_ref()))
+    }
+
+    /// A slot's memory as a device would hold it, little-endian.
+    ///
+    /// # Panics
+    /// If the problem has no such slot.
+    pub fn bytes(&self, slot: Slot) -> Vec<u8> {
+        self.tensors[&slot].to_bytes()
+    }
+
+    /// Runs `f` on host buffers with fresh, poisoned outputs, and returns those.
+    pub fn with_outputs<R>(
+        &self,
+        f: impl FnOnce(HostBuffers<'_>) -> R,
+    ) -> (R, HostVec, Option<Vec<f32>>) {
+        let mut out = self.tensors[&Slot::Out].clone();
+        let mut lse = match self.tensors.get(&Slot::Lse) {
+            Some(HostVec::F32(lse)) => Some(lse.clone()),
+            _ => None,
+        };
+        let mut buffers = self.inputs();
+        if let Some(out) = out.as_mut() {
+            buffers = buffers.output(Slot::Out, out);
+        }
+        if let Some(lse) = &mut lse {
+            buffers = buffers.output(Slot::Lse, HostMut::F32(lse));
+        }
+        let result = f(buffers);
+        (result, out, lse)
+    }
+}
+
+struct Maker<'c> {
+    case: &'c Case,
+    problem: &'c Problem,
+    rng: Rng,
+}
+
+impl Maker<'_> {
+    fn queries(&mut self) -> BTreeMap<Slot, HostVec> {
+        let mut tensors = BTreeMap::new();
+        let q = self.problem.q;
+        let mut memory = poisoned(self.problem, Slot::Q, &q);
+        match &self.case.queries {
+            Lengths::Same(_) => self.fill(&q, &mut memory, |_, _| true),
+            Lengths::Each(list) => {
+                let total: u64 = list.iter().sum();
+                self.fill(&q, &mut memory, |_, t| t < total);
+                tensors.insert(Slot::CuSeqlensQ, offsets(list.iter().copied()));
+            }
+        }
+        tensors.insert(Slot::Q, memory);
+        if let Some(sinks) = &self.case.sinks {
+            let heads = self.problem.query_heads() as usize;
+            let mut logits = vec![0.0; heads];
+            match sinks {
+                Sinks::Random(_) => self.rng.fill_normal(&mut logits),
+                Sinks::Values(list) => {
+                    logits = list.iter().cycle().take(heads).map(|x| *x as f32).collect();
+                }
+            }
+            tensors.insert(Slot::Sinks, HostVec::F32(logits));
+        }
+        if self.problem.needs_positions() {
+            tensors.insert(Slot::Positions, HostVec::I32(self.positions()));
+        }
+        tensors
+    }
+
+    /// Positions default to those at which the last query sees every compressed key.
+    fn positions(&self) -> Vec<i32> {
+        let list = &self.case.positions;
+        let of = |b: u64| match list.is_empty() {
+            false => list[b as usize % list.len()],
+            true => self.last_position(b).saturating_sub(self.case.queries.of(b)),
+        };
+        (0..self.problem.batch()).map(|b| of(b) as i32).collect()
+    }
+
+    fn last_position(&self, b: u64) -> u64 {
+        let tokens = |(keys, segment): (&Keys, &Segment)| match segment.mask {
+            problem::Mask::Compressed { ratio } => keys.keys.of(b) * ratio,
+            _ => 0,
+        };
+        self.case.segments().zip(&self.problem.segments).map(tokens).max().unwrap_or(0)
+    }
+
+    fn segment(&mut self, n: u8, keys: &Keys, tensors: &mut BTreeMap<Slot, HostVec>) {
+        let problem = self.problem;
+        let segment = &problem.segments[n as usize];
+        let slot = |part| Slot::Segment(n, part);
+        let batch = problem.batch();
+        let placed = self.place(keys, segment);
+        if keys.layout == Layout::Packed {
+            let cu = offsets((0..batch).map(|b| keys.keys.of(b)));
+            tensors.insert(slot(SegmentSlot::CuSeqlens), cu);
+        }
+        if segment.lengths.used {
+            let used = (0..batch as usize).map(|b| match keys.entries.is_empty() {
+                true => keys.keys.of(b as u64) as i32,
+                false => keys.entries[b % keys.entries.len()] as i32,
+            });
+            tensors.insert(slot(SegmentSlot::Used), HostVec::I32(used.collect()));
+        }
+        if segment.reads_page_table() {
+            let table = HostVec::I32(placed.table.clone());
+            tensors.insert(slot(SegmentSlot::PageTable), table);
+        }
+        if let Some(width) = keys.indices {
+            let lists = self.lists(keys, segment, &placed, width);
+            tensors.insert(slot(SegmentSlot::Indices), HostVec::I32(lists));
+        }
+        let k = match segment.storage {
+            Storage::Elements => self.rows(slot(SegmentSlot::K), &segment.k, &placed),
+            Storage::Model1 => self.model1_rows(segment, &placed),
+        };
+        tensors.insert(slot(SegmentSlot::K), k);
+        if let Values::Separate(view) = segment.values {
+            let v = self.rows(slot(SegmentSlot::V), &view, &placed);
+            tensors.insert(slot(SegmentSlot::V), v);
+        }
+    }
+
+    /// Decides where each sequence's keys lie.
+    fn place(&mut self, keys: &Keys, segment: &Segment) -> Placed {
+        let [batch, _, tokens, _] = segment.k.shape;
+        let mut placed =
+            Placed { in_use: vec![false; (batch * tokens) as usize], ..Placed::default() };
+        let (columns, page) = (keys.pages(), keys.page_rows());
+        let pages = match keys.layout {
+            Layout::Paged => self.rng.permutation(batch),
+            _ => Vec::new(),
+        };
+        let mut start = 0;
+        for b in 0..self.problem.batch() {
+            let length = keys.keys.of(b);
+            let row = |j: u64| match keys.layout {
+                Layout::Batched => b * tokens + j,
+                Layout::Packed => start + j,
+                Layout::Paged => pages[(b * columns + j / page) as usize] * page + j % page,
+            };
+            let rows: Vec<u64> = (0..length).map(row).collect();
+            for row in &rows {
+                placed.in_use[*row as usize] = true;
+            }
+            if keys.layout == Layout::Paged {
+                let in_use = length.div_ceil(page);
+                let entry = |c: u64| match c < in_use {
+                    true => pages[(b * columns + c) as usize] as i32,
+                    false => -1,
+                };
+                placed.table.extend((0..columns).map(entry));
+            }
+            placed.rows.push(rows);
+            start += length;
+        }
+        placed
+    }
+
+    /// Index lists: distinct rows of the sequence in random order, some entries unused.
+    fn lists(&mut self, keys: &Keys, segment: &Segment, placed: &Placed, width: u64) -> Vec<i32> {
+        let q = self.problem.q;
+        let mut lists = vec![-1; (q.batch() * q.tokens() * width) as usize];
+        let mut first = 0;
+        for b in 0..self.problem.batch() {
+            let rows = &placed.rows[b as usize];
+            let queries = self.case.queries.of(b);
+            for token in first..first + queries {
+                let list = &mut lists[(token * width) as usize..][..width as usize];
+                let order = self.rng.permutation(rows.len() as u64);
+                for (entry, j) in list.iter_mut().zip(order) {
+                    let row = match segment.paging {
+                        Some(_) => rows[j as usize],
+                        None => rows[j as usize] - b * segment.k.tokens(),
+                    };
+                    let unused = keys.entries.is_empty() && self.rng.one_in(8);
+                    *entry = if unused { -1 } else { row as i32 };
+                }
+            }
+            first += queries;
+        }
+        lists
+    }
+
+    fn rows(&mut self, slot: Slot, view: &View, placed: &Placed) -> HostVec {
+        let mut memory = poisoned(self.problem, slot, view);
+        let tokens = view.tokens();
+        self.fill(view, &mut memory, |b, t| placed.in_use[(b * tokens + t) as usize]);
+        memory
+    }
+
+    /// Gives every row that `in_use` says normally distributed numbers.
+    fn fill(&mut self, view: &View, memory: &mut HostVec, in_use: impl Fn(u64, u64) -> bool) {
+        let [batch, heads, tokens, dim] = view.shape;
+        let mut row = vec![0.0; dim as usize];
+        for (b, h, t) in (0..batch)
+            .flat_map(|b| (0..heads).flat_map(move |h| (0..tokens).map(move |t| (b, h, t))))
+        {
+            if in_use(b, t) {
+                self.normal_row(&mut row);
+                let offset = view.row_offset(b, h, t) as usize;
+                for (i, x) in row.iter().enumerate() {
+                    memory.set(offset + i, *x);
+                }
+            }
+        }
+    }
+
+    fn normal_row(&mut self, row: &mut [f32]) {
+        self.rng.fill_normal(row);
+        if let Some(amplitude) = self.case.amplitude {
+            row.iter_mut().for_each(|x| *x *= amplitude);
+        }
+    }
+
+    fn model1_rows(&mut self, segment: &Segment, placed: &Placed) -> HostVec {
+        let [pages, _, page_rows, dim] = segment.k.shape;
+        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
+        // 0xff is NaN in e4m3, in bf16 and as a scale.
+        let mut bytes = vec![0xff; pages as usize * page_bytes];
+        let mut row = vec![0.0; dim as usize];
+        for (p, page) in bytes.chunks_exact_mut(page_bytes).enumerate() {
+            for r in (0..page_rows as usize).filter(|r| placed.in_use[p * page_rows as usize + r]) {
+                self.normal_row(&mut row);
+                let rounded: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
+                model1::pack(page, page_rows as usize, r, &rounded);
+            }
+        }
+        HostVec::U8(bytes)
+    }
+}
+
+/// Where the keys of each sequence lie.
+#[derive(Default)]
+struct Placed {
+    /// Whether a row (batch · tokens + token of the view) belongs to a sequence.
+    in_use: Vec<bool>,
+    /// Rows of each sequence, in order.
+    rows: Vec<Vec<u64>>,
+    /// The page table.
+    table: Vec<i32>,
+}
+
+fn offsets(lengths: impl Iterator<Item = u64>) -> HostVec {
+    let mut total = 0;
+    let ends = lengths.map(|n| {
+        total += n as i32;
+        total
+    });
+    HostVec::I32(std::iter::once(0).chain(ends).collect())
+}
+
+fn poisoned(problem: &Problem, slot: Slot, view: &View) -> HostVec {
+    let elements = problem.slot_bytes(slot) / view.dtype.bytes();
+    HostVec::filled(view.dtype, elements as usize, f32::NAN)
+}

@@ -1,0 +1,135 @@
+use crate::{Case, Keys, Layout, Lengths, Order, Rng, Sinks};
+
+const DIMS: [u64; 10] = [8, 16, 32, 64, 80, 96, 128, 192, 256, 512];
+const PAGES: [u64; 6] = [1, 2, 3, 16, 64, 128];
+/// The most multiply-adds of one head's scores, so that a case stays quick on the oracle.
+const MOST_WORK: u64 = 1 << 22;
+
+/// A random valid case, the same for the same seed; its name tells the seed.
+pub fn random_case(seed: u64) -> Case {
+    let mut rng = Rng::new(seed);
+    let batch = rng.choose(&[1, 1, 2, 3, 5]);
+    let dim = rng.choose(&DIMS);
+    let model1 = dim == 512 && rng.one_in(3);
+    let kv_heads = if model1 { 1 } else { rng.choose(&[1, 1, 2, 3]) };
+    let packed_queries = rng.one_in(3);
+    let longest_query = random_length(&mut rng, MOST_WORK.isqrt().min(200));
+    let longest_key = random_length(&mut rng, MOST_WORK / (longest_query * dim).max(1));
+    let first = random_keys(&mut rng, batch, longest_key, model1);
+    let second = rng.one_in(3).then(|| {
+        let longest = random_length(&mut rng, longest_key.max(2));
+        random_keys(&mut rng, batch, longest, model1)
+    });
+    let shared = first.shared || second.as_ref().is_some_and(|s| s.shared);
+    Case {
+        name: format!("random-{seed}"),
+        seed: Some(seed >> 11),
+        dtype: if model1 { "bf16" } else { rng.choose(&["bf16", "f16", "f32"]) }.to_string(),
+        batch,
+        heads: kv_heads * rng.choose(&[1, 1, 2, 4, 7, 8]),
+        kv_heads: Some(kv_heads),
+        dim,
+        value_dim: (!model1 && rng.one_in(4)).then(|| match shared {
+            true => dim / 2,
+            false => rng.choose(&DIMS),
+        }),
+        queries: match packed_queries {
+            true => Lengths::Each((0..batch).map(|_| rng.below(longest_query + 1)).collect()),
+            false => Lengths::Same(longest_query),
+        },
+        first,
+        second,
+        scale: rng.one_in(5).then(|| rng.choose(&[0.5, 0.03125, 0.2])),
+        softcap: rng.one_in(5).then(|| rng.choose(&[1.0, 5.0, 30.0])),
+        sinks: random_sinks(&mut rng),
+        lse: !rng.one_in(4),
+        order: rng.choose(&[Order::Bhsd, Order::Bshd]),
+        gap: rng.choose(&[0, 0, 8, 24]),
+        positions: (0..batch).map(|_| rng.below(longest_key * 4 + 1)).collect(),
+        amplitude: rng.one_in(6).then(|| rng.choose(&[0.25, 3.0])),
+    }
+}
+
+/// Lengths near the edges of tiles as often as anywhere.
+fn random_length(rng: &mut Rng, most: u64) -> u64 {
+    let edge = rng.choose(&[1, 2, 16, 32, 64, 96, 128, 192, 256, 384]);
+    let length = match rng.below(3) {
+        0 => edge,
+        1 => (edge + rng.below(3)).saturating_sub(1),
+        _ => 1 + rng.below(400),
+    };
+    length.clamp(1, most.max(1))
+}
+
+fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
+    let indexed = rng.one_in(5);
+    let layout = match rng.below(3) {
+        0 if !indexed && !model1 => Layout::Packed,
+        1 => Layout::Paged,
+        _ => Layout::Batched,
+    };
+    let keys = match layout {
+        Layout::Packed => Lengths::Each((0..batch).map(|_| rng.below(longest + 1)).collect()),
+        _ if rng.one_in(2) => Lengths::Same(longest),
+        _ => {
+            let mut each: Vec<u64> = (0..batch).map(|_| rng.below(longest + 1)).collect();
+            each[0] = longest;
+            Lengths::Each(each)
+        }
+    };
+    let width = 1 + rng.below(longest + 8);
+    let trimmed = indexed && rng.one_in(2);
+    Keys {
+        keys,
+        mask: if indexed { "full".to_string() } else { random_mask(rng, longest) },
+        layout,
+        page: (layout == Layout::Paged).then(|| rng.choose(&PAGES)),
+        shared: model1 || rng.one_in(4),
+        indices: indexed.then_some(width),
+        entries: if trimmed { (0..batch).map(|_| rng.below(width + 1)).collect() } else { vec![] },
+        model1,
+    }
+}
+
+fn random_mask(rng: &mut Rng, longest: u64) -> String {
+    let mut side = || match rng.below(3) {
+        0 => "inf".to_string(),
+        1 => "0".to_string(),
+        _ => rng.below(longest + 2).to_string(),
+    };
+    let window = format!("window({},{})", side(), side());
+    match rng.below(5) {
+        0 => "full".to_string(),
+        1 | 2 => "causal".to_string(),
+        3 => window,
+        _ => format!("compressed({})", rng.choose(&[1, 4, 128])),
+    }
+}
+
+fn random_sinks(rng: &mut Rng) -> Option<Sinks> {
+    match rng.below(5) {
+        0 => Some(Sinks::Values(vec![f64::NEG_INFINITY, 0.0, 1e30, -50.0, f64::INFINITY, 50.0])),
+        1 | 2 => Some(Sinks::Random("random".to_string())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CaseData;
+
+    #[test]
+    fn random_cases_are_valid_varied_and_repeatable() {
+        let cases: Vec<Case> = (0..300).map(random_case).collect();
+        for case in &cases {
+            let problem = case.problem().unwrap_or_else(|e| panic!("{e}\n{case}"));
+            assert!(problem.flops() < 4e9, "{case}");
+        }
+        assert_eq!(random_case(7), cases[7]);
+        assert!(cases.iter().any(|c| c.first.model1) && cases.iter().any(|c| c.second.is_some()));
+        let inputs =
+            CaseData::new(&cases[0]).unwrap().inputs().get(problem::Slot::Q).unwrap().len();
+        assert!(inputs > 0);
+    }
+}
