@@ -3,9 +3,17 @@
 //! A [`Program`] knows no device. The CUDA backend and the simulator both take a `Program` and
 //! memory for its buffers; what works on one works on the other.
 
-mod tensor_map;
+pub mod check;
+mod display;
+mod limits;
+mod report;
+pub mod tensor_map;
 
-pub use tensor_map::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+pub use limits::Limits;
+pub use report::{Rule, Violation, Warning};
+pub use tensor_map::{
+    DecodeError, ElementType, L2Promotion, MAX_RANK, OobFill, Swizzle, TensorDescriptor, TensorMap,
+};
 
 use std::sync::Arc;
 
@@ -87,6 +95,11 @@ impl Program {
     /// The buffer called `name`.
     pub fn buffer(&self, name: &str) -> Option<BufferId> {
         self.buffers.iter().position(|b| b.name == name).map(BufferId)
+    }
+
+    /// The buffer an identifier stands for; `None` for one of another program.
+    pub fn get(&self, id: BufferId) -> Option<&Buffer> {
+        self.buffers.get(id.0)
     }
 
     /// Bytes of scratch the caller must provide.

@@ -1,3 +1,12 @@
+//! Tensor maps: what a TMA copy is told about global memory.
+
+pub mod check;
+pub mod descriptor;
+#[cfg(test)]
+mod tests;
+
+pub use descriptor::{DecodeError, MAX_RANK, TensorDescriptor};
+
 use crate::BufferId;
 
 /// Element types of a tensor map (those the attention kernels and common GEMMs use).
@@ -32,6 +41,12 @@ pub enum ElementType {
 }
 
 impl ElementType {
+    /// All element types.
+    pub const ALL: [ElementType; 13] = {
+        use ElementType::*;
+        [U8, U16, U32, S32, U64, S64, F16, F32, F64, Bf16, F32Ftz, Tf32, Tf32Ftz]
+    };
+
     /// Size of one element.
     pub const fn bytes(self) -> u64 {
         match self {
@@ -74,6 +89,18 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
+    /// All swizzles.
+    pub const ALL: [Swizzle; 7] = {
+        use Swizzle::*;
+        [None, B32, B64, B128, B128Atom32, B128Atom32Flip8, B128Atom64]
+    };
+
+    /// Whether only `sm_100` and later have it.
+    pub const fn needs_sm100(self) -> bool {
+        use Swizzle::*;
+        matches!(self, B128Atom32 | B128Atom32Flip8 | B128Atom64)
+    }
+
     /// The most bytes a box row may have, `None` without swizzle.
     pub const fn span(self) -> Option<u64> {
         match self {

@@ -1,0 +1,184 @@
+//! The rules a tensor map keeps.
+//!
+//! Refused, because `cuTensorMapEncodeTiled` refuses it (`CUDA_ERROR_INVALID_VALUE`, without saying
+//! why):
+//!
+//! - **T1** 1 to 5 dimensions.
+//! - **T2** one stride fewer than dimensions (dimension 0 has none: it is contiguous); as many box
+//!   sizes and element strides as dimensions.
+//! - **T3** element 0 lies on a multiple of 16 bytes.
+//! - **T4** each dimension has 1 to 2³² elements.
+//! - **T5** strides are multiples of 16 bytes.
+//! - **T6** strides are below 2⁴⁰ bytes.
+//! - **T7** the box has 1 to 256 elements per dimension.
+//! - **T8** a row of the box is a multiple of 16 bytes.
+//! - **T9** a row of the box is no longer than the swizzle's span.
+//! - **T10** the box has at most 128 KiB.
+//! - **T11** element strides are 1 to 8.
+//! - **T12** NaN fill is for floating-point elements.
+//!
+//! Warned about, because it is accepted and means something else than most people intend:
+//!
+//! - **W1** neighbours overlap: a stride is smaller than what it steps over (strides in elements
+//!   rather than bytes look like this, so does a stride smaller than a row).
+//! - **W2** a stride of 0 over more than one element (a missing stride): all are the same memory.
+//! - **W3** strides that fall from dimension to dimension (dimensions given outermost first look
+//!   like this; a permuted view does too, and is fine).
+//! - **W4** the box reaches beyond the tensor in some dimension wherever it is placed.
+//!
+//! The atom variants of the 128-byte swizzle depend on the architecture; see
+//! [`Program::check`](crate::Program::check).
+
+use super::{MAX_RANK, OobFill, TensorMap};
+use crate::report::{Rule, Violation, Warning};
+
+/// The largest box the driver was seen to take.
+const MAX_BOX_BYTES: u64 = 128 << 10;
+
+impl TensorMap {
+    /// Checks the rules listed at the head of this module: warnings, or every violation.
+    pub fn check(&self) -> Result<Vec<Warning>, Vec<Violation>> {
+        let mut found = self.wrong_ranks();
+        if found.is_empty() {
+            found.extend(self.wrong_memory());
+            found.extend(self.wrong_box());
+        }
+        if found.is_empty() { Ok(self.warnings()) } else { Err(found) }
+    }
+
+    /// T1, T2.
+    fn wrong_ranks(&self) -> Vec<Violation> {
+        let rank = self.dims.len();
+        let mut found = Vec::new();
+        if !(1..=MAX_RANK).contains(&rank) {
+            found.push(Rule::T(1).broken(format!("{rank} dimensions: there can be 1 to 5")));
+        }
+        let lengths = [
+            ("strides", self.strides.len(), rank.saturating_sub(1)),
+            ("box sizes", self.box_dims.len(), rank),
+            ("element strides", self.element_strides.len(), rank),
+        ];
+        for (what, is, should) in lengths.into_iter().filter(|(_, is, should)| is != should) {
+            found.push(
+                Rule::T(2).broken(format!("{is} {what} for {rank} dimensions: give {should}")),
+            );
+        }
+        found
+    }
+
+    /// T3 to T6.
+    fn wrong_memory(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if !self.offset.is_multiple_of(16) {
+            let text = format!("element 0 at byte {}: must be a multiple of 16", self.offset);
+            found.push(Rule::T(3).broken(text));
+        }
+        for (i, &dim) in self.dims.iter().enumerate().filter(|&(_, &d)| d == 0 || d > 1 << 32) {
+            found.push(Rule::T(4).broken(format!("dimension {i} has {dim} elements: 1 to 2^32")));
+        }
+        for (i, &stride) in self.strides.iter().enumerate() {
+            let what = format!("the stride of dimension {} is {stride} bytes", i + 1);
+            if !stride.is_multiple_of(16) {
+                found.push(Rule::T(5).broken(format!("{what}: must be a multiple of 16")));
+            }
+            if stride >= 1 << 40 {
+                found.push(Rule::T(6).broken(format!("{what}: must be below 2^40")));
+            }
+        }
+        found
+    }
+
+    /// T7 to T12.
+    fn wrong_box(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (i, &size) in self.box_dims.iter().enumerate().filter(|(_, s)| !(1..=256).contains(*s))
+        {
+            found.push(
+                Rule::T(7).broken(format!("box dimension {i} has {size} elements: 1 to 256")),
+            );
+        }
+        let row = self.box_row_bytes();
+        if !row.is_multiple_of(16) {
+            let text = format!("a box row has {row} bytes: must be a multiple of 16");
+            found.push(Rule::T(8).broken(text));
+        }
+        if let Some(span) = self.swizzle.span().filter(|&span| row > span) {
+            let text = format!("a box row has {row} bytes: {:?} allows {span}", self.swizzle);
+            found.push(Rule::T(9).broken(text));
+        }
+        let bytes = self.box_dims.iter().map(|&n| u64::from(n)).product::<u64>();
+        let bytes = bytes.saturating_mul(self.element.bytes());
+        if bytes > MAX_BOX_BYTES {
+            let text = format!("the box has {bytes} bytes: at most {MAX_BOX_BYTES}");
+            found.push(Rule::T(10).broken(text));
+        }
+        let strides = self.element_strides.iter().enumerate();
+        for (i, &step) in strides.filter(|(_, s)| !(1..=8).contains(*s)) {
+            found.push(Rule::T(11).broken(format!("element stride {i} is {step}: 1 to 8")));
+        }
+        if self.oob_fill == OobFill::Nan && !self.element.is_float() {
+            let text = format!("NaN fill for {:?}: only floating-point elements", self.element);
+            found.push(Rule::T(12).broken(text));
+        }
+        found
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let mut found = self.overlaps();
+        for (i, _) in self.strides.iter().enumerate().filter(|&(_, &stride)| stride == 0) {
+            let dim = self.dims[i + 1];
+            if dim > 1 {
+                let text = format!("dimension {}: stride 0 makes its {dim} elements one", i + 1);
+                found.push(Rule::W(2).warns(text));
+            }
+        }
+        if let Some(i) = self.strides.windows(2).position(|pair| pair[1] < pair[0]) {
+            let (outer, inner) = (self.strides[i + 1], self.strides[i]);
+            let text = format!(
+                "dimension {} steps {outer} bytes, dimension {} steps {inner}: innermost comes first",
+                i + 2,
+                i + 1
+            );
+            found.push(Rule::W(3).warns(text));
+        }
+        for (i, (&size, &dim)) in self.box_dims.iter().zip(&self.dims).enumerate() {
+            if u64::from(size) > dim {
+                let text = format!("box dimension {i} takes {size} elements of {dim}");
+                found.push(Rule::W(4).warns(text));
+            }
+        }
+        found
+    }
+
+    /// W1: walking the dimensions by growing stride, each steps over all that came before.
+    fn overlaps(&self) -> Vec<Warning> {
+        let mut outer: Vec<usize> = (1..self.dims.len()).collect();
+        outer.retain(|&i| self.dims[i] > 1 && self.strides[i - 1] > 0);
+        outer.sort_by_key(|&i| self.strides[i - 1]);
+        let mut covered = self.dims[0].saturating_mul(self.element.bytes());
+        let mut found = Vec::new();
+        for i in outer {
+            let stride = self.strides[i - 1];
+            if stride < covered {
+                let text = format!("dimension {i} steps {stride} bytes over {covered} in use");
+                found.push(Rule::W(1).warns(text));
+            }
+            covered = stride.saturating_mul(self.dims[i] - 1).saturating_add(covered);
+        }
+        found
+    }
+
+    /// Bytes of the box in dimension 0.
+    pub fn box_row_bytes(&self) -> u64 {
+        self.box_dims.first().map_or(0, |&n| u64::from(n) * self.element.bytes())
+    }
+
+    /// Bytes from element 0 to the end of the last element, saturating.
+    pub fn footprint(&self) -> u64 {
+        let row = self.dims.first().map_or(0, |dim| dim.saturating_mul(self.element.bytes()));
+        let steps = self.dims.iter().skip(1).zip(&self.strides);
+        steps.fold(row, |sum, (dim, stride)| {
+            sum.saturating_add(dim.saturating_sub(1).saturating_mul(*stride))
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! Every rule of `Program::check` is broken once.
+
+use ptx::ast::{Function, FunctionDirective, Item, Module, Space, Statement, Type, Variable};
+use sixwarp_program::{
+    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program, Rule,
+    Swizzle, TensorMap,
+};
+use std::sync::Arc;
+
+fn variable(space: Space, ty: Type, name: &str, bytes: Option<u64>) -> Variable {
+    Variable {
+        linkage: None,
+        space,
+        align: bytes.map(|_| 64),
+        pointer: None,
+        vector: None,
+        ty,
+        name: name.into(),
+        extents: bytes.into_iter().map(Some).collect(),
+        init: None,
+    }
+}
+
+fn module(target: &str) -> Module {
+    let param = |ty, name, bytes| variable(Space::Param, ty, name, bytes);
+    let kernel = Function {
+        linkage: None,
+        entry: true,
+        returns: vec![],
+        name: "attend".into(),
+        params: vec![
+            param(Type::U64, "out", None),
+            param(Type::B8, "keys", Some(128)),
+            param(Type::F32, "scale", None),
+            param(Type::U32, "tokens", None),
+        ],
+        directives: vec![FunctionDirective {
+            name: "maxntid".into(),
+            values: vec![384],
+            strings: vec![],
+        }],
+        body: Some(vec![Statement::Variable(variable(
+            Space::Shared,
+            Type::B8,
+            "barriers",
+            Some(1024),
+        ))]),
+    };
+    Module {
+        version: (8, 0),
+        target: vec![target.into()],
+        address_size: 64,
+        items: vec![Item::Function(kernel)],
+    }
+}
+
+fn keys() -> TensorMap {
+    TensorMap {
+        buffer: BufferId(1),
+        offset: 0,
+        element: ElementType::Bf16,
+        dims: vec![64, 512],
+        strides: vec![128],
+        box_dims: vec![64, 128],
+        element_strides: vec![1, 1],
+        swizzle: Swizzle::B128,
+        oob_fill: OobFill::Zero,
+        l2_promotion: L2Promotion::None,
+    }
+}
+
+fn buffer(name: &str, bytes: u64, access: Access) -> Buffer {
+    Buffer { name: name.into(), bytes, align: 16, access }
+}
+
+fn program() -> Program {
+    let launch = Launch {
+        kernel: "attend".into(),
+        grid: [16, 2, 1],
+        block: [384, 1, 1],
+        cluster: [2, 1, 1],
+        shared_bytes: 227 * 1024 - 1024,
+        args: vec![
+            Argument::Buffer(BufferId(0), 64),
+            Argument::TensorMap(keys()),
+            Argument::F32(0.125),
+            Argument::U32(512),
+        ],
+        overlaps_previous: false,
+    };
+    let buffers =
+        vec![buffer("out", 4096, Access::Write), buffer("keys", 64 * 512 * 2, Access::Read)];
+    Program { module: Arc::new(module("sm_90a")), buffers, launches: vec![launch] }
+}
+
+fn broken(change: impl FnOnce(&mut Program)) -> Vec<Rule> {
+    let mut program = program();
+    change(&mut program);
+    program.check().err().unwrap_or_default().iter().map(|violation| violation.rule).collect()
+}
+
+fn in_launch(change: impl FnOnce(&mut Launch)) -> Vec<Rule> {
+    broken(|program| change(&mut program.launches[0]))
+}
+
+fn with_map(change: impl FnOnce(&mut TensorMap)) -> Vec<Rule> {
+    let mut map = keys();
+    change(&mut map);
+    in_launch(|launch| launch.args[1] = Argument::TensorMap(map))
+}
+
+#[test]
+fn a_right_program_passes_at_the_limit_of_shared_memory() {
+    assert_eq!(program().check(), Ok(vec![]));
+}
+
+#[test]
+fn geometry_is_held_to_the_architecture() {
+    assert_eq!(broken(|p| p.module = Arc::new(module("sm_42"))), [Rule::L(1)]);
+    assert_eq!(in_launch(|l| l.kernel = "attention".into()), [Rule::L(2)]);
+    assert_eq!(in_launch(|l| l.grid = [16, 65536, 1]), [Rule::L(3)]);
+    assert_eq!(in_launch(|l| l.grid[2] = 0), [Rule::L(3)]);
+    assert_eq!(in_launch(|l| l.block = [2, 1, 65]), [Rule::L(4)]);
+    assert_eq!(in_launch(|l| l.block = [1025, 1, 1]), [Rule::L(4), Rule::L(5)]);
+    assert_eq!(in_launch(|l| l.block = [385, 1, 1]), [Rule::L(5)]);
+    assert_eq!(in_launch(|l| l.cluster = [3, 1, 1]), [Rule::L(6)]);
+    assert_eq!(in_launch(|l| l.cluster = [16, 2, 1]), [Rule::L(6)]);
+    assert_eq!(in_launch(|l| l.shared_bytes += 1), [Rule::L(8)]);
+}
+
+#[test]
+fn what_needs_hopper_is_refused_before_it() {
+    let on_ampere = |change: fn(&mut Launch)| {
+        broken(|program| {
+            program.module = Arc::new(module("sm_80"));
+            program.launches[0].shared_bytes = 0;
+            change(&mut program.launches[0]);
+        })
+    };
+    assert_eq!(on_ampere(|_| ()), [Rule::L(6)]);
+    assert_eq!(on_ampere(|l| l.cluster = [1; 3]), []);
+    assert_eq!(on_ampere(|l| (l.cluster, l.overlaps_previous) = ([1; 3], true)), [Rule::L(14)]);
+}
+
+#[test]
+fn a_required_shape_must_be_the_launched_one() {
+    let required = |name: &str, values: Vec<u64>| {
+        broken(|program| {
+            let mut module = module("sm_90a");
+            let Item::Function(kernel) = &mut module.items[0] else { unreachable!() };
+            let directive = FunctionDirective { name: name.into(), values, strings: vec![] };
+            kernel.directives.push(directive);
+            program.module = Arc::new(module);
+        })
+    };
+    assert_eq!(required("reqntid", vec![384]), []);
+    assert_eq!(required("reqntid", vec![192, 2]), [Rule::L(5)]);
+    assert_eq!(required("reqnctapercluster", vec![2]), []);
+    assert_eq!(required("reqnctapercluster", vec![1, 2]), [Rule::L(7)]);
+    assert_eq!(required("maxclusterrank", vec![1]), [Rule::L(7)]);
+}
+
+#[test]
+fn arguments_match_parameters() {
+    assert_eq!(in_launch(|l| l.args.truncate(3)), [Rule::L(9)]);
+    assert_eq!(in_launch(|l| l.args[3] = Argument::F32(1.0)), [Rule::L(10)]);
+    assert_eq!(in_launch(|l| l.args[2] = Argument::U32(1)), [Rule::L(10)]);
+    assert_eq!(in_launch(|l| l.args[0] = Argument::U32(1)), [Rule::L(10)]);
+    assert_eq!(in_launch(|l| l.args[1] = Argument::U64(1)), [Rule::L(10)]);
+    assert_eq!(in_launch(|l| l.args[0] = Argument::Buffer(BufferId(2), 0)), [Rule::L(11)]);
+    assert_eq!(in_launch(|l| l.args[0] = Argument::Buffer(BufferId(0), 4097)), [Rule::L(11)]);
+}
+
+#[test]
+fn tensor_maps_lie_inside_aligned_buffers() {
+    assert_eq!(with_map(|m| m.box_dims[0] = 128), [Rule::T(9)]);
+    assert_eq!(with_map(|m| m.dims[1] = 513), [Rule::L(12)]);
+    assert_eq!(with_map(|m| m.offset = 16), [Rule::L(12)]);
+    assert_eq!(with_map(|m| m.swizzle = Swizzle::B128Atom32), [Rule::L(12)]);
+    assert_eq!(broken(|p| p.buffers[1].align = 8), [Rule::L(12)]);
+}
+
+#[test]
+fn buffers_are_told_apart() {
+    assert_eq!(broken(|p| p.buffers[1].name = "out".into()), [Rule::L(15)]);
+    assert_eq!(broken(|p| p.buffers[0].align = 24), [Rule::L(15)]);
+}
+
+#[test]
+fn parameters_are_bounded() {
+    let rules = broken(|program| {
+        let mut module = module("sm_90a");
+        let Item::Function(kernel) = &mut module.items[0] else { unreachable!() };
+        kernel.params[1].extents = vec![Some(32_692)];
+        program.module = Arc::new(module);
+    });
+    assert_eq!(rules, [Rule::L(10), Rule::L(13)]);
+}
+
+#[test]
+fn a_violation_says_where_and_why() {
+    let mut program = program();
+    program.launches[0].args[3] = Argument::F32(1.0);
+    let violations = program.check().unwrap_err();
+    assert_eq!(
+        violations[0].to_string(),
+        "launch 0 (`attend`): argument 3 (`tokens`): needs a `.f32` or `.b32` parameter, \
+         this is `.param .u32 tokens` (rule L10)"
+    );
+}
+
+#[test]
+fn a_cluster_that_not_every_device_takes_is_a_warning() {
+    let mut program = program();
+    program.launches[0].cluster = [16, 1, 1];
+    let warnings = program.check().unwrap();
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].rule, Rule::L(6));
+}
+
+#[test]
+fn a_program_prints_as_a_summary() {
+    let expected = "\
+program for sm_90a, PTX 8.0
+  out   write              4096 B  align 16
+  keys  read              65536 B  align 16
+  0: attend: grid 16×2×1, 384 threads, cluster 2×1×1, 231424 B shared
+      0  &out + 64
+      1  tensor map &keys: Bf16 [64, 512] strides [128] B, box [64, 128], swizzle B128
+      2  0.125
+      3  512
+";
+    assert_eq!(program().to_string(), expected);
+}
