@@ -191,7 +191,7 @@ fn parameters_are_bounded() {
     let rules = broken(|program| {
         let mut module = module("sm_90a");
         let Item::Function(kernel) = &mut module.items[0] else { unreachable!() };
-        kernel.params[1].extents = vec![Some(32_692)];
+        kernel.params[1].extents = vec![Some(32_696)];
         program.module = Arc::new(module);
     });
     assert_eq!(rules, [Rule::L(10), Rule::L(13)]);
