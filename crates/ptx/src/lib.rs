@@ -4,8 +4,11 @@
 //!   interned names in source order, so text of any compiler and any PTX version fits; what they
 //!   mean is known to those who use them (the verifier, an engine).
 //! - [`parse`]: text to tree; `Display` of [`Module`] is the way back.
+//! - [`build`]: kernels as Rust functions: typed registers, structured control flow, mbarrier
+//!   pipelines, TMA, wgmma and tcgen05, with every instruction pointing back at its Rust line.
 
 pub mod ast;
+pub mod build;
 mod parse;
 mod print;
 mod symbol;

@@ -1,0 +1,322 @@
+//! Arithmetic, comparison and conversion.
+
+use super::builder::Builder;
+use super::value::{Arg, Integer, Number, Reg, Scalar};
+use crate::ast::Operand;
+
+/// Comparison operators of `setp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cmp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+}
+
+impl Cmp {
+    fn name(self) -> &'static str {
+        match self {
+            Cmp::Eq => "eq",
+            Cmp::Ne => "ne",
+            Cmp::Lt => "lt",
+            Cmp::Le => "le",
+            Cmp::Gt => "gt",
+            Cmp::Ge => "ge",
+        }
+    }
+}
+
+fn opcode(base: &str, modifiers: &[&str], ty: &str) -> String {
+    let mut text = base.to_string();
+    for part in modifiers.iter().copied().chain([ty]) {
+        text.push('.');
+        text.push_str(part);
+    }
+    text
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident<$bound:ident>($base:literal, $modifiers:expr, $suffix:ident);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<T: $bound>(&mut self, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<T> {
+            let d = self.reg();
+            self.emit(&opcode($base, $modifiers, T::$suffix), vec![d.operand(), a.operand(), b.into().operand]);
+            d
+        }
+    )*};
+}
+
+macro_rules! unary_f32 {
+    ($($(#[$doc:meta])* $name:ident($text:literal);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&mut self, a: Reg<f32>) -> Reg<f32> {
+            let d = self.reg();
+            self.emit($text, vec![d.operand(), a.operand()]);
+            d
+        }
+    )*};
+}
+
+impl Builder {
+    binary! {
+        /// `a + b`.
+        add<Number>("add", T::ADD, SUFFIX);
+        /// `a - b`.
+        sub<Number>("sub", T::ADD, SUFFIX);
+        /// `a · b` (the low half, for integers).
+        mul<Number>("mul", T::MUL, SUFFIX);
+        /// The smaller one.
+        min<Number>("min", &[], SUFFIX);
+        /// The larger one.
+        max<Number>("max", &[], SUFFIX);
+        /// `a / b`.
+        div<Integer>("div", &[], SUFFIX);
+        /// `a mod b`.
+        rem<Integer>("rem", &[], SUFFIX);
+        /// Bitwise and.
+        and<Scalar>("and", &[], BITS);
+        /// Bitwise or.
+        or<Scalar>("or", &[], BITS);
+        /// Bitwise exclusive or.
+        xor<Scalar>("xor", &[], BITS);
+    }
+
+    unary_f32! {
+        /// `2^a`, approximate (MUFU).
+        ex2("ex2.approx.ftz.f32");
+        /// `log2 a`, approximate (MUFU).
+        lg2("lg2.approx.ftz.f32");
+        /// `1 / a`, approximate (MUFU).
+        rcp("rcp.approx.ftz.f32");
+        /// `tanh a`, approximate (MUFU).
+        tanh("tanh.approx.f32");
+    }
+
+    /// `a · b + c`.
+    #[track_caller]
+    pub fn fma(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>, c: impl Into<Arg<f32>>) -> Reg<f32> {
+        let d = self.reg();
+        self.emit("fma.rn.f32", vec![d.operand(), a.operand(), b.into().operand, c.into().operand]);
+        d
+    }
+
+    /// `a · b + c` (low half of the product).
+    #[track_caller]
+    pub fn mad<T: Integer>(
+        &mut self,
+        a: Reg<T>,
+        b: impl Into<Arg<T>>,
+        c: impl Into<Arg<T>>,
+    ) -> Reg<T> {
+        let d = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        self.emit(&opcode("mad", &["lo"], T::SUFFIX), operands);
+        d
+    }
+
+    /// The 64-bit product of two 32-bit numbers.
+    #[track_caller]
+    pub fn mul_wide(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u64> {
+        let d = self.reg();
+        self.emit("mul.wide.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        d
+    }
+
+    /// `a · b + c` with a 64-bit result of 32-bit factors.
+    #[track_caller]
+    pub fn mad_wide(
+        &mut self,
+        a: Reg<u32>,
+        b: impl Into<Arg<u32>>,
+        c: impl Into<Arg<u64>>,
+    ) -> Reg<u64> {
+        let d = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        self.emit("mad.wide.u32", operands);
+        d
+    }
+
+    /// The upper half of the product of two 32-bit numbers.
+    #[track_caller]
+    pub fn mul_hi(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u32> {
+        let d = self.reg();
+        self.emit("mul.hi.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        d
+    }
+
+    /// `a << n`.
+    #[track_caller]
+    pub fn shl<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let d = self.reg();
+        self.emit(&opcode("shl", &[], T::BITS), vec![d.operand(), a.operand(), n.into().operand]);
+        d
+    }
+
+    /// `a >> n`, arithmetic for signed types.
+    #[track_caller]
+    pub fn shr<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let d = self.reg();
+        self.emit(&opcode("shr", &[], T::SUFFIX), vec![d.operand(), a.operand(), n.into().operand]);
+        d
+    }
+
+    /// Bitwise not (logical not of a predicate).
+    #[track_caller]
+    pub fn not<T: Scalar>(&mut self, a: Reg<T>) -> Reg<T> {
+        let d = self.reg();
+        self.emit(&opcode("not", &[], T::BITS), vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// `-a`.
+    #[track_caller]
+    pub fn neg<T: Number>(&mut self, a: Reg<T>) -> Reg<T> {
+        let d = self.reg();
+        self.emit(&opcode("neg", &[], T::SUFFIX), vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// A new register holding `value`.
+    #[track_caller]
+    pub fn value<T: Scalar>(&mut self, value: impl Into<Arg<T>>) -> Reg<T> {
+        let d = self.reg();
+        self.assign(d, value);
+        d
+    }
+
+    /// Overwrites `d`: how state crosses loop iterations.
+    #[track_caller]
+    pub fn assign<T: Scalar>(&mut self, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
+        self.emit(&opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+    }
+
+    /// A predicate constant.
+    #[track_caller]
+    pub fn predicate(&mut self, value: bool) -> Reg<bool> {
+        let d = self.reg();
+        let relation = if value { "setp.eq.u32" } else { "setp.ne.u32" };
+        self.emit(relation, vec![d.operand(), Operand::int(0), Operand::int(0)]);
+        d
+    }
+
+    /// Compares.
+    #[track_caller]
+    pub fn setp<T: Number>(&mut self, cmp: Cmp, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<bool> {
+        let d = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.into().operand];
+        self.emit(&opcode("setp", &[cmp.name()], T::SUFFIX), operands);
+        d
+    }
+
+    /// `p ? a : b`.
+    #[track_caller]
+    pub fn select<T: Scalar>(
+        &mut self,
+        p: Reg<bool>,
+        a: impl Into<Arg<T>>,
+        b: impl Into<Arg<T>>,
+    ) -> Reg<T> {
+        let d = self.reg();
+        let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
+        let operands = vec![d.operand(), a.into().operand, b.into().operand, p.operand()];
+        self.emit(&opcode("selp", &[], ty), operands);
+        d
+    }
+
+    /// Overwrites `d` where `p` holds.
+    #[track_caller]
+    pub fn assign_if<T: Scalar>(&mut self, p: Reg<bool>, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
+        self.emit_if(p, &opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+    }
+
+    /// Zero-extends to 64 bits.
+    #[track_caller]
+    pub fn widen(&mut self, a: Reg<u32>) -> Reg<u64> {
+        let d = self.reg();
+        self.emit("cvt.u64.u32", vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// Sign-extends to 64 bits.
+    #[track_caller]
+    pub fn widen_signed(&mut self, a: Reg<i32>) -> Reg<i64> {
+        let d = self.reg();
+        self.emit("cvt.s64.s32", vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// The low 32 bits.
+    #[track_caller]
+    pub fn narrow(&mut self, a: Reg<u64>) -> Reg<u32> {
+        let d = self.reg();
+        self.emit("cvt.u32.u64", vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// Integer to float.
+    #[track_caller]
+    pub fn to_f32<T: Integer>(&mut self, a: Reg<T>) -> Reg<f32> {
+        let d = self.reg();
+        self.emit(&opcode("cvt.rn.f32", &[], T::SUFFIX), vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// The bits of a float.
+    #[track_caller]
+    pub fn bits(&mut self, a: Reg<f32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("mov.b32", vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// The float with these bits.
+    #[track_caller]
+    pub fn float_from_bits(&mut self, a: Reg<u32>) -> Reg<f32> {
+        let d: Reg<f32> = self.reg();
+        self.emit("mov.b32", vec![d.operand(), a.operand()]);
+        d
+    }
+
+    /// Rounds two floats to 16-bit ones, `low` in the lower half. `half` is `bf16` or `f16`.
+    #[track_caller]
+    pub fn pack(&mut self, half: HalfType, low: Reg<f32>, high: Reg<f32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        let text = match half {
+            HalfType::Bf16 => "cvt.rn.bf16x2.f32",
+            HalfType::F16 => "cvt.rn.f16x2.f32",
+        };
+        self.emit(text, vec![d.operand(), high.operand(), low.operand()]);
+        d
+    }
+}
+
+/// The 16-bit floating-point types matrix instructions take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HalfType {
+    /// bfloat16.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+impl HalfType {
+    /// Name as a PTX modifier.
+    pub fn name(self) -> &'static str {
+        match self {
+            HalfType::Bf16 => "bf16",
+            HalfType::F16 => "f16",
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Kernels as Rust functions: a typed builder that emits PTX.
+//!
+//! ```
+//! use sixwarp_ptx::build::{Builder, Target, module};
+//!
+//! let mut b = Builder::new("twice", Target::Sm80);
+//! let data = b.param_ptr("data");
+//! let thread = b.thread();
+//! let offset = b.mul_wide(thread, 4);
+//! let at = b.global_add(data, offset);
+//! let x = b.ld_global::<f32>(at);
+//! let y = b.add(x, x);
+//! b.st_global(at, y);
+//! let ptx = module(Target::Sm80, vec![b.finish()]).to_string();
+//! assert!(ptx.contains(".visible .entry twice"));
+//! ```
+
+mod arith;
+mod builder;
+mod control;
+mod memory;
+mod sync;
+mod tcgen05;
+mod tma;
+mod value;
+mod warp;
+mod wgmma;
+
+pub use arith::{Cmp, HalfType};
+pub use builder::{Builder, Kernel, Target, module};
+pub use memory::{GlobalPtr, SmemPtr, TensorMapParam, address};
+pub use sync::{Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer};
+pub use tcgen05::{CtaGroup, Tcgen05A, TmemPtr};
+pub use value::{Arg, Integer, Number, Reg, Scalar};
+pub use warp::FULL_MASK;
+pub use wgmma::WgmmaA;

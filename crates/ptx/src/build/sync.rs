@@ -1,0 +1,294 @@
+//! mbarriers, pipelines, named barriers, fences.
+//!
+//! A wait on an mbarrier names the parity of the phase it waits for. Here nobody writes a parity by
+//! hand: a [`Pipeline`] hands out one [`Cursor`] per side, and the type of the side fixes where its
+//! parity starts (producers may fill a fresh ring at once, consumers must wait for the first fill).
+
+use super::arith::Cmp;
+use super::builder::Builder;
+use super::memory::SmemPtr;
+use super::value::{Arg, Reg};
+use crate::ast::Operand;
+use std::marker::PhantomData;
+
+/// One mbarrier in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarrier(pub SmemPtr);
+
+/// Bytes of an mbarrier.
+pub const MBARRIER_BYTES: u32 = 8;
+
+impl Mbarrier {
+    /// Initialises the barrier: a phase completes after `arrivals` arrivals (not bytes).
+    #[track_caller]
+    pub fn init(self, b: &mut Builder, arrivals: u32) {
+        b.emit("mbarrier.init.shared::cta.b64", vec![self.0.operand(), Operand::int(arrivals)]);
+    }
+
+    /// Arrives once.
+    #[track_caller]
+    pub fn arrive(self, b: &mut Builder) {
+        b.emit("mbarrier.arrive.shared::cta.b64", vec![Operand::Sink, self.0.operand()]);
+    }
+
+    /// Arrives once where `p` holds.
+    #[track_caller]
+    pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
+        b.emit_if(p, "mbarrier.arrive.shared::cta.b64", vec![Operand::Sink, self.0.operand()]);
+    }
+
+    /// Arrives once on the barrier at the same place in CTA `rank` of the cluster.
+    #[track_caller]
+    pub fn arrive_remote(self, b: &mut Builder, rank: impl Into<Arg<u32>>) {
+        let local = b.smem_address(self.0);
+        let remote = b.map_to_rank(local, rank);
+        let to = super::memory::address(remote, 0);
+        b.emit("mbarrier.arrive.release.cluster.shared::cluster.b64", vec![Operand::Sink, to]);
+    }
+
+    /// Arrives once and announces `bytes` of asynchronous copies.
+    #[track_caller]
+    pub fn arrive_expect(self, b: &mut Builder, bytes: impl Into<Arg<u32>>) {
+        let operands = vec![Operand::Sink, self.0.operand(), bytes.into().operand];
+        b.emit("mbarrier.arrive.expect_tx.shared::cta.b64", operands);
+    }
+
+    /// Waits until the phase of this parity has completed.
+    #[track_caller]
+    pub fn wait(self, b: &mut Builder, parity: impl Into<Arg<u32>>) {
+        let parity = parity.into();
+        let (again, done, p) = (b.label(), b.label(), b.reg::<bool>());
+        b.place(again);
+        let operands = vec![p.operand(), self.0.operand(), parity.operand.clone()];
+        b.emit("mbarrier.try_wait.parity.shared::cta.b64", operands);
+        b.branch_if(p, done);
+        b.branch(again);
+        b.place(done);
+    }
+
+    /// Whether the phase of this parity has completed, without waiting.
+    #[track_caller]
+    pub fn test(self, b: &mut Builder, parity: impl Into<Arg<u32>>) -> Reg<bool> {
+        let p = b.reg::<bool>();
+        let operands = vec![p.operand(), self.0.operand(), parity.into().operand];
+        b.emit("mbarrier.try_wait.parity.shared::cta.b64", operands);
+        p
+    }
+}
+
+/// A ring of `stages` buffers guarded by a full and an empty mbarrier each.
+#[derive(Clone, Copy, Debug)]
+pub struct Pipeline {
+    full: SmemPtr,
+    empty: SmemPtr,
+    /// Buffers in the ring.
+    pub stages: u32,
+}
+
+/// The side of a pipeline that fills buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Producer;
+/// The side of a pipeline that reads buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumer;
+
+/// One side's place in a [`Pipeline`]: the stage it is at and the parity it waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<Side> {
+    pipeline: Pipeline,
+    /// Index of the buffer it is at.
+    pub stage: Reg<u32>,
+    parity: Reg<u32>,
+    side: PhantomData<Side>,
+}
+
+impl Pipeline {
+    /// Reserves the barriers of a ring.
+    pub fn reserve(b: &mut Builder, shared: SmemPtr, stages: u32) -> Self {
+        let full = shared.plus(b.reserve_shared(stages * MBARRIER_BYTES, MBARRIER_BYTES));
+        let empty = shared.plus(b.reserve_shared(stages * MBARRIER_BYTES, MBARRIER_BYTES));
+        Pipeline { full, empty, stages }
+    }
+
+    /// Initialises every barrier (one thread): arrivals per fill and per release.
+    #[track_caller]
+    pub fn init(&self, b: &mut Builder, fill_arrivals: u32, release_arrivals: u32) {
+        for stage in 0..self.stages {
+            Mbarrier(self.full.plus(stage * MBARRIER_BYTES)).init(b, fill_arrivals);
+            Mbarrier(self.empty.plus(stage * MBARRIER_BYTES)).init(b, release_arrivals);
+        }
+    }
+
+    /// The filling side, at the first buffer: a fresh ring is free to fill.
+    #[track_caller]
+    pub fn producer(&self, b: &mut Builder) -> Cursor<Producer> {
+        self.cursor(b, 1)
+    }
+
+    /// The reading side, at the first buffer: it waits for the first fill.
+    #[track_caller]
+    pub fn consumer(&self, b: &mut Builder) -> Cursor<Consumer> {
+        self.cursor(b, 0)
+    }
+
+    #[track_caller]
+    fn cursor<Side>(&self, b: &mut Builder, parity: u32) -> Cursor<Side> {
+        let (stage, parity) = (b.value::<u32>(0), b.value::<u32>(parity));
+        Cursor { pipeline: *self, stage, parity, side: PhantomData }
+    }
+}
+
+impl<Side> Cursor<Side> {
+    /// Steps to the next buffer; the parity flips when the ring wraps.
+    #[track_caller]
+    pub fn advance(&self, b: &mut Builder) {
+        let next = b.add(self.stage, 1);
+        if self.pipeline.stages == 1 {
+            let flipped = b.xor(self.parity, 1);
+            b.assign(self.parity, flipped);
+            return;
+        }
+        let wraps = b.setp(Cmp::Eq, next, self.pipeline.stages);
+        let flipped = b.xor(self.parity, 1);
+        b.assign_if(wraps, self.parity, flipped);
+        let stage = b.select::<u32>(wraps, 0, next);
+        b.assign(self.stage, stage);
+    }
+
+    #[track_caller]
+    fn barrier(&self, b: &mut Builder, ring: SmemPtr) -> Mbarrier {
+        if self.pipeline.stages == 1 {
+            return Mbarrier(ring);
+        }
+        let base = b.mad(self.stage, MBARRIER_BYTES, ring.base);
+        Mbarrier(SmemPtr { base, offset: ring.offset })
+    }
+
+    /// The barrier that says the buffer is filled.
+    #[track_caller]
+    pub fn full(&self, b: &mut Builder) -> Mbarrier {
+        self.barrier(b, self.pipeline.full)
+    }
+
+    /// The barrier that says the buffer is free.
+    #[track_caller]
+    pub fn empty(&self, b: &mut Builder) -> Mbarrier {
+        self.barrier(b, self.pipeline.empty)
+    }
+
+    /// Address of this stage's buffer in a ring of `bytes` each.
+    #[track_caller]
+    pub fn buffer(&self, b: &mut Builder, ring: SmemPtr, bytes: u32) -> SmemPtr {
+        if self.pipeline.stages == 1 {
+            return ring;
+        }
+        let base = b.mad(self.stage, bytes, ring.base);
+        SmemPtr { base, offset: ring.offset }
+    }
+}
+
+impl Cursor<Producer> {
+    /// Waits until the buffer is free.
+    #[track_caller]
+    pub fn wait(&self, b: &mut Builder) {
+        let barrier = self.empty(b);
+        barrier.wait(b, self.parity);
+    }
+}
+
+impl Cursor<Consumer> {
+    /// Waits until the buffer is filled.
+    #[track_caller]
+    pub fn wait(&self, b: &mut Builder) {
+        let barrier = self.full(b);
+        barrier.wait(b, self.parity);
+    }
+
+    /// Says that this thread has finished reading the buffer.
+    #[track_caller]
+    pub fn release(&self, b: &mut Builder) {
+        let barrier = self.empty(b);
+        barrier.arrive(b);
+    }
+
+    /// Says so for threads where `p` holds.
+    #[track_caller]
+    pub fn release_if(&self, b: &mut Builder, p: Reg<bool>) {
+        let barrier = self.empty(b);
+        barrier.arrive_if(b, p);
+    }
+}
+
+impl Builder {
+    /// Waits for all threads of the CTA.
+    #[track_caller]
+    pub fn barrier_all(&mut self) {
+        self.emit("bar.sync", vec![Operand::int(0)]);
+    }
+
+    /// Named barrier: waits for `threads` threads to arrive at `id`.
+    #[track_caller]
+    pub fn barrier_sync(&mut self, id: impl Into<Arg<u32>>, threads: u32) {
+        self.emit("bar.sync", vec![id.into().operand, Operand::int(threads)]);
+    }
+
+    /// Named barrier: arrives without waiting.
+    #[track_caller]
+    pub fn barrier_arrive(&mut self, id: impl Into<Arg<u32>>, threads: u32) {
+        self.emit("bar.arrive", vec![id.into().operand, Operand::int(threads)]);
+    }
+
+    /// Makes initialised mbarriers visible to the async proxy and to the cluster.
+    #[track_caller]
+    pub fn fence_mbarrier_init(&mut self) {
+        self.emit("fence.mbarrier_init.release.cluster", vec![]);
+    }
+
+    /// Orders this thread's shared-memory writes before later asynchronous reads of them.
+    #[track_caller]
+    pub fn fence_proxy_async(&mut self) {
+        self.emit("fence.proxy.async.shared::cta", vec![]);
+    }
+
+    /// Arrives at and waits for all threads of the cluster.
+    #[track_caller]
+    pub fn cluster_barrier(&mut self) {
+        self.emit("barrier.cluster.arrive.release.aligned", vec![]);
+        self.emit("barrier.cluster.wait.acquire.aligned", vec![]);
+    }
+
+    /// The address at the same place in CTA `rank` of the cluster.
+    #[track_caller]
+    pub fn map_to_rank(&mut self, local: Reg<u32>, rank: impl Into<Arg<u32>>) -> Reg<u32> {
+        let d = self.reg();
+        self.emit(
+            "mapa.shared::cluster.u32",
+            vec![d.operand(), local.operand(), rank.into().operand],
+        );
+        d
+    }
+
+    /// Gives registers back to the pool of the CTA (a whole warpgroup).
+    #[track_caller]
+    pub fn shrink_registers(&mut self, count: u32) {
+        self.emit("setmaxnreg.dec.sync.aligned.u32", vec![Operand::int(count)]);
+    }
+
+    /// Takes registers from the pool of the CTA (a whole warpgroup).
+    #[track_caller]
+    pub fn grow_registers(&mut self, count: u32) {
+        self.emit("setmaxnreg.inc.sync.aligned.u32", vec![Operand::int(count)]);
+    }
+
+    /// Waits until the previous grid's memory is visible (programmatic dependent launch).
+    #[track_caller]
+    pub fn wait_previous_grid(&mut self) {
+        self.emit("griddepcontrol.wait", vec![]);
+    }
+
+    /// Lets the next grid start (programmatic dependent launch).
+    #[track_caller]
+    pub fn launch_next_grid(&mut self) {
+        self.emit("griddepcontrol.launch_dependents", vec![]);
+    }
+}

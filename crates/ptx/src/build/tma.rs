@@ -1,0 +1,88 @@
+//! Tensor copies by the TMA engine.
+
+use super::builder::Builder;
+use super::memory::{SmemPtr, TensorMapParam};
+use super::sync::Mbarrier;
+use super::value::{Arg, Reg};
+use crate::ast::{Address, AddressBase, Operand};
+
+fn tensor(map: TensorMapParam, coordinates: &[Arg<i32>]) -> Operand {
+    let base = AddressBase::Name(map.0.symbol());
+    let list = coordinates.iter().map(|c| c.operand.clone()).collect();
+    Operand::TensorAddress(Address { base, offset: 0 }, vec![Operand::Vector(list)])
+}
+
+impl Builder {
+    /// Prefetches a tensor map into its cache.
+    #[track_caller]
+    pub fn prefetch_tensor_map(&mut self, map: TensorMapParam) {
+        self.emit("prefetch.tensormap", vec![super::memory::address(map.0, 0)]);
+    }
+
+    /// Copies the box at `coordinates` (innermost first) to shared memory; its bytes are counted on
+    /// `barrier`.
+    #[track_caller]
+    pub fn tma_load(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        coordinates: &[Arg<i32>],
+        barrier: Mbarrier,
+    ) {
+        let rank = coordinates.len();
+        let text = format!(
+            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        );
+        self.emit(&text, vec![to.operand(), tensor(map, coordinates), barrier.0.operand()]);
+    }
+
+    /// As [`Builder::tma_load`], into the same place of every CTA of the cluster named by `ctas`.
+    #[track_caller]
+    pub fn tma_load_multicast(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        coordinates: &[Arg<i32>],
+        barrier: Mbarrier,
+        ctas: impl Into<Arg<u16>>,
+    ) {
+        let rank = coordinates.len();
+        let text = format!(
+            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+        );
+        let operands =
+            vec![to.operand(), tensor(map, coordinates), barrier.0.operand(), ctas.into().operand];
+        self.emit(&text, operands);
+    }
+
+    /// Copies a box from shared memory to the tensor (part of the current bulk group).
+    #[track_caller]
+    pub fn tma_store(&mut self, map: TensorMapParam, coordinates: &[Arg<i32>], from: SmemPtr) {
+        let rank = coordinates.len();
+        let text = format!("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group");
+        self.emit(&text, vec![tensor(map, coordinates), from.operand()]);
+    }
+
+    /// Closes the current bulk group.
+    #[track_caller]
+    pub fn bulk_commit(&mut self) {
+        self.emit("cp.async.bulk.commit_group", vec![]);
+    }
+
+    /// Waits until at most `pending` bulk groups still read shared memory.
+    #[track_caller]
+    pub fn bulk_wait_read(&mut self, pending: u32) {
+        self.emit("cp.async.bulk.wait_group.read", vec![Operand::int(pending)]);
+    }
+
+    /// Waits until at most `pending` bulk groups are unfinished.
+    #[track_caller]
+    pub fn bulk_wait(&mut self, pending: u32) {
+        self.emit("cp.async.bulk.wait_group", vec![Operand::int(pending)]);
+    }
+
+    /// A coordinate from an unsigned register.
+    pub fn coordinate(value: Reg<u32>) -> Arg<i32> {
+        value.reinterpret::<i32>().into()
+    }
+}

@@ -1,0 +1,162 @@
+//! Threads, lanes and warps: indices, shuffles, votes, matrix loads and stores.
+
+use super::builder::Builder;
+use super::memory::SmemPtr;
+use super::value::{Arg, Reg};
+use crate::Symbol;
+use crate::ast::Operand;
+
+/// All 32 lanes.
+pub const FULL_MASK: i64 = 0xffff_ffff;
+
+impl Builder {
+    /// Reads a special register such as `%tid.x`.
+    #[track_caller]
+    pub fn special(&mut self, name: &str) -> Reg<u32> {
+        let d = self.reg();
+        self.emit("mov.u32", vec![d.operand(), Operand::Name(Symbol::new(name))]);
+        d
+    }
+
+    /// The thread's index in its CTA.
+    #[track_caller]
+    pub fn thread(&mut self) -> Reg<u32> {
+        self.special("%tid.x")
+    }
+
+    /// The thread's warp, in a form the assembler knows to be the same in all its lanes.
+    #[track_caller]
+    pub fn warp(&mut self) -> Reg<u32> {
+        let thread = self.thread();
+        let warp = self.shr(thread, 5);
+        self.broadcast(warp)
+    }
+
+    /// The value of lane 0, in all lanes.
+    #[track_caller]
+    pub fn broadcast(&mut self, value: Reg<u32>) -> Reg<u32> {
+        let d = self.reg();
+        let operands = vec![
+            d.operand(),
+            value.operand(),
+            Operand::int(0),
+            Operand::int(31),
+            Operand::int(FULL_MASK),
+        ];
+        self.emit("shfl.sync.idx.b32", operands);
+        d
+    }
+
+    /// The value of the lane whose number differs in the bits of `mask`.
+    #[track_caller]
+    pub fn shuffle_xor(&mut self, value: Reg<f32>, mask: u32) -> Reg<f32> {
+        let d = self.reg();
+        let operands = vec![
+            d.operand(),
+            value.operand(),
+            Operand::int(mask),
+            Operand::int(31),
+            Operand::int(FULL_MASK),
+        ];
+        self.emit("shfl.sync.bfly.b32", operands);
+        d
+    }
+
+    /// True in exactly one lane of the (converged) warp.
+    #[track_caller]
+    pub fn elect(&mut self) -> Reg<bool> {
+        let p = self.reg::<bool>();
+        let pair = Operand::Pair(Box::new(Operand::Sink), Box::new(p.operand()));
+        self.emit("elect.sync", vec![pair, Operand::int(FULL_MASK)]);
+        p
+    }
+
+    /// Whether `p` holds in any lane.
+    #[track_caller]
+    pub fn vote_any(&mut self, p: Reg<bool>) -> Reg<bool> {
+        let d = self.reg::<bool>();
+        let operands = vec![d.operand(), p.operand(), Operand::int(FULL_MASK)];
+        self.emit("vote.sync.any.pred", operands);
+        d
+    }
+
+    /// Waits for the lanes of the warp.
+    #[track_caller]
+    pub fn warp_sync(&mut self) {
+        self.emit("bar.warp.sync", vec![Operand::int(FULL_MASK)]);
+    }
+
+    /// Stores four 8×8 matrices of 16-bit elements; lane `l` gives the address of row `l % 8` of
+    /// matrix `l / 8`.
+    #[track_caller]
+    pub fn stmatrix4(&mut self, to: SmemPtr, values: [Reg<u32>; 4]) {
+        let vector = Operand::Vector(values.iter().map(|v| v.operand()).collect());
+        self.emit("stmatrix.sync.aligned.m8n8.x4.shared.b16", vec![to.operand(), vector]);
+    }
+
+    /// Loads four 8×8 matrices of 16-bit elements, transposed if asked.
+    #[track_caller]
+    pub fn ldmatrix4(&mut self, from: SmemPtr, transposed: bool) -> [Reg<u32>; 4] {
+        let values: [Reg<u32>; 4] = std::array::from_fn(|_| self.reg());
+        let vector = Operand::Vector(values.iter().map(|v| v.operand()).collect());
+        let text = if transposed {
+            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+        } else {
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+        };
+        self.emit(text, vec![vector, from.operand()]);
+        values
+    }
+
+    /// `d = a·b + d` of one warp: m16n8k16, 16-bit inputs, f32 accumulator.
+    #[track_caller]
+    pub fn mma_m16n8k16(
+        &mut self,
+        half: super::HalfType,
+        d: &[Reg<f32>; 4],
+        a: &[Reg<u32>; 4],
+        b: &[Reg<u32>; 2],
+    ) {
+        let name = half.name();
+        let acc = Operand::Vector(d.iter().map(|r| r.operand()).collect());
+        let left = Operand::Vector(a.iter().map(|r| r.operand()).collect());
+        let right = Operand::Vector(b.iter().map(|r| r.operand()).collect());
+        let text = format!("mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32");
+        self.emit(&text, vec![acc.clone(), left, right, acc]);
+    }
+
+    /// A 32-bit number that holds the larger of `a` and each of `others`, pairwise in a tree.
+    #[track_caller]
+    pub fn max_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        self.tree(values, |b, x, y| b.max(x, y))
+    }
+
+    /// The sum of `values`, pairwise in a tree.
+    #[track_caller]
+    pub fn sum_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        self.tree(values, |b, x, y| b.add(x, y))
+    }
+
+    #[track_caller]
+    fn tree(
+        &mut self,
+        values: &[Reg<f32>],
+        join: impl Fn(&mut Self, Reg<f32>, Reg<f32>) -> Reg<f32>,
+    ) -> Reg<f32> {
+        assert!(!values.is_empty(), "a tree needs at least one value");
+        let mut level = values.to_vec();
+        while level.len() > 1 {
+            level = level
+                .chunks(2)
+                .map(|pair| if let [x, y] = *pair { join(self, x, y) } else { pair[0] })
+                .collect();
+        }
+        level[0]
+    }
+
+    /// Waits `ns` nanoseconds or so.
+    #[track_caller]
+    pub fn nanosleep(&mut self, ns: impl Into<Arg<u32>>) {
+        self.emit("nanosleep.u32", vec![ns.into().operand]);
+    }
+}
