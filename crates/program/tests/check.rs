@@ -1,57 +1,25 @@
 //! Every rule of `Program::check` is broken once.
 
-use ptx::ast::{Function, FunctionDirective, Item, Module, Space, Statement, Type, Variable};
+use ptx::Module;
 use sixwarp_program::{
     Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program, Rule,
     Swizzle, TensorMap,
 };
 use std::sync::Arc;
 
-fn variable(space: Space, ty: Type, name: &str, bytes: Option<u64>) -> Variable {
-    Variable {
-        linkage: None,
-        space,
-        align: bytes.map(|_| 64),
-        pointer: None,
-        vector: None,
-        ty,
-        name: name.into(),
-        extents: bytes.into_iter().map(Some).collect(),
-        init: None,
-    }
+/// A kernel of 384 threads with 1 KiB of static shared memory; `directives` go beside `.maxntid`.
+fn module(target: &str, directives: &str, keys: &str) -> Arc<Module> {
+    let text = format!(
+        ".version 8.0\n.target {target}\n.address_size 64\n\
+         .visible .entry attend(.param .u64 out, .param .align 64 .b8 {keys},\n\
+         .param .f32 scale, .param .u32 tokens)\n.maxntid 384 {directives}\n{{\n\
+         .shared .align 8 .b8 barriers[1024];\nret;\n}}\n"
+    );
+    Arc::new(ptx::parse(&text).unwrap())
 }
 
-fn module(target: &str) -> Module {
-    let param = |ty, name, bytes| variable(Space::Param, ty, name, bytes);
-    let kernel = Function {
-        linkage: None,
-        entry: true,
-        returns: vec![],
-        name: "attend".into(),
-        params: vec![
-            param(Type::U64, "out", None),
-            param(Type::B8, "keys", Some(128)),
-            param(Type::F32, "scale", None),
-            param(Type::U32, "tokens", None),
-        ],
-        directives: vec![FunctionDirective {
-            name: "maxntid".into(),
-            values: vec![384],
-            strings: vec![],
-        }],
-        body: Some(vec![Statement::Variable(variable(
-            Space::Shared,
-            Type::B8,
-            "barriers",
-            Some(1024),
-        ))]),
-    };
-    Module {
-        version: (8, 0),
-        target: vec![target.into()],
-        address_size: 64,
-        items: vec![Item::Function(kernel)],
-    }
+fn hopper() -> Arc<Module> {
+    module("sm_90a", "", "keys[128]")
 }
 
 fn keys() -> TensorMap {
@@ -90,7 +58,7 @@ fn program() -> Program {
     };
     let buffers =
         vec![buffer("out", 4096, Access::Write), buffer("keys", 64 * 512 * 2, Access::Read)];
-    Program { module: Arc::new(module("sm_90a")), buffers, launches: vec![launch] }
+    Program { module: hopper(), buffers, launches: vec![launch] }
 }
 
 fn broken(change: impl FnOnce(&mut Program)) -> Vec<Rule> {
@@ -116,7 +84,7 @@ fn a_right_program_passes_at_the_limit_of_shared_memory() {
 
 #[test]
 fn geometry_is_held_to_the_architecture() {
-    assert_eq!(broken(|p| p.module = Arc::new(module("sm_42"))), [Rule::L(1)]);
+    assert_eq!(broken(|p| p.module = module("sm_42", "", "keys[128]")), [Rule::L(1)]);
     assert_eq!(in_launch(|l| l.kernel = "attention".into()), [Rule::L(2)]);
     assert_eq!(in_launch(|l| l.grid = [16, 65536, 1]), [Rule::L(3)]);
     assert_eq!(in_launch(|l| l.grid[2] = 0), [Rule::L(3)]);
@@ -132,7 +100,7 @@ fn geometry_is_held_to_the_architecture() {
 fn what_needs_hopper_is_refused_before_it() {
     let on_ampere = |change: fn(&mut Launch)| {
         broken(|program| {
-            program.module = Arc::new(module("sm_80"));
+            program.module = module("sm_80", "", "keys[128]");
             program.launches[0].shared_bytes = 0;
             change(&mut program.launches[0]);
         })
@@ -144,20 +112,13 @@ fn what_needs_hopper_is_refused_before_it() {
 
 #[test]
 fn a_required_shape_must_be_the_launched_one() {
-    let required = |name: &str, values: Vec<u64>| {
-        broken(|program| {
-            let mut module = module("sm_90a");
-            let Item::Function(kernel) = &mut module.items[0] else { unreachable!() };
-            let directive = FunctionDirective { name: name.into(), values, strings: vec![] };
-            kernel.directives.push(directive);
-            program.module = Arc::new(module);
-        })
-    };
-    assert_eq!(required("reqntid", vec![384]), []);
-    assert_eq!(required("reqntid", vec![192, 2]), [Rule::L(5)]);
-    assert_eq!(required("reqnctapercluster", vec![2]), []);
-    assert_eq!(required("reqnctapercluster", vec![1, 2]), [Rule::L(7)]);
-    assert_eq!(required("maxclusterrank", vec![1]), [Rule::L(7)]);
+    let required =
+        |directive| broken(|program| program.module = module("sm_90a", directive, "keys[128]"));
+    assert_eq!(required(".reqntid 384"), []);
+    assert_eq!(required(".reqntid 192, 2"), [Rule::L(5)]);
+    assert_eq!(required(".reqnctapercluster 2"), []);
+    assert_eq!(required(".reqnctapercluster 1, 2"), [Rule::L(7)]);
+    assert_eq!(required(".maxclusterrank 1"), [Rule::L(7)]);
 }
 
 #[test]
@@ -188,12 +149,7 @@ fn buffers_are_told_apart() {
 
 #[test]
 fn parameters_are_bounded() {
-    let rules = broken(|program| {
-        let mut module = module("sm_90a");
-        let Item::Function(kernel) = &mut module.items[0] else { unreachable!() };
-        kernel.params[1].extents = vec![Some(32_696)];
-        program.module = Arc::new(module);
-    });
+    let rules = broken(|program| program.module = module("sm_90a", "", "keys[32696]"));
     assert_eq!(rules, [Rule::L(10), Rule::L(13)]);
 }
 
