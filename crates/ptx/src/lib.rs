@@ -6,11 +6,13 @@
 //! - [`parse`]: text to tree; `Display` of [`Module`] is the way back.
 //! - [`build`]: kernels as Rust functions: typed registers, structured control flow, mbarrier
 //!   pipelines, TMA, wgmma and tcgen05, with every instruction pointing back at its Rust line.
+//! - [`resolve`]: block-scoped names to numbered registers, variables and label targets.
 
 pub mod ast;
 pub mod build;
 mod parse;
 mod print;
+pub mod resolve;
 mod symbol;
 pub mod toolchain;
 
