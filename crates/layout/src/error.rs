@@ -94,6 +94,10 @@ impl LayoutError {
     pub fn is_overflow(&self) -> bool {
         matches!(self, LayoutError::Overflow { .. })
     }
+
+    pub(crate) fn hardware(rule: &'static str, found: impl Into<String>) -> Self {
+        LayoutError::Hardware { rule, found: found.into() }
+    }
 }
 
 impl fmt::Display for LayoutError {

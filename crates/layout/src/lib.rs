@@ -8,6 +8,7 @@
 //!   products, [`recast`](Layout::recast), [`slice`](Layout::slice).
 //! - [`CoordLayout`] and [`TvLayout`]: layouts whose values are coordinates, and which thread
 //!   holds which of them.
+//! - [`hw`]: the hardware's own layouts, descriptors and fragments as values.
 //!
 //! Numbers are exact: everything is 64-bit, and what overflows or does not divide is a
 //! [`LayoutError`] that names the operation and the numbers.
@@ -26,6 +27,7 @@ mod composed;
 mod coord;
 mod coord_layout;
 mod error;
+pub mod hw;
 mod int_tuple;
 mod layout;
 mod parse;
