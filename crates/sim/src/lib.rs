@@ -1,3 +1,4 @@
 //! sixwarp: sim.
 
+pub mod matrix;
 pub mod numeric;

@@ -1,0 +1,32 @@
+//! What the matrix instructions do to data, apart from when they do it.
+//!
+//! `wgmma`, `mma.sync`, `ldmatrix`/`stmatrix` and the `tcgen05` family as functions over bytes,
+//! register fragments ([`Lanes`]) and tensor memory. Nothing here knows warps, scheduling or
+//! checkers; every operation can say which bytes of shared memory and which rectangles of tensor
+//! memory it touches, so that a caller can check the accesses before it asks for the effect.
+//!
+//! Arithmetic: products are exact, and added to f32 accumulators one by one in the order of `k`
+//! with one rounding each (`fma`). Hardware adds the products of one instruction in an order and
+//! with an internal width that NVIDIA does not publish, so results agree bit for bit only where
+//! all partial sums are representable; otherwise a few units in the last place of the largest
+//! partial sum. Integer kinds are exact.
+//!
+//! The addresses of swizzled operands are computed here from the descriptor fields, on purpose
+//! without the `layout` crate: tests compare the two implementations.
+
+mod element;
+mod error;
+mod fragment;
+mod gemm;
+mod ldmatrix;
+mod mma_sync;
+mod shared_matrix;
+mod wgmma;
+
+pub use element::Element;
+pub use error::OperandError;
+pub use fragment::{Accumulator, Lanes};
+pub use ldmatrix::{Ldmatrix, MatrixRow, Stmatrix};
+pub use mma_sync::{MmaSync, mma_f64};
+pub use shared_matrix::{Major, MatrixSwizzle, SharedMatrix};
+pub use wgmma::{Wgmma, WgmmaA, WgmmaOperands};
