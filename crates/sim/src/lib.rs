@@ -2,3 +2,4 @@
 
 pub mod matrix;
 pub mod numeric;
+pub mod tensor_copy;
