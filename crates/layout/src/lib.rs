@@ -8,6 +8,8 @@
 //!   products, [`recast`](Layout::recast), [`slice`](Layout::slice).
 //! - [`CoordLayout`] and [`TvLayout`]: layouts whose values are coordinates, and which thread
 //!   holds which of them.
+//! - [`transform`]: from one arrangement of a tile to another, with vector width and bank
+//!   conflicts.
 //! - [`hw`]: the hardware's own layouts, descriptors and fragments as values.
 //!
 //! Numbers are exact: everything is 64-bit, and what overflows or does not divide is a
@@ -33,6 +35,7 @@ mod layout;
 mod parse;
 mod slice;
 mod swizzle;
+mod transform;
 mod tv;
 
 pub use algebra::Tiler;
@@ -44,4 +47,7 @@ pub use layout::Layout;
 pub use parse::ParseError;
 pub use slice::Slice;
 pub use swizzle::Swizzle;
+pub use transform::{
+    Arrangement, BANKS, Transform, VectorAccess, WORD_BYTES, WarpAccess, bank_of, transform,
+};
 pub use tv::{Owner, TvLayout};
