@@ -61,6 +61,13 @@ pub enum LayoutError {
         /// The layout as written.
         layout: String,
     },
+    /// Two modes of the inner layout of a composition add up past the end of a mode of the outer.
+    Carry {
+        /// The layout applied last, as written.
+        outer: String,
+        /// The layout applied first, as written.
+        inner: String,
+    },
     /// A swizzle whose bit fields overlap or leave the 64-bit index.
     Swizzle {
         /// The swizzle as written.
@@ -119,6 +126,12 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::NotInjective { operation, layout } => {
                 write!(f, "{operation}: {layout} maps two coordinates to one index")
+            }
+            LayoutError::Carry { outer, inner } => {
+                write!(
+                    f,
+                    "composition: the modes of {inner} carry from one mode of {outer} into the next"
+                )
             }
             LayoutError::Swizzle { swizzle, rule } => write!(f, "{swizzle}: {rule}"),
             LayoutError::Hardware { rule, found } => write!(f, "{found}: {rule}"),

@@ -67,13 +67,13 @@ fn tiles() -> Vec<SmemTile> {
                     tiles.extend(
                         SmemTile::new(mn, k, bits, major, swizzle)
                             .ok()
-                            .filter(|t| t.bytes() <= 131072),
+                            .filter(|t| t.bytes() <= 32768),
                     );
                 }
             }
         }
     }
-    assert!(tiles.len() > 90, "only {} tiles", tiles.len());
+    assert!(tiles.len() > 50, "only {} tiles", tiles.len());
     tiles
 }
 
@@ -103,7 +103,7 @@ fn the_mma_reads_every_element_where_the_tile_put_it() {
             read += 1;
         }
     }
-    assert!(read > 100, "only {read} operands were readable");
+    assert!(read > 60, "only {read} operands were readable");
 }
 
 #[test]

@@ -2,15 +2,16 @@
 
 use super::tiler::Tiler;
 use crate::composed::ComposedLayout;
-use crate::error::{LayoutError, Result, checked_mul, exact_div};
+use crate::error::{LayoutError, Result, checked_add, checked_mul, exact_div};
 use crate::layout::Layout;
 
 impl Layout {
     /// The layout `i -> self(inner(i))`, with the domain of `inner`.
     ///
     /// Indices of `inner` past the end of `self` run on along the last mode of the coalesced
-    /// `self`, as in CuTe. It is an error when the result is not a layout, because a mode of
-    /// `inner` steps unevenly over the modes of `self`.
+    /// `self`, as in CuTe. It is an error when the result is not a layout: because a mode of
+    /// `inner` steps unevenly over the modes of `self`, or because modes of `inner` add up to a
+    /// carry from one mode of `self` into the next.
     ///
     /// ```
     /// use layout::Layout;
@@ -20,7 +21,11 @@ impl Layout {
     /// ```
     pub fn compose(&self, inner: &Layout) -> Result<Layout> {
         let outer = self.coalesce().leaves();
-        compose_tree(&outer, inner)
+        let composed = compose_tree(&outer, inner)?;
+        if carries(&outer, &inner.leaves())? {
+            return Err(LayoutError::Carry { outer: self.to_string(), inner: inner.to_string() });
+        }
+        Ok(composed)
     }
 
     /// Composition mode by mode; modes without a tiler stay as they are.
@@ -33,6 +38,32 @@ impl ComposedLayout {
     /// The function `i -> self(inner(i))`: only the layout before the swizzle changes.
     pub fn compose(&self, inner: &Layout) -> Result<ComposedLayout> {
         self.map_layout(|layout| layout.compose(inner))
+    }
+}
+
+/// Whether two modes of `inner` can add up past the end of a mode of `outer`. Composing mode by
+/// mode would then miss the carry into the next mode.
+fn carries(outer: &[(u64, u64)], inner: &[(u64, u64)]) -> Result<bool> {
+    let mut boundary = 1;
+    for (extent, _) in outer.iter().take(outer.len().saturating_sub(1)) {
+        boundary *= extent;
+        let reach = inner.iter().try_fold(0, |sum, &(steps, stride)| {
+            checked_add("composition", sum, largest_remainder(steps, stride, boundary))
+        })?;
+        if reach >= boundary {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The largest `step * stride % boundary`, for strides that divide or are divided by `boundary`
+/// unless all steps stay below it; composing the mode alone has made sure of that.
+fn largest_remainder(steps: u64, stride: u64, boundary: u64) -> u64 {
+    match (steps - 1).checked_mul(stride) {
+        Some(last) if last < boundary => last,
+        _ if stride.is_multiple_of(boundary) => 0,
+        _ => boundary - stride,
     }
 }
 

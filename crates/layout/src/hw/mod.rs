@@ -6,10 +6,12 @@
 //! - [`fragment`]: register fragments of `wgmma`, `mma.sync`, `ldmatrix` and `stmatrix`.
 //! - [`tmem`] and [`tmem_access`]: tensor memory, accumulators in it, and `tcgen05.ld`/`st`.
 //! - [`tma`]: boxes of a tensor map in shared memory.
+//! - [`catalogue`]: all of these by name.
 //!
 //! Each module names where its facts are from: the PTX ISA or CUTLASS's headers.
 
 pub mod address;
+pub mod catalogue;
 pub mod descriptor;
 mod descriptor_fit;
 pub mod fragment;
@@ -21,6 +23,7 @@ pub mod tmem;
 pub mod tmem_access;
 
 pub use address::{SmemOffset, TmemAddress, TmemColumn, TmemLane};
+pub use catalogue::HardwareLayout;
 pub use descriptor::{Generation, MatrixDescriptor};
 pub use fragment::Fragment;
 pub use instruction::{
