@@ -1,7 +1,7 @@
 //! What the matrix instructions do to data, apart from when they do it.
 //!
 //! `wgmma`, `mma.sync`, `ldmatrix`/`stmatrix` and the `tcgen05` family as functions over bytes,
-//! register fragments ([`Lanes`]) and tensor memory. Nothing here knows warps, scheduling or
+//! register fragments ([`Lanes`]) and [`TensorMemory`]. Nothing here knows warps, scheduling or
 //! checkers; every operation can say which bytes of shared memory and which rectangles of tensor
 //! memory it touches, so that a caller can check the accesses before it asks for the effect.
 //!
@@ -14,19 +14,33 @@
 //! The addresses of swizzled operands are computed here from the descriptor fields, on purpose
 //! without the `layout` crate: tests compare the two implementations.
 
+mod block_scale;
+mod data_path;
 mod element;
 mod error;
 mod fragment;
 mod gemm;
+mod instruction_descriptor;
 mod ldmatrix;
 mod mma_sync;
 mod shared_matrix;
+mod tcgen05_mma;
+mod tensor_memory;
+mod tmem_copy;
+mod tmem_transfer;
 mod wgmma;
 
+pub use block_scale::ScaleVector;
+pub use data_path::DataPath;
 pub use element::Element;
 pub use error::OperandError;
 pub use fragment::{Accumulator, Lanes};
+pub use instruction_descriptor::{InstructionDescriptor, MmaKind, ScaleFormat};
 pub use ldmatrix::{Ldmatrix, MatrixRow, Stmatrix};
 pub use mma_sync::{MmaSync, mma_f64};
 pub use shared_matrix::{Major, MatrixSwizzle, SharedMatrix};
+pub use tcgen05_mma::{CtaMemory, MmaA, MmaFootprint, MmaOperands, Tcgen05Mma};
+pub use tensor_memory::{TMEM_COLUMNS, TMEM_LANES, TensorMemory, TmemAddress, TmemRect};
+pub use tmem_copy::{TmemCopy, shift_down};
+pub use tmem_transfer::TmemTransfer;
 pub use wgmma::{Wgmma, WgmmaA, WgmmaOperands};

@@ -1,0 +1,361 @@
+//! `tcgen05.mma`.
+
+use super::block_scale::{BlockScales, ScaleVector};
+use super::data_path::DataPath;
+use super::element::{Element, f16_to_f32};
+use super::error::OperandError;
+use super::fragment::Accumulator;
+use super::gemm;
+use super::instruction_descriptor::{InstructionDescriptor, MmaKind};
+use super::shared_matrix::{Major, SharedMatrix};
+use super::tensor_memory::{TensorMemory, TmemAddress, TmemRect};
+use crate::numeric::{Conversion, Format};
+use std::ops::Range;
+
+/// A `tcgen05.mma` as its modifiers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcgen05Mma {
+    /// Kind.
+    pub kind: MmaKind,
+    /// CTAs that take part: 1 or 2.
+    pub ctas: usize,
+    /// `.ws`.
+    pub stationary: bool,
+    /// Scales to a row, for scaled kinds.
+    pub scale_vector: Option<ScaleVector>,
+}
+
+/// Where A comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MmaA {
+    /// A shared-memory descriptor.
+    Shared(u64),
+    /// Tensor memory.
+    Tensor(TmemAddress),
+}
+
+/// The operands of a `tcgen05.mma`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MmaOperands {
+    /// D.
+    pub d: TmemAddress,
+    /// A.
+    pub a: MmaA,
+    /// B's shared-memory descriptor.
+    pub b: u64,
+    /// The instruction descriptor.
+    pub descriptor: u32,
+    /// Whether D is added.
+    pub accumulate: bool,
+    /// `scale-input-d`: D is multiplied by `2^-scale_d` first.
+    pub scale_d: u32,
+    /// `disable-output-lane`: a set bit keeps a lane of D as it is; 4 words a CTA, or none.
+    pub disabled_lanes: Vec<u32>,
+    /// Tensor-memory addresses of A's and B's block scales.
+    pub scales: Option<(TmemAddress, TmemAddress)>,
+}
+
+/// The memories of one CTA.
+#[derive(Debug)]
+pub struct CtaMemory<'a> {
+    /// Shared memory from offset 0.
+    pub shared: &'a [u8],
+    /// Tensor memory.
+    pub tensor: &'a mut TensorMemory,
+}
+
+/// What one CTA's memories see of an instruction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MmaFootprint {
+    /// Shared memory read for A.
+    pub shared_a: Vec<Range<u32>>,
+    /// Shared memory read for B.
+    pub shared_b: Vec<Range<u32>>,
+    /// Tensor memory read: A, scales, and D when it is accumulated to.
+    pub tensor_reads: Vec<TmemRect>,
+    /// Tensor memory written.
+    pub tensor_writes: Vec<TmemRect>,
+}
+
+/// Everything that follows from modifiers and operands.
+struct Plan {
+    fields: InstructionDescriptor,
+    path: DataPath,
+    depth: usize,
+    a: Option<SharedMatrix>,
+    b: SharedMatrix,
+}
+
+impl Tcgen05Mma {
+    /// Reads the modifiers of a `tcgen05.mma`.
+    pub fn from_modifiers<'m>(
+        modifiers: impl IntoIterator<Item = &'m str>,
+    ) -> Result<Tcgen05Mma, OperandError> {
+        let (mut kind, mut ctas, mut stationary, mut vector) = (None, 1, false, None);
+        for name in modifiers {
+            match name {
+                "mma" | "block_scale" => {}
+                "ws" => stationary = true,
+                "cta_group::1" => ctas = 1,
+                "cta_group::2" => ctas = 2,
+                "scale_vec::1X" => vector = Some(ScaleVector::One),
+                "scale_vec::2X" | "block32" => vector = Some(ScaleVector::Two),
+                "scale_vec::4X" | "block16" => vector = Some(ScaleVector::Four),
+                _ if name.starts_with("collector::") => {}
+                _ if name.starts_with("kind::") => kind = MmaKind::from_modifier(name),
+                _ => return OperandError::unsupported(format!("tcgen05.mma with .{name}")),
+            }
+        }
+        let Some(kind) = kind else {
+            return OperandError::illegal("tcgen05.mma without a known .kind");
+        };
+        let scale_vector = ScaleVector::of_kind(kind, vector)?;
+        Ok(Tcgen05Mma { kind, ctas, stationary, scale_vector })
+    }
+
+    /// Shared memory and tensor memory that CTA number `cta` of the group sees touched.
+    pub fn footprint(
+        &self,
+        operands: &MmaOperands,
+        cta: usize,
+    ) -> Result<MmaFootprint, OperandError> {
+        let plan = self.plan(operands)?;
+        let path = plan.path;
+        let columns = plan.fields.columns / path.parts;
+        let d = |wanted: &dyn Fn(usize) -> bool| path.rects(operands.d, columns, wanted);
+        let mut footprint = MmaFootprint {
+            shared_b: plan.b.footprint(plan.fields.columns / self.ctas, plan.depth, plan.fields.b),
+            tensor_writes: d(&|lane| operands.writes_lane(cta, lane)),
+            ..MmaFootprint::default()
+        };
+        match operands.a {
+            MmaA::Shared(_) => {
+                let a = plan.a.as_ref().expect("A is in shared memory");
+                footprint.shared_a = a.footprint(path.rows, plan.depth, plan.fields.a);
+            }
+            MmaA::Tensor(address) => {
+                footprint.tensor_reads.extend(path.rects(address, A_COLUMNS, |_| true));
+            }
+        }
+        if operands.accumulate {
+            footprint.tensor_reads.extend(d(&|lane| operands.writes_lane(cta, lane)));
+        }
+        if let Some((a, b)) = operands.scales {
+            let rows = path.rows.div_ceil(32);
+            let columns = (plan.fields.columns / path.parts).div_ceil(32);
+            for (address, count) in [(a, rows), (b, columns)] {
+                let columns = address.column..address.column + count;
+                footprint.tensor_reads.push(TmemRect { lanes: 0..128, columns });
+            }
+        }
+        Ok(footprint)
+    }
+
+    fn plan(&self, operands: &MmaOperands) -> Result<Plan, OperandError> {
+        let fields = InstructionDescriptor::decode(self.kind, operands.descriptor)?;
+        let path = DataPath::new(fields.rows, self.ctas, self.stationary)?;
+        self.check_columns(&fields)?;
+        path.check_lane(operands.d)?;
+        let columns = fields.columns / path.parts;
+        path.rects(operands.d, columns, |_| true).iter().try_for_each(TmemRect::check)?;
+        let a = match operands.a {
+            MmaA::Shared(descriptor) => {
+                let matrix = SharedMatrix::from_sm100(descriptor, fields.a_major)?;
+                check_major("A", &matrix, fields.a)?;
+                Some(matrix)
+            }
+            MmaA::Tensor(address) => {
+                path.check_lane(address)?;
+                path.rects(address, A_COLUMNS, |_| true).iter().try_for_each(TmemRect::check)?;
+                None
+            }
+        };
+        let b = SharedMatrix::from_sm100(operands.b, fields.b_major)?;
+        check_major("B", &b, fields.b)?;
+        Ok(Plan { fields, path, depth: self.kind.depth(), a, b })
+    }
+
+    fn check_columns(&self, fields: &InstructionDescriptor) -> Result<(), OperandError> {
+        let n = fields.columns;
+        let step = match (self.kind, self.ctas) {
+            (MmaKind::I8, 2) => 32,
+            (MmaKind::I8, _) if n > 32 => 16,
+            (_, 2) => 16,
+            _ => 8,
+        };
+        let legal = match self.stationary {
+            true => matches!(n, 64 | 128 | 256),
+            false => (step.max(8)..=256).contains(&n) && n.is_multiple_of(step),
+        };
+        if legal {
+            return Ok(());
+        }
+        OperandError::illegal(format!(
+            "instruction descriptor: N = {n} (bits 22:17) does not exist for M = {} with \
+             cta_group::{}{}",
+            fields.rows,
+            self.ctas,
+            if self.stationary { ".ws" } else { "" }
+        ))
+    }
+
+    /// Performs the instruction on the memories of its CTAs, the leader (even rank) first.
+    pub fn execute(
+        &self,
+        operands: &MmaOperands,
+        ctas: &mut [CtaMemory<'_>],
+    ) -> Result<(), OperandError> {
+        let plan = self.plan(operands)?;
+        let b = plan.read_b(ctas)?;
+        for (index, cta) in ctas.iter_mut().enumerate() {
+            for part in 0..plan.path.parts {
+                let a = plan.read_a(operands, cta, part)?;
+                let mut c = plan.read_d(operands, cta.tensor, part);
+                let columns = plan.fields.columns / plan.path.parts;
+                let b = column_slice(&b, plan.fields.columns, part * columns, columns);
+                match (operands.scales, self.scale_vector) {
+                    (Some(addresses), Some(vector)) => {
+                        let scales = BlockScales {
+                            addresses,
+                            vector,
+                            fields: &plan.fields,
+                            path: plan.path,
+                            part,
+                        };
+                        scales.accumulate(cta.tensor, plan.depth, &a, &b, &mut c);
+                    }
+                    _ => gemm::accumulate(columns, plan.depth, &a, &b, &mut c),
+                }
+                plan.write_d(operands, cta.tensor, (index, part), &c);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every kind reads 32 bytes of A per row: 8 columns of tensor memory.
+const A_COLUMNS: usize = 8;
+
+fn check_major(name: &str, matrix: &SharedMatrix, element: Element) -> Result<(), OperandError> {
+    use super::shared_matrix::MatrixSwizzle::B128Base32;
+    let base32 = matrix.swizzle == B128Base32;
+    match matrix.major {
+        Major::Mn if (element == Element::Tf32) != base32 => OperandError::illegal(format!(
+            "operand {name} is M/N-major with swizzle {:?}: 32-bit types need 128B swizzle with a \
+             32-byte base, and only they may use it",
+            matrix.swizzle
+        )),
+        Major::Mn if element == Element::E2m1Packed => {
+            OperandError::illegal(format!("operand {name}: packed fp4 must be K-major"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl MmaOperands {
+    fn writes_lane(&self, cta: usize, lane: usize) -> bool {
+        let word = self.disabled_lanes.get(cta * 4 + lane / 32);
+        word.is_none_or(|word| word >> (lane % 32) & 1 == 0)
+    }
+}
+
+impl Plan {
+    /// B as a depth x columns panel; each CTA of a pair supplies half of the columns.
+    fn read_b(&self, ctas: &[CtaMemory<'_>]) -> Result<Vec<f32>, OperandError> {
+        let columns = self.fields.columns;
+        let share = columns / ctas.len();
+        let mut panel = vec![0f32; self.depth * columns];
+        for (index, cta) in ctas.iter().enumerate() {
+            let out = &mut panel[index * share..];
+            self.b.gather(cta.shared, self.fields.b, (share, self.depth), out, (1, columns))?;
+        }
+        Ok(panel)
+    }
+
+    fn read_a(
+        &self,
+        operands: &MmaOperands,
+        cta: &CtaMemory<'_>,
+        part: usize,
+    ) -> Result<Vec<f32>, OperandError> {
+        let (rows, depth) = (self.path.rows, self.depth);
+        let mut panel = vec![0f32; rows * depth];
+        match (operands.a, &self.a) {
+            (MmaA::Tensor(address), _) => {
+                let per = self.fields.a.per_register();
+                for (row, out) in panel.chunks_exact_mut(depth).enumerate() {
+                    let lane = address.lane + self.path.lane(row, part);
+                    let cells = &cta.tensor.lane(lane)[address.column..];
+                    for (out, &cell) in out.chunks_exact_mut(per).zip(cells) {
+                        self.fields.a.unpack_register(cell, out);
+                    }
+                }
+            }
+            (_, Some(a)) => {
+                a.gather(cta.shared, self.fields.a, (rows, depth), &mut panel, (depth, 1))?;
+            }
+            _ => unreachable!("A is in shared or in tensor memory"),
+        }
+        if self.fields.negate_a != self.fields.negate_b {
+            panel.iter_mut().for_each(|x| *x = -*x);
+        }
+        Ok(panel)
+    }
+
+    /// What the products are added to: D, scaled, or zero. Integer sums start at zero.
+    fn read_d(&self, operands: &MmaOperands, tensor: &TensorMemory, part: usize) -> Vec<f32> {
+        let columns = self.fields.columns / self.path.parts;
+        let mut panel = vec![0f32; self.path.rows * columns];
+        if !operands.accumulate || self.fields.d == Accumulator::S32 {
+            return panel;
+        }
+        let scale = (-f64::from(operands.scale_d)).exp2() as f32;
+        for (row, out) in panel.chunks_exact_mut(columns).enumerate() {
+            let lane = operands.d.lane + self.path.lane(row, part);
+            let cells = &tensor.lane(lane)[operands.d.column..];
+            for (out, &cell) in out.iter_mut().zip(cells) {
+                let value = match self.fields.d {
+                    Accumulator::F16 => f16_to_f32(cell as u16),
+                    _ => f32::from_bits(cell),
+                };
+                *out = if operands.scale_d == 0 { value } else { value * scale };
+            }
+        }
+        panel
+    }
+
+    fn write_d(
+        &self,
+        operands: &MmaOperands,
+        tensor: &mut TensorMemory,
+        (cta, part): (usize, usize),
+        panel: &[f32],
+    ) {
+        let half = Conversion::nearest(Format::F16);
+        let columns = self.fields.columns / self.path.parts;
+        for (row, values) in panel.chunks_exact(columns).enumerate() {
+            let lane = operands.d.lane + self.path.lane(row, part);
+            if !operands.writes_lane(cta, lane) {
+                continue;
+            }
+            let cells = &mut tensor.lane_mut(lane)[operands.d.column..];
+            for (cell, &value) in cells.iter_mut().zip(values) {
+                *cell = match self.fields.d {
+                    Accumulator::F32 => value.to_bits(),
+                    Accumulator::F16 => *cell & 0xFFFF_0000 | half.apply_f32(value),
+                    Accumulator::S32 => {
+                        let old = if operands.accumulate { *cell } else { 0 };
+                        Accumulator::add_integer(old, value, self.fields.saturate)
+                    }
+                };
+            }
+        }
+    }
+}
+
+fn column_slice(panel: &[f32], pitch: usize, first: usize, count: usize) -> Vec<f32> {
+    panel.chunks_exact(pitch).flat_map(|row| &row[first..first + count]).copied().collect()
+}
+
+#[cfg(test)]
+mod tests;
