@@ -1,0 +1,74 @@
+use super::{Outcome, buffer, kernels, launch, program, same, words};
+use program::{Access, Argument, BufferId};
+use sixwarp_cuda::{Device, Graph, Timer};
+
+fn address(buffer: usize) -> Argument {
+    Argument::Buffer(BufferId(buffer), 0)
+}
+
+/// The most dynamic shared memory a CTA of the device can ask for.
+pub fn shared_memory(device: &Device) -> Outcome {
+    let bytes = device.info().shared_bytes;
+    let mut launch = launch("last_word", 1, 32, vec![address(0), Argument::U32(bytes)]);
+    launch.shared_bytes = bytes;
+    let program = program(kernels::LAUNCH, vec![buffer("out", 4, Access::Write)], vec![launch]);
+    let mut buffers = [vec![0; 4]];
+    device.run_host(&program, &mut buffers)?;
+    same("the last word", &words(&buffers[0]), &[bytes])?;
+    Ok(format!("{bytes} bytes"))
+}
+
+/// Clusters of 1, 2, 4 and 8 CTAs, each CTA telling its rank.
+pub fn clusters(device: &Device) -> Outcome {
+    let mut fits = Vec::new();
+    for size in [1, 2, 4, 8] {
+        let mut launch = launch("ranks", 16, 32, vec![address(0)]);
+        launch.cluster = [size, 1, 1];
+        let out = buffer("out", 64, Access::Write);
+        let program = program(kernels::LAUNCH, vec![out], vec![launch]);
+        let mut buffers = [vec![0; 64]];
+        device.run_host(&program, &mut buffers)?;
+        let expected: Vec<u32> = (0..16).map(|cta| cta % size + 100 * size).collect();
+        same(&format!("ranks in clusters of {size}"), &words(&buffers[0]), &expected)?;
+        fits.extend(device.load(&program)?.kernels()?[0].clusters);
+    }
+    Ok(format!("2, 4, 8 CTAs; {fits:?} fit the device"))
+}
+
+const WORDS: usize = 64 * 256;
+
+/// A chain of launches that start early and wait for their predecessor.
+fn chain(length: usize) -> program::Program {
+    let step = |i: usize| {
+        let args = vec![address(i % 2), address((i + 1) % 2)];
+        let mut launch = launch("increment", 64, 256, args);
+        launch.overlaps_previous = i > 0;
+        launch
+    };
+    let buffers =
+        vec![buffer("even", 4 * WORDS, Access::Write), buffer("odd", 4 * WORDS, Access::Write)];
+    program(kernels::LAUNCH, buffers, (0..length).map(step).collect())
+}
+
+/// Programmatic dependent launch keeps the order of what depends.
+pub fn dependent(device: &Device) -> Outcome {
+    let mut buffers = [vec![0; 4 * WORDS], vec![0xFF; 4 * WORDS]];
+    device.run_host(&chain(100), &mut buffers)?;
+    same("after 100 launches", &words(&buffers[0]), &vec![100; WORDS])?;
+    Ok("100 launches overlapping".into())
+}
+
+/// A recorded chain gives what it gives when launched, each time it is replayed.
+pub fn graph(device: &Device) -> Outcome {
+    let (mut even, odd) = (device.alloc(4 * WORDS)?, device.alloc(4 * WORDS)?);
+    even.fill(0)?;
+    device.default_stream().synchronize()?;
+    let stream = device.new_stream()?;
+    let bound = device.load(&chain(10))?.bind(&[even.pointer(), odd.pointer()])?;
+    let graph = Graph::record(&stream, &[&bound, &bound])?;
+    let timer = Timer::new(&stream)?;
+    let microseconds =
+        timer.microseconds(|stream| (0..50).try_for_each(|_| graph.launch(stream)))?;
+    same("after 50 replays", &words(&even.read()?), &vec![1000; WORDS])?;
+    Ok(format!("{:.2} us a launch in a graph", microseconds / 1000.0))
+}

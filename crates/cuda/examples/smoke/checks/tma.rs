@@ -1,0 +1,112 @@
+use super::{Outcome, buffer, kernels, launch, program, same};
+use program::{
+    Access, Argument, BufferId, ElementType, L2Promotion, OobFill, Program, Swizzle, TensorMap,
+};
+use sixwarp_cuda::Device;
+
+const COLUMNS: usize = 80;
+const ROWS: usize = 40;
+const BOX_ROWS: usize = 24;
+/// Where boxes are placed: inside, over each edge, and outside.
+const PLACES: [(i32, i32); 5] = [(8, 3), (-8, -5), (64, 30), (0, 39), (200, 0)];
+
+pub fn none(device: &Device) -> Outcome {
+    round_trip(device, Swizzle::None, 64)
+}
+
+pub fn b32(device: &Device) -> Outcome {
+    round_trip(device, Swizzle::B32, 16)
+}
+
+pub fn b64(device: &Device) -> Outcome {
+    round_trip(device, Swizzle::B64, 32)
+}
+
+pub fn b128(device: &Device) -> Outcome {
+    round_trip(device, Swizzle::B128, 64)
+}
+
+fn map(buffer: usize, swizzle: Swizzle, width: usize) -> Argument {
+    Argument::TensorMap(TensorMap {
+        buffer: BufferId(buffer),
+        offset: 0,
+        element: ElementType::U16,
+        dims: vec![COLUMNS as u64, ROWS as u64],
+        strides: vec![2 * COLUMNS as u64],
+        box_dims: vec![width as u32, BOX_ROWS as u32],
+        element_strides: vec![1, 1],
+        swizzle,
+        oob_fill: OobFill::Zero,
+        l2_promotion: L2Promotion::None,
+    })
+}
+
+/// One box of `width` columns, loaded from `source`, dumped to `raw` and stored to `copy`.
+pub fn round_trip_program(swizzle: Swizzle, width: usize, place: (i32, i32)) -> Program {
+    let bytes = 2 * width * BOX_ROWS;
+    let buffers = vec![
+        buffer("source", 2 * COLUMNS * ROWS, Access::Read),
+        buffer("copy", 2 * COLUMNS * ROWS, Access::Write),
+        buffer("raw", bytes, Access::Write),
+    ];
+    let args = vec![
+        map(0, swizzle, width),
+        map(1, swizzle, width),
+        Argument::Buffer(BufferId(2), 0),
+        Argument::U32(place.0 as u32),
+        Argument::U32(place.1 as u32),
+        Argument::U32(bytes as u32),
+    ];
+    let mut launch = launch("round_trip", 1, 128, args);
+    launch.shared_bytes = (bytes + 1024) as u32;
+    program(kernels::TMA, buffers, vec![launch])
+}
+
+fn round_trip(device: &Device, swizzle: Swizzle, width: usize) -> Outcome {
+    let source: Vec<u16> = (0..COLUMNS * ROWS).map(|i| i as u16 + 1).collect();
+    let bytes = |values: &[u16]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    for place in PLACES {
+        let program = round_trip_program(swizzle, width, place);
+        let untouched = vec![0xFF; 2 * COLUMNS * ROWS];
+        let mut buffers = [bytes(&source), untouched, vec![0xFF; 2 * width * BOX_ROWS]];
+        device.run_host(&program, &mut buffers)?;
+        let (raw, copy) = expected(&source, swizzle, width, place);
+        same(&format!("shared memory of the box at {place:?}"), &buffers[2], &bytes(&raw))?;
+        same(&format!("copy of the box at {place:?}"), &buffers[1], &bytes(&copy))?;
+    }
+    Ok(format!("{} boxes of {width} x {BOX_ROWS}, each byte in its place", PLACES.len()))
+}
+
+/// Shared memory and the stored copy, element by element from the definition.
+fn expected(
+    source: &[u16],
+    swizzle: Swizzle,
+    width: usize,
+    place: (i32, i32),
+) -> (Vec<u16>, Vec<u16>) {
+    let mut raw = vec![0; width * BOX_ROWS];
+    let mut copy = vec![0xFFFF; source.len()];
+    for row in 0..BOX_ROWS {
+        for column in 0..width {
+            let (x, y) = (place.0 + column as i32, place.1 + row as i32);
+            let inside = (0..COLUMNS as i32).contains(&x) && (0..ROWS as i32).contains(&y);
+            if inside {
+                let at = y as usize * COLUMNS + x as usize;
+                raw[swizzled(2 * (row * width + column), swizzle) / 2] = source[at];
+                copy[at] = source[at];
+            }
+        }
+    }
+    (raw, copy)
+}
+
+/// Where byte `offset` of a box goes, in a tile that starts on a multiple of 1024.
+fn swizzled(offset: usize, swizzle: Swizzle) -> usize {
+    let mask = match swizzle {
+        Swizzle::B32 => 1,
+        Swizzle::B64 => 3,
+        Swizzle::B128 => 7,
+        _ => 0,
+    };
+    offset ^ ((offset >> 7 & mask) << 4)
+}

@@ -1,0 +1,131 @@
+//! The driver's functions that this crate uses, and all of its `unsafe`.
+//!
+//! Each function here is safe to call with any arguments its types allow: handles are only made by
+//! the functions below, keep alive what they belong to, and are closed once, when dropped. What a
+//! kernel does with device memory is the business of those who write kernels.
+
+use crate::error::{DriverError, check};
+use cudarc::driver::sys;
+use std::ffi::{CStr, c_int};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+mod foreign;
+mod jit;
+mod launch;
+mod memory;
+mod stream;
+mod tensor_map;
+
+pub(crate) use jit::{JitLog, Module, compile};
+pub(crate) use launch::{Function, Geometry, Slot};
+pub(crate) use memory::Memory;
+pub(crate) use stream::{Event, Graph, Stream};
+pub(crate) use sys::CUdevice_attribute as DeviceAttribute;
+pub(crate) use sys::CUfunction_attribute as FunctionAttribute;
+pub(crate) use tensor_map::encode_tensor_map;
+
+type Result<T> = std::result::Result<T, DriverError>;
+
+/// Whether the driver's library can be loaded.
+pub(crate) fn present() -> bool {
+    // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
+    unsafe { sys::is_culib_present() }
+}
+
+/// Prepares the driver; [`present`] must have been asked first, else a missing library is a panic.
+pub(crate) fn init() -> Result<()> {
+    // SAFETY: no preconditions; flags must be 0.
+    check("cuInit", unsafe { sys::cuInit(0) })
+}
+
+/// The CUDA version the driver supports: `(13, 0)`.
+pub(crate) fn version() -> Result<(u32, u32)> {
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
+    Ok((version as u32 / 1000, version as u32 % 1000 / 10))
+}
+
+/// Devices the driver sees.
+pub(crate) fn device_count() -> Result<u32> {
+    let mut count = 0;
+    // SAFETY: writes one integer.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+    Ok(count as u32)
+}
+
+/// The name of a driver error and the driver's sentence about it.
+pub(crate) fn describe(result: sys::CUresult) -> (String, String) {
+    let text = |call: unsafe fn(sys::CUresult, *mut *const std::ffi::c_char) -> sys::CUresult| {
+        let mut text = null();
+        // SAFETY: on success the driver sets a pointer to a string of its own that is never freed;
+        // otherwise to null.
+        unsafe {
+            call(result, &mut text);
+            if text.is_null() {
+                return format!("error {}", result as u32);
+            }
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    };
+    (text(sys::cuGetErrorName), text(sys::cuGetErrorString))
+}
+
+/// A device's primary context, shared with everyone else in the process (cudarc, PyTorch).
+pub(crate) struct Context {
+    device: sys::CUdevice,
+    handle: usize,
+}
+
+impl Context {
+    pub(crate) fn retain(ordinal: u32) -> Result<Arc<Context>> {
+        let (mut device, mut context) = (0, null_mut());
+        // SAFETY: writes one integer; an ordinal out of range is an error.
+        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as c_int) })?;
+        // SAFETY: the device is valid; released once, in `drop`.
+        let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
+        check("cuDevicePrimaryCtxRetain", result)?;
+        Ok(Arc::new(Context { device, handle: context as usize }))
+    }
+
+    /// Makes the context current on this thread, as every call below needs.
+    pub(crate) fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained while `self` lives.
+        let result = unsafe { sys::cuCtxSetCurrent(self.handle as sys::CUcontext) };
+        check("cuCtxSetCurrent", result)
+    }
+
+    pub(crate) fn attribute(&self, attribute: DeviceAttribute) -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: writes one integer.
+        let result = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, self.device) };
+        check("cuDeviceGetAttribute", result)?;
+        Ok(value as u32)
+    }
+
+    pub(crate) fn name(&self) -> Result<String> {
+        let mut name = [0u8; 256];
+        // SAFETY: the length given is the buffer's; the driver ends the name with a zero.
+        let result = unsafe {
+            sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int, self.device)
+        };
+        check("cuDeviceGetName", result)?;
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        Ok(name.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn memory_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        // SAFETY: writes one integer.
+        check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.device) })?;
+        Ok(bytes as u64)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `retain`. An error (the driver is shutting down) changes nothing.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}

@@ -1,0 +1,92 @@
+//! The driver's encoding of tensor maps.
+
+use super::Result;
+use crate::error::check;
+use cudarc::driver::sys;
+use program::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+use std::ffi::c_void;
+
+/// What `cuTensorMapEncodeTiled` makes of `map` over a buffer at `address`.
+///
+/// # Panics
+/// Where the arrays do not have the lengths that `TensorMap::check` demands (rule T2).
+pub(crate) fn encode_tensor_map(map: &TensorMap, address: u64) -> Result<[u8; 128]> {
+    let rank = map.dims.len();
+    assert!(rank >= 1 && map.strides.len() + 1 == rank, "rule T2");
+    assert!(map.box_dims.len() == rank && map.element_strides.len() == rank, "rule T2");
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    // SAFETY: the arrays have the lengths the driver derives from the rank (asserted above); the map
+    // is aligned by its type. The address is stored, not followed.
+    let result = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut encoded,
+            element(map.element),
+            rank as u32,
+            address.wrapping_add(map.offset) as usize as *mut c_void,
+            map.dims.as_ptr(),
+            map.strides.as_ptr(),
+            map.box_dims.as_ptr(),
+            map.element_strides.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle(map.swizzle),
+            l2_promotion(map.l2_promotion),
+            oob_fill(map.oob_fill),
+        )
+    };
+    check("cuTensorMapEncodeTiled", result)?;
+    let mut bytes = [0; 128];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn element(element: ElementType) -> sys::CUtensorMapDataType {
+    use sys::CUtensorMapDataType_enum::*;
+    match element {
+        ElementType::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        ElementType::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        ElementType::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        ElementType::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
+        ElementType::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
+        ElementType::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
+        ElementType::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        ElementType::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        ElementType::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+        ElementType::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        ElementType::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
+        ElementType::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        ElementType::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+    }
+}
+
+fn swizzle(swizzle: Swizzle) -> sys::CUtensorMapSwizzle {
+    use sys::CUtensorMapSwizzle_enum::*;
+    match swizzle {
+        Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
+        Swizzle::B32 => CU_TENSOR_MAP_SWIZZLE_32B,
+        Swizzle::B64 => CU_TENSOR_MAP_SWIZZLE_64B,
+        Swizzle::B128 => CU_TENSOR_MAP_SWIZZLE_128B,
+        Swizzle::B128Atom32 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,
+        Swizzle::B128Atom32Flip8 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B,
+        Swizzle::B128Atom64 => CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B,
+    }
+}
+
+fn l2_promotion(promotion: L2Promotion) -> sys::CUtensorMapL2promotion {
+    use sys::CUtensorMapL2promotion_enum::*;
+    match promotion {
+        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        L2Promotion::B64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+        L2Promotion::B128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        L2Promotion::B256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+    }
+}
+
+fn oob_fill(fill: OobFill) -> sys::CUtensorMapFloatOOBfill {
+    use sys::CUtensorMapFloatOOBfill_enum::*;
+    match fill {
+        OobFill::Zero => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        OobFill::Nan => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+    }
+}

@@ -1,0 +1,133 @@
+//! From a module to machine code on a device.
+
+use crate::cache::Key;
+use crate::driver::{self, JitLog, Module};
+use crate::{Device, Error};
+use ptx::toolchain::Diagnostic;
+use std::ffi::CString;
+
+/// Where a loaded program's machine code came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The cache.
+    Cache,
+    /// Compiled now, and kept in the cache.
+    Compiled,
+    /// Compiled now by loading the PTX itself: this driver gives no machine code out.
+    CompiledInDriver,
+}
+
+pub(crate) struct Built {
+    pub(crate) module: Module,
+    pub(crate) origin: Origin,
+    /// What the compiler printed, empty for cached code.
+    pub(crate) log: String,
+}
+
+/// Compiles and loads `module`, from the cache where it has it.
+pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Error> {
+    let target = module.target.first().map_or("", |t| t.as_str());
+    if !device.info().runs(target) {
+        let (target, device) = (target.to_string(), device.info().to_string());
+        return Err(Error::WrongTarget { target, device });
+    }
+    let text = text_for_driver(module, device.info().driver);
+    let jit_target = jit_target(target, device.info().compute_capability);
+    let key = Key::new(&text, jit_target, device.info().driver);
+    if let Some(cubin) = device.cache().get(key) {
+        if let Ok((module, _)) = Module::load(device.context(), &cubin) {
+            return Ok(Built { module, origin: Origin::Cache, log: String::new() });
+        }
+        device.cache().remove(key);
+    }
+    compile(device, text, jit_target, key)
+}
+
+fn compile(device: &Device, text: String, target: u32, key: Key) -> Result<Built, Error> {
+    let refused = |log: JitLog| Error::Jit {
+        errors: Diagnostic::errors(&log.errors, &text),
+        log: log.errors,
+    };
+    let image = CString::new(text.as_str()).map_err(|_| {
+        refused(JitLog { errors: "the PTX holds a zero byte".into(), ..JitLog::default() })
+    })?;
+    if let Ok((cubin, log)) = driver::compile(device.context(), &image, target)
+        && let Ok((module, _)) = Module::load(device.context(), &cubin)
+    {
+        // A cache that cannot be written only costs the next process a compilation.
+        let _ = device.cache().put(key, &cubin);
+        return Ok(Built { module, origin: Origin::Compiled, log: log.info });
+    }
+    match Module::load(device.context(), image.as_bytes_with_nul()) {
+        Ok((module, log)) => Ok(Built { module, origin: Origin::CompiledInDriver, log: log.info }),
+        Err((error, log)) if log.errors.is_empty() => Err(error.into()),
+        Err((_, log)) => Err(refused(log)),
+    }
+}
+
+/// The module's text, its `.version` lowered to what the driver reads.
+///
+/// PTX versions only add: a module that needs what a newer version has is then refused by name, and
+/// one that was merely stamped with a newer version runs.
+fn text_for_driver(module: &ptx::Module, driver: (u32, u32)) -> String {
+    let newest = ptx_version(driver);
+    if module.version <= newest {
+        return module.to_string();
+    }
+    ptx::Module { version: newest, ..module.clone() }.to_string()
+}
+
+/// The newest PTX version that the driver of a CUDA version reads.
+fn ptx_version(cuda: (u32, u32)) -> (u32, u32) {
+    match cuda {
+        (12, minor @ 0..=5) => (8, minor),
+        (12, 6) => (8, 5),
+        (12, 7) => (8, 6),
+        (12, 8) => (8, 7),
+        (12, _) => (8, 8),
+        // From 13.0 on, PTX 9.x goes with CUDA 13.x.
+        (major, minor) => (major.saturating_sub(4), minor),
+    }
+}
+
+/// The `CUjit_target` number: the capability, plus 2¹⁶ for `a` and 2¹⁷ for `f` targets.
+///
+/// Code for a plain target is compiled for the device itself.
+fn jit_target(target: &str, (major, minor): (u32, u32)) -> u32 {
+    let number = target.trim_start_matches("sm_");
+    let capability = || number.trim_end_matches(['a', 'f']).parse::<u32>().unwrap_or(0);
+    match number.chars().last() {
+        Some('a') => (1 << 16) + capability(),
+        Some('f') => (1 << 17) + capability(),
+        _ => major * 10 + minor,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_the_driver_does_not_read_is_lowered() {
+        let module = ptx::parse(".version 9.1 .target sm_90 .address_size 64").unwrap();
+        assert!(text_for_driver(&module, (13, 0)).starts_with(".version 9.0\n"));
+        assert!(text_for_driver(&module, (12, 8)).starts_with(".version 8.7\n"));
+        assert!(text_for_driver(&module, (13, 4)).starts_with(".version 9.1\n"));
+    }
+
+    #[test]
+    fn versions_follow_the_drivers_releases() {
+        assert_eq!(ptx_version((12, 0)), (8, 0));
+        assert_eq!(ptx_version((12, 6)), (8, 5));
+        assert_eq!(ptx_version((12, 9)), (8, 8));
+        assert_eq!(ptx_version((13, 0)), (9, 0));
+    }
+
+    #[test]
+    fn jit_targets_are_the_drivers_numbers() {
+        assert_eq!(jit_target("sm_90a", (9, 0)), 65626);
+        assert_eq!(jit_target("sm_100a", (10, 0)), 65636);
+        assert_eq!(jit_target("sm_100f", (10, 3)), 131172);
+        assert_eq!(jit_target("sm_80", (9, 0)), 90);
+    }
+}

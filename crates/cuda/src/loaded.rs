@@ -1,0 +1,210 @@
+use crate::driver::{Function, FunctionAttribute, Geometry, Module, Slot};
+use crate::jit::{self, Origin};
+use crate::{Device, DevicePtr, Error, Stream};
+use program::{Argument, Buffer, Launch, Program};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A program on a device: compiled, its kernels' attributes set, everything but addresses known.
+#[derive(Clone)]
+pub struct Loaded(Arc<Inner>);
+
+struct Inner {
+    device: Device,
+    /// Keeps the kernels alive.
+    _module: Module,
+    launches: Vec<Prepared>,
+    buffers: Vec<Buffer>,
+    origin: Origin,
+    log: String,
+    load_time: Duration,
+}
+
+struct Prepared {
+    kernel: String,
+    function: Function,
+    geometry: Geometry,
+    args: Vec<Argument>,
+}
+
+/// What the driver says about a loaded kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// Name.
+    pub name: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: stack and spills.
+    pub local_bytes: u32,
+    /// Static shared memory.
+    pub static_shared_bytes: u32,
+    /// CTAs of its launch that fit one SM.
+    pub ctas_per_sm: u32,
+    /// Clusters of its launch that fit the device, where it has clusters.
+    pub clusters: Option<u32>,
+}
+
+impl Loaded {
+    pub(crate) fn new(device: &Device, program: &Program) -> Result<Self, Error> {
+        program.check().map_err(Error::Invalid)?;
+        let start = Instant::now();
+        let built = jit::build(device, &program.module)?;
+        let prepare = |launch: &Launch| Prepared::new(&built.module, launch);
+        let launches = program.launches.iter().map(prepare).collect::<Result<_, _>>()?;
+        Ok(Loaded(Arc::new(Inner {
+            device: device.clone(),
+            launches,
+            buffers: program.buffers.clone(),
+            origin: built.origin,
+            log: built.log,
+            load_time: start.elapsed(),
+            _module: built.module,
+        })))
+    }
+
+    /// Where the machine code came from.
+    pub fn origin(&self) -> Origin {
+        self.0.origin
+    }
+
+    /// What the driver's compiler printed; empty for cached code.
+    pub fn compiler_log(&self) -> &str {
+        &self.0.log
+    }
+
+    /// How long compiling and loading took.
+    pub fn load_time(&self) -> Duration {
+        self.0.load_time
+    }
+
+    /// Resources and occupancy of each launch's kernel.
+    pub fn kernels(&self) -> Result<Vec<KernelInfo>, Error> {
+        self.0.device.context().bind()?;
+        self.0.launches.iter().map(Prepared::info).collect()
+    }
+
+    /// Fills in the buffers' addresses, one per buffer of the program, in its order.
+    pub fn bind(&self, buffers: &[DevicePtr]) -> Result<Bound, Error> {
+        self.check_buffers(buffers)?;
+        let launches = &self.0.launches;
+        let args = launches.iter().map(|l| l.slots(buffers)).collect::<Result<_, _>>()?;
+        Ok(Bound { loaded: self.clone(), args })
+    }
+
+    /// Binds and queues in one call.
+    pub fn launch(&self, stream: &Stream, buffers: &[DevicePtr]) -> Result<(), Error> {
+        self.bind(buffers)?.launch(stream)
+    }
+
+    fn check_buffers(&self, given: &[DevicePtr]) -> Result<(), Error> {
+        let wanted = &self.0.buffers;
+        if given.len() != wanted.len() {
+            let names: Vec<&str> = wanted.iter().map(|b| b.name.as_str()).collect();
+            let reason =
+                format!("{} given for {}: {}", given.len(), wanted.len(), names.join(", "));
+            return Err(Error::Buffer { name: "all".into(), reason });
+        }
+        wanted.iter().zip(given).try_for_each(|(wanted, given)| check_buffer(wanted, *given))
+    }
+}
+
+fn check_buffer(wanted: &Buffer, given: DevicePtr) -> Result<(), Error> {
+    let (bytes, align) = (wanted.bytes, wanted.align);
+    let reason = if given.bytes() < bytes {
+        format!("{} bytes given, the program uses {bytes}", given.bytes())
+    } else if !given.address().is_multiple_of(align) {
+        format!("address {:#x} is not a multiple of {align}", given.address())
+    } else {
+        return Ok(());
+    };
+    Err(Error::Buffer { name: wanted.name.clone(), reason })
+}
+
+impl Prepared {
+    fn new(module: &Module, launch: &Launch) -> Result<Self, Error> {
+        let function = module.function(&launch.kernel)?;
+        let geometry = Geometry {
+            grid: launch.grid,
+            block: launch.block,
+            cluster: launch.cluster,
+            shared_bytes: launch.shared_bytes,
+            overlaps_previous: launch.overlaps_previous,
+        };
+        use FunctionAttribute::*;
+        if launch.shared_bytes > 0 {
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(attribute, launch.shared_bytes)?;
+        }
+        if launch.cluster.iter().product::<u32>() > 8 {
+            function.set_attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        Ok(Prepared {
+            kernel: launch.kernel.clone(),
+            function,
+            geometry,
+            args: launch.args.clone(),
+        })
+    }
+
+    fn slots(&self, buffers: &[DevicePtr]) -> Result<Vec<Slot>, Error> {
+        self.args.iter().map(|argument| slot(argument, buffers)).collect()
+    }
+
+    fn info(&self) -> Result<KernelInfo, Error> {
+        use FunctionAttribute::*;
+        let attribute = |name| self.function.attribute(name);
+        let clustered = self.geometry.cluster != [1; 3];
+        let clusters = clustered.then(|| self.function.clusters(&self.geometry)).transpose()?;
+        Ok(KernelInfo {
+            name: self.kernel.clone(),
+            registers: attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            static_shared_bytes: attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            ctas_per_sm: self.function.ctas_per_sm(&self.geometry)?,
+            clusters,
+        })
+    }
+}
+
+/// One argument's bytes. The program was checked: identifiers are in range and maps are encodable.
+fn slot(argument: &Argument, buffers: &[DevicePtr]) -> Result<Slot, Error> {
+    let mut bytes = [0; 128];
+    let mut put = |value: &[u8]| bytes[..value.len()].copy_from_slice(value);
+    match argument {
+        Argument::Buffer(id, offset) => {
+            put(&buffers[id.0].address().wrapping_add(*offset).to_le_bytes());
+        }
+        Argument::U32(value) => put(&value.to_le_bytes()),
+        Argument::U64(value) => put(&value.to_le_bytes()),
+        Argument::F32(value) => put(&value.to_le_bytes()),
+        Argument::TensorMap(map) => {
+            bytes = crate::encode_with_driver(map, buffers[map.buffer.0].address())?;
+        }
+    }
+    Ok(Slot(bytes))
+}
+
+/// A loaded program with its buffers: launching only queues kernels.
+#[derive(Clone)]
+pub struct Bound {
+    loaded: Loaded,
+    /// Per launch, its arguments.
+    args: Vec<Vec<Slot>>,
+}
+
+impl Bound {
+    /// Queues every launch of the program on `stream`.
+    pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
+        let inner = &self.loaded.0;
+        inner.device.context().bind()?;
+        for (launch, args) in inner.launches.iter().zip(&self.args) {
+            launch.function.launch(&launch.geometry, stream.handle(), args)?;
+        }
+        Ok(())
+    }
+
+    /// The program without its buffers.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+}
