@@ -1,1 +1,28 @@
-//! sixwarp: kernels.
+//! `Problem` → `Program`: attention kernels as Rust functions that emit PTX.
+//!
+//! [`plan`] checks what an architecture supports, chooses a schedule and tile sizes, emits the kernels
+//! and returns a [`Plan`]. Nothing here touches a device.
+//!
+//! Shared by all architectures:
+//! - `rows`: which (token, head) a row of a tile is, and when heads are packed into rows;
+//! - `order`: which tile a CTA works on, and in which order;
+//! - `sequence`: lengths and offsets of one sequence;
+//! - `visible`: which keys a row sees, per tile and per element;
+//! - `softmax`: the online softmax over registers;
+//! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
+//! - `combine`: merging partial results of splits and segments, and the sink.
+
+mod arguments;
+mod combine;
+mod options;
+mod order;
+mod plan;
+mod rows;
+mod sequence;
+mod sm90;
+mod softmax;
+mod tensors;
+mod visible;
+
+pub use options::{Arch, PlanOptions, Split};
+pub use plan::{Plan, plan};

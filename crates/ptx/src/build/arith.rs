@@ -201,6 +201,12 @@ impl Builder {
         self.emit(&opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
     }
 
+    /// `d *= factor`, in place: how accumulators are rescaled.
+    #[track_caller]
+    pub fn scale(&mut self, d: Reg<f32>, factor: Reg<f32>) {
+        self.emit("mul.f32", vec![d.operand(), d.operand(), factor.operand()]);
+    }
+
     /// A predicate constant.
     #[track_caller]
     pub fn predicate(&mut self, value: bool) -> Reg<bool> {

@@ -29,7 +29,7 @@ mod wgmma;
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
 pub use memory::{GlobalPtr, SmemPtr, TensorMapParam, address};
-pub use sync::{Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer};
+pub use sync::{Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer, Slot};
 pub use tcgen05::{CtaGroup, Tcgen05A, TmemPtr};
 pub use value::{Arg, Integer, Number, Reg, Scalar};
 pub use warp::FULL_MASK;

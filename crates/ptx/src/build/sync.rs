@@ -138,7 +138,22 @@ impl Pipeline {
     }
 }
 
+/// One buffer of a ring, as one side took it: stays valid while the cursor moves on.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<Side> {
+    cursor: Cursor<Side>,
+}
+
 impl<Side> Cursor<Side> {
+    /// Takes the buffer the cursor is at and steps on.
+    #[track_caller]
+    pub fn take(&self, b: &mut Builder) -> Slot<Side> {
+        let (stage, parity) = (b.value(self.stage), b.value(self.parity));
+        let cursor = Cursor { stage, parity, ..*self };
+        self.advance(b);
+        Slot { cursor }
+    }
+
     /// Steps to the next buffer; the parity flips when the ring wraps.
     #[track_caller]
     pub fn advance(&self, b: &mut Builder) {
@@ -184,6 +199,60 @@ impl<Side> Cursor<Side> {
         }
         let base = b.mad(self.stage, bytes, ring.base);
         SmemPtr { base, offset: ring.offset }
+    }
+}
+
+impl<Side> Slot<Side> {
+    /// Makes this handle name the buffer that `other` names.
+    #[track_caller]
+    pub fn assign(&self, b: &mut Builder, other: &Slot<Side>) {
+        b.assign(self.cursor.stage, other.cursor.stage);
+        b.assign(self.cursor.parity, other.cursor.parity);
+    }
+
+    /// Address of the buffer in a ring of `bytes` each.
+    #[track_caller]
+    pub fn buffer(&self, b: &mut Builder, ring: SmemPtr, bytes: u32) -> SmemPtr {
+        self.cursor.buffer(b, ring, bytes)
+    }
+
+    /// Index of the buffer in its ring.
+    pub fn stage(&self) -> Reg<u32> {
+        self.cursor.stage
+    }
+}
+
+impl Slot<Producer> {
+    /// Waits until the buffer is free.
+    #[track_caller]
+    pub fn wait(&self, b: &mut Builder) {
+        self.cursor.wait(b);
+    }
+
+    /// The barrier that fills are counted on.
+    #[track_caller]
+    pub fn full(&self, b: &mut Builder) -> Mbarrier {
+        self.cursor.full(b)
+    }
+}
+
+impl Slot<Consumer> {
+    /// Waits until the buffer is filled.
+    #[track_caller]
+    pub fn wait(&self, b: &mut Builder) {
+        self.cursor.wait(b);
+    }
+
+    /// Says, for threads where `p` holds, that the buffer has been read.
+    #[track_caller]
+    pub fn release_if(&self, b: &mut Builder, p: Reg<bool>) {
+        self.cursor.release_if(b, p);
+    }
+
+    /// The barrier that releases are counted on.
+    #[track_caller]
+    pub fn empty(&self, b: &mut Builder) -> Mbarrier {
+        self.cursor.empty(b)
     }
 }
 

@@ -94,6 +94,13 @@ impl Builder {
         self.emit("stmatrix.sync.aligned.m8n8.x4.shared.b16", vec![to.operand(), vector]);
     }
 
+    /// Stores two 8×8 matrices; lanes 0 to 15 give the row addresses.
+    #[track_caller]
+    pub fn stmatrix2(&mut self, to: SmemPtr, values: [Reg<u32>; 2]) {
+        let vector = Operand::Vector(values.iter().map(|v| v.operand()).collect());
+        self.emit("stmatrix.sync.aligned.m8n8.x2.shared.b16", vec![to.operand(), vector]);
+    }
+
     /// Loads four 8×8 matrices of 16-bit elements, transposed if asked.
     #[track_caller]
     pub fn ldmatrix4(&mut self, from: SmemPtr, transposed: bool) -> [Reg<u32>; 4] {

@@ -1,0 +1,105 @@
+//! Kernel parameters, declared once: each call adds the `.param` to the kernel and the value to the
+//! launch, so the two cannot disagree.
+
+use problem::{Problem, Slot};
+use program::{Access, Argument, Buffer, BufferId, TensorMap};
+use ptx::build::{Builder, GlobalPtr, Reg, TensorMapParam};
+
+/// The buffers of a program: the problem's slots, then workspaces.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    slots: Vec<Slot>,
+    buffers: Vec<Buffer>,
+}
+
+impl Memory {
+    /// One buffer per slot of the problem, under the slot's name.
+    pub fn of(problem: &Problem) -> Self {
+        let slots = problem.slots();
+        let buffers = slots.iter().map(|&slot| Buffer {
+            name: slot.to_string(),
+            bytes: problem.slot_bytes(slot),
+            align: 16,
+            access: if slot.is_output() { Access::Write } else { Access::Read },
+        });
+        Memory { buffers: buffers.collect(), slots }
+    }
+
+    /// The buffer of a slot the problem has.
+    pub fn slot(&self, slot: Slot) -> BufferId {
+        let index = self.slots.iter().position(|s| *s == slot);
+        BufferId(index.unwrap_or_else(|| panic!("the problem has no {slot}")))
+    }
+
+    /// Adds scratch memory.
+    pub fn workspace(&mut self, name: &str, bytes: u64) -> BufferId {
+        let access = Access::Workspace;
+        self.buffers.push(Buffer { name: name.to_string(), bytes, align: 256, access });
+        BufferId(self.buffers.len() - 1)
+    }
+
+    /// The buffers, for the program.
+    pub fn into_buffers(self) -> Vec<Buffer> {
+        self.buffers
+    }
+}
+
+/// The arguments of one launch, in parameter order.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    values: Vec<Argument>,
+}
+
+impl Arguments {
+    /// The address of a buffer.
+    #[track_caller]
+    pub fn pointer(&mut self, b: &mut Builder, name: &str, buffer: BufferId) -> GlobalPtr {
+        self.pointer_at(b, name, buffer, 0)
+    }
+
+    /// The address `offset` bytes into a buffer.
+    #[track_caller]
+    pub fn pointer_at(
+        &mut self,
+        b: &mut Builder,
+        name: &str,
+        buffer: BufferId,
+        offset: u64,
+    ) -> GlobalPtr {
+        self.values.push(Argument::Buffer(buffer, offset));
+        b.param_ptr(name)
+    }
+
+    /// A 32-bit number.
+    #[track_caller]
+    pub fn u32(&mut self, b: &mut Builder, name: &str, value: u32) -> Reg<u32> {
+        self.values.push(Argument::U32(value));
+        b.param_u32(name)
+    }
+
+    /// A 64-bit number.
+    #[track_caller]
+    pub fn u64(&mut self, b: &mut Builder, name: &str, value: u64) -> Reg<u64> {
+        self.values.push(Argument::U64(value));
+        b.param_u64(name)
+    }
+
+    /// A single-precision number.
+    #[track_caller]
+    pub fn f32(&mut self, b: &mut Builder, name: &str, value: f32) -> Reg<f32> {
+        self.values.push(Argument::F32(value));
+        b.param_f32(name)
+    }
+
+    /// A tensor map.
+    #[track_caller]
+    pub fn tensor_map(&mut self, b: &mut Builder, name: &str, map: TensorMap) -> TensorMapParam {
+        self.values.push(Argument::TensorMap(map));
+        b.param_tensor_map(name)
+    }
+
+    /// The values, for the launch.
+    pub fn into_values(self) -> Vec<Argument> {
+        self.values
+    }
+}

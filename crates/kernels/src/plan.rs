@@ -1,0 +1,208 @@
+//! From a problem to a program: support, splits, launches.
+
+use crate::arguments::Memory;
+use crate::options::{Arch, PlanOptions, Split};
+use crate::order::TileList;
+use crate::{combine, sm90, tensors};
+use problem::{DType, Problem, Storage, Unsupported, Values};
+use program::{BufferId, Launch, Program};
+use ptx::build::{Kernel, Target, module};
+use std::sync::Arc;
+
+/// A program and why it looks the way it does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What an engine runs.
+    pub program: Program,
+    /// The chosen kernel, its tile and its splits, for people.
+    pub summary: String,
+}
+
+/// Plans `problem` for `arch`.
+pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
+    check(problem, arch)?;
+    match arch {
+        Arch::Sm90 => Ok(plan_sm90(problem, options)),
+        Arch::Sm100 => Err(Unsupported::new("sm_100a", "its kernels are not built yet")),
+    }
+}
+
+fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+    if problem.dtype() == DType::F32 {
+        return Err(Unsupported::new("dtype f32", format!("{arch} kernels take 16-bit inputs"))
+            .nearest("bf16"));
+    }
+    for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
+        check_dim(name, dim, arch)?;
+    }
+    if problem.scale <= 0.0 {
+        return Err(Unsupported::new(
+            format!("scale {}", problem.scale),
+            "kernels track the largest raw score and need a positive factor",
+        ));
+    }
+    if problem.lse_len() >= 1 << 31 {
+        let rows = problem.lse_len();
+        return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
+    }
+    tensors::check("q", &problem.q)?;
+    tensors::check("out", &problem.out)?;
+    for segment in &problem.segments {
+        if segment.indices.is_some() {
+            return Err(Unsupported::new(
+                "index lists",
+                format!("{arch} kernels read rows in order"),
+            ));
+        }
+        if segment.storage != Storage::Elements {
+            return Err(Unsupported::new("fp8 rows", format!("{arch} kernels read 16-bit rows")));
+        }
+        tensors::check("k", &segment.k)?;
+        if let Values::Separate(v) = &segment.values {
+            tensors::check("v", v)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
+    if !dim.is_multiple_of(8) {
+        return Err(Unsupported::new(
+            format!("{name} {dim}"),
+            "rows are copied in units of 16 bytes, so dims are multiples of 8",
+        )
+        .nearest(dim.next_multiple_of(8).to_string()));
+    }
+    if dim > 256 {
+        return Err(Unsupported::new(
+            format!("{name} {dim}"),
+            format!("the largest on {arch} is 256"),
+        )
+        .nearest("256"));
+    }
+    Ok(())
+}
+
+fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
+    let mut memory = Memory::of(problem);
+    let mut stages = Vec::new();
+    for n in 0..problem.segments.len() {
+        let config = sm90::Config::choose(problem, n);
+        let rows = config.packing.blocks(config.group, problem.longest_query());
+        let tiles = rows.div_ceil(config.warpgroups as u64) as u32;
+        let (list, tiles_per_split) = split(problem, n, tiles, config.tile, options);
+        stages.push((config, list, tiles_per_split));
+    }
+    let parts: u32 = stages.iter().map(|(_, list, _)| list.splits).sum();
+    let partial = (parts > 1).then(|| {
+        let rows = problem.lse_len() * parts as u64;
+        let values = memory.workspace("partial_out", rows * problem.value_dim() * 4);
+        [values, memory.workspace("partial_lse", rows * 4)]
+    });
+    let mut kernels = Vec::new();
+    let mut launches = Vec::new();
+    let mut summary = Vec::new();
+    let mut first = 0;
+    for (n, (config, list, tiles_per_split)) in stages.into_iter().enumerate() {
+        let destination = match partial {
+            None => sm90::Destination::Output,
+            Some([rows, lse]) => sm90::Destination::Partial { rows, lse, first },
+        };
+        first += list.splits;
+        let task = sm90::Task { problem, segment: n as u8, destination, list, tiles_per_split };
+        let name = format!("attention{n}");
+        let (kernel, args) = sm90::emit(&name, config, &task, &memory);
+        summary.push(format!(
+            "{} rows × {} keys per CTA, {} split(s), {} buffers",
+            config.warpgroups * 64,
+            config.tile,
+            list.splits,
+            config.stages
+        ));
+        launches.push(Launch {
+            kernel: name,
+            grid: [list.len().min(options.processors), 1, 1],
+            block: [config.threads(), 1, 1],
+            cluster: [1, 1, 1],
+            shared_bytes: kernel.shared_bytes,
+            args,
+            overlaps_previous: false,
+        });
+        kernels.push(kernel);
+    }
+    if let Some(buffers) = partial {
+        let (kernel, launch) = combine_launch(Target::Sm90a, problem, &memory, buffers, parts);
+        kernels.push(kernel);
+        launches.push(launch);
+    }
+    if problem.lse_len() == 0 {
+        launches.clear();
+    }
+    let module = Arc::new(module(Target::Sm90a, kernels));
+    let program = Program { module, buffers: memory.into_buffers(), launches };
+    Plan { program, summary: summary.join("; ") }
+}
+
+fn combine_launch(
+    target: Target,
+    problem: &Problem,
+    memory: &Memory,
+    buffers: [BufferId; 2],
+    parts: u32,
+) -> (Kernel, Launch) {
+    let (kernel, args) = combine::emit(target, problem, memory, buffers, parts);
+    let rows = problem.lse_len() as u32;
+    let launch = Launch {
+        kernel: "combine".to_string(),
+        grid: [rows.div_ceil(combine::ROWS_PER_CTA), 1, 1],
+        block: [combine::ROWS_PER_CTA * 32, 1, 1],
+        cluster: [1, 1, 1],
+        shared_bytes: 0,
+        args,
+        overlaps_previous: false,
+    };
+    (kernel, launch)
+}
+
+/// The work list of segment `n` with `tiles` tiles per KV head, and key tiles per part.
+fn split(
+    problem: &Problem,
+    n: usize,
+    tiles: u32,
+    tile: u32,
+    options: &PlanOptions,
+) -> (TileList, u32) {
+    let segment = &problem.segments[n];
+    let key_tiles = (segment.longest().div_ceil(tile as u64)).max(1) as u32;
+    let heads = (problem.kv_heads() * problem.batch()) as u32;
+    let splits = match options.split {
+        Split::Never => 1,
+        Split::Every { keys } => key_tiles.div_ceil(keys.div_ceil(tile as u64).max(1) as u32),
+        Split::Auto => auto_splits(tiles * heads, key_tiles, options.processors),
+    };
+    let tiles_per_split = key_tiles.div_ceil(splits);
+    let row_bytes = (problem.key_dim() + problem.value_dim()) * problem.dtype().bytes();
+    let list = TileList {
+        tiles,
+        splits: key_tiles.div_ceil(tiles_per_split),
+        kv_heads: problem.kv_heads() as u32,
+        batch: problem.batch() as u32,
+        head_bytes: segment.longest() * row_bytes,
+        uneven: segment.mask != problem::Mask::Full,
+    };
+    (list, tiles_per_split)
+}
+
+/// The fewest parts whose last wave is nearly as full as the fullest possible.
+fn auto_splits(units: u32, key_tiles: u32, processors: u32) -> u32 {
+    if units * 5 >= processors * 4 || key_tiles <= 4 {
+        return 1;
+    }
+    let efficiency = |splits: u32| {
+        let waves = (units * splits) as f64 / processors as f64;
+        waves / waves.ceil()
+    };
+    let most = key_tiles.div_ceil(2).min(processors).min(128);
+    let best = (1..=most).map(efficiency).fold(0.0, f64::max);
+    (1..=most).find(|s| efficiency(*s) >= 0.85 * best).unwrap_or(1)
+}

@@ -1,0 +1,88 @@
+//! Which query a row of a tile is.
+//!
+//! A block of `capacity` rows (64 for a warpgroup, 128 for a tcgen05 tile) holds `tokens × heads`
+//! queries of one KV head: row `r` is token `r / heads`, head `r % heads` of the block. With long
+//! queries `heads` is 1; when there are few tokens, heads of the group fill the tile instead.
+
+use problem::Problem;
+use ptx::build::{Builder, Reg};
+
+/// How queries fill a block of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Packing {
+    /// Rows of a block.
+    pub capacity: u32,
+    /// Heads of the group side by side in a block.
+    pub heads: u32,
+    /// Tokens of a block.
+    pub tokens: u32,
+}
+
+impl Packing {
+    /// The packing with the fewest blocks; heads are packed only if that saves more than a tenth.
+    pub fn choose(problem: &Problem, capacity: u32) -> Self {
+        let (group, tokens) = (problem.group() as u32, problem.longest_query());
+        let plain = Packing { capacity, heads: 1, tokens: capacity };
+        let heads = (1..=group.min(capacity)).rev().find(|h| group.is_multiple_of(*h)).unwrap_or(1);
+        let packed = Packing { capacity, heads, tokens: capacity / heads };
+        let saves = packed.blocks(group, tokens) * 10 < plain.blocks(group, tokens) * 9;
+        if saves { packed } else { plain }
+    }
+
+    /// Blocks of one KV head of one sequence of `tokens` queries.
+    pub fn blocks(&self, group: u32, tokens: u64) -> u64 {
+        tokens.div_ceil(self.tokens as u64) * self.head_blocks(group) as u64
+    }
+
+    /// Blocks that share the same tokens.
+    pub fn head_blocks(&self, group: u32) -> u32 {
+        group / self.heads
+    }
+
+    /// Rows of a block that are queries.
+    pub fn used(&self) -> u32 {
+        self.heads * self.tokens
+    }
+}
+
+/// One block of rows: its first token and its first head within the group.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    packing: Packing,
+    /// First token, relative to the sequence.
+    pub token: Reg<u32>,
+    /// First head, relative to the group.
+    pub head: Reg<u32>,
+}
+
+impl Block {
+    /// The block of number `index`; head blocks of the same tokens are neighbours.
+    #[track_caller]
+    pub fn at(b: &mut Builder, packing: Packing, group: u32, index: Reg<u32>) -> Self {
+        let head_blocks = packing.head_blocks(group);
+        let (token_block, head_block) = if head_blocks == 1 {
+            (index, b.value::<u32>(0))
+        } else {
+            (b.div(index, head_blocks), b.rem(index, head_blocks))
+        };
+        let token = b.mul(token_block, packing.tokens);
+        let head = b.mul(head_block, packing.heads);
+        Block { packing, token, head }
+    }
+
+    /// The last token of the block.
+    #[track_caller]
+    pub fn last_token(&self, b: &mut Builder) -> Reg<u32> {
+        b.add(self.token, self.packing.tokens - 1)
+    }
+
+    /// Token (relative to the sequence) and head (relative to the group) of a row.
+    #[track_caller]
+    pub fn query(&self, b: &mut Builder, row: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+        if self.packing.heads == 1 {
+            return (b.add(self.token, row), self.head);
+        }
+        let (token, head) = (b.div(row, self.packing.heads), b.rem(row, self.packing.heads));
+        (b.add(self.token, token), b.add(self.head, head))
+    }
+}

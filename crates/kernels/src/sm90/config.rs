@@ -1,0 +1,133 @@
+//! Tile sizes, stages and registers of a Hopper kernel, and the budget that limits them.
+//!
+//! Shared memory: 227 KiB per CTA. Registers: 64 Ki per SM; with `W` consumer warpgroups and one
+//! producer the split is 24–40 for the producer and 240 (W = 2) or 160 (W = 3) for consumers.
+//! A consumer thread holds `S` (tile/2), `P` (tile/4) and `O` (value dim/2) registers.
+
+use super::tile::TileShape;
+use crate::rows::Packing;
+use problem::{DType, Mask, Problem, Values};
+use ptx::build::HalfType;
+
+/// Rows of one warpgroup.
+pub const ROWS: u32 = 64;
+/// Shared memory a CTA can have.
+const SHARED_LIMIT: u32 = 227 * 1024;
+/// Shared memory set aside for barriers and alignment.
+const SHARED_RESERVE: u32 = 1024;
+
+/// Everything a kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Element type.
+    pub half: HalfType,
+    /// Length of a query or key row.
+    pub key_dim: u32,
+    /// Length of a value row.
+    pub value_dim: u32,
+    /// How queries fill the rows of a warpgroup.
+    pub packing: Packing,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// Consumer warpgroups.
+    pub warpgroups: u32,
+    /// Keys per tile.
+    pub tile: u32,
+    /// Buffers of queries.
+    pub q_stages: u32,
+    /// Buffers of keys (and of values, where they are separate).
+    pub stages: u32,
+    /// Whether values are the first columns of the keys.
+    pub shared_kv: bool,
+}
+
+impl Config {
+    /// The measured best tile for the problem's segment `n`.
+    pub fn choose(problem: &Problem, n: usize) -> Self {
+        let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
+        let packing = Packing::choose(problem, ROWS);
+        let group = problem.group() as u32;
+        let blocks = packing.blocks(group, problem.longest_query());
+        let segment = &problem.segments[n];
+        let full = segment.mask == Mask::Full;
+        let (warpgroups, tile) = match key_dim.max(value_dim) {
+            0..=64 if blocks >= 3 => (3, 128),
+            0..=64 => (2, 128),
+            65..=96 => (2, 128),
+            97..=128 => (2, if full { 176 } else { 128 }),
+            129..=192 if value_dim <= 128 => (2, 128),
+            129..=192 => (2, 96),
+            _ => (2, 80),
+        };
+        let warpgroups = warpgroups.min(blocks.max(1) as u32);
+        let mut config = Config {
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            key_dim,
+            value_dim,
+            packing,
+            group,
+            warpgroups,
+            tile,
+            q_stages: 2,
+            stages: 2,
+            shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
+        };
+        if config.shared_bytes() > SHARED_LIMIT - SHARED_RESERVE {
+            config.q_stages = 1;
+        }
+        while config.stages < 4 && (Config { stages: config.stages + 1, ..config }).fits() {
+            config.stages += 1;
+        }
+        config
+    }
+
+    fn fits(&self) -> bool {
+        self.shared_bytes() <= SHARED_LIMIT - SHARED_RESERVE
+    }
+
+    fn shared_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().bytes() };
+        self.q_stages * self.warpgroups * self.queries().bytes()
+            + self.stages * (self.keys().bytes() + values)
+    }
+
+    /// A warpgroup's queries; also where its output is staged.
+    pub fn queries(&self) -> TileShape {
+        TileShape::new(ROWS, self.key_dim.max(self.value_dim))
+    }
+
+    /// A tile of keys.
+    pub fn keys(&self) -> TileShape {
+        TileShape::new(self.tile, self.key_dim)
+    }
+
+    /// A tile of values.
+    pub fn values(&self) -> TileShape {
+        let dim = if self.shared_kv { self.key_dim } else { self.value_dim };
+        TileShape::new(self.tile, dim)
+    }
+
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        (self.warpgroups + 1) * 128
+    }
+
+    /// Registers of a producer and of a consumer thread.
+    pub fn registers(&self) -> (u32, u32) {
+        match self.warpgroups {
+            1 => (56, 256 - 16),
+            2 => (24, 240),
+            _ => (32, 160),
+        }
+    }
+
+    /// Whether warpgroups take turns, so that one multiplies while the other exponentiates.
+    pub fn takes_turns(&self) -> bool {
+        self.warpgroups >= 2 && self.value_dim <= 128
+    }
+
+    /// Whether the accumulator is rescaled while the next scores are computed, not after.
+    pub fn rescales_early(&self) -> bool {
+        self.value_dim > 128
+    }
+}

@@ -1,0 +1,259 @@
+//! The producer warp: brings queries, keys and values to shared memory by TMA.
+//!
+//! Order of copies per tile: the last keys, the queries, then keys and values alternating, values one
+//! step behind: exactly the order the consumers ask for them.
+
+use super::kernel::{Frame, OpenTile};
+use super::tile::{ROW_BYTES, TileShape};
+use crate::rows::Block;
+use crate::sequence::element;
+use crate::tensors::CHUNK;
+use ptx::build::{
+    Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, Slot, SmemPtr, TensorMapParam,
+};
+
+struct Loader<'f> {
+    frame: &'f Frame,
+    /// True in the one thread that issues copies.
+    lead: Reg<bool>,
+    q: Cursor<Producer>,
+    k: Cursor<Producer>,
+    v: Cursor<Producer>,
+    tail_parity: Reg<u32>,
+}
+
+/// Emits the producer warpgroup; only its first warp works.
+pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+    b.shrink_registers(frame.config.registers().0);
+    let works = b.setp(Cmp::Eq, warp, 0);
+    b.if_(works, |b| {
+        let shared = &frame.shared;
+        let loader = Loader {
+            frame,
+            lead: b.elect(),
+            q: shared.q_ring.producer(b),
+            k: shared.k_ring.producer(b),
+            v: shared.v_ring.producer(b),
+            tail_parity: b.value(0),
+        };
+        frame.for_each_tile(b, |b, open| loader.load_tile(b, &open));
+    });
+}
+
+impl Loader<'_> {
+    fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let range = open.range;
+        let n = b.sub(range.end, 1);
+        let any = b.setp(Cmp::Ge, n, range.begin);
+        b.if_(any, |b| self.load_keys(b, open, n));
+        self.load_queries(b, open);
+        b.if_(any, |b| {
+            b.while_(
+                |b| b.setp(Cmp::Gt, n, range.begin),
+                |b| {
+                    let next = b.sub(n, 1);
+                    self.load_keys(b, open, next);
+                    self.load_values(b, open, n);
+                    b.assign(n, next);
+                },
+            );
+            self.load_values(b, open, n);
+        });
+    }
+
+    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        let slot = self.q.take(b);
+        slot.wait(b);
+        b.if_(self.lead, |b| {
+            let shape = config.queries();
+            let full = slot.full(b);
+            let chunks = config.key_dim.div_ceil(CHUNK);
+            let copy = config.packing.used() * ROW_BYTES;
+            full.arrive_expect(b, config.warpgroups * chunks * copy);
+            let to = slot.buffer(b, self.frame.shared.q, config.warpgroups * shape.bytes());
+            for warpgroup in 0..config.warpgroups {
+                let number = b.add(open.first_block, warpgroup);
+                let block = Block::at(b, config.packing, config.group, number);
+                let token = b.add(open.sequence.q_start, block.token);
+                for chunk in 0..chunks {
+                    let at = warpgroup * shape.bytes() + chunk * shape.panel_bytes();
+                    let coordinates = [
+                        Arg::from((chunk * CHUNK) as i32),
+                        Builder::coordinate(block.head),
+                        Builder::coordinate(token),
+                        Builder::coordinate(open.tile.kv_head),
+                        Builder::coordinate(open.sequence.q_batch),
+                    ];
+                    b.tma_load(to.plus(at), self.frame.params.tma_q, &coordinates, full);
+                }
+            }
+        });
+    }
+
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+        let slot = self.k.take(b);
+        slot.wait(b);
+        let (map, shape) = (self.frame.params.tma_k, self.frame.config.keys());
+        let to = slot.buffer(b, self.frame.shared.k, shape.bytes());
+        if self.frame.config.shared_kv {
+            self.publish_values(b, open, n, &slot, map, shape, to);
+        } else {
+            self.publish(b, open, n, &slot, map, shape, to);
+        }
+    }
+
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+        let Some(map) = self.frame.params.tma_v else { return };
+        let slot = self.v.take(b);
+        slot.wait(b);
+        let shape = self.frame.config.values();
+        let to = slot.buffer(b, self.frame.shared.v, shape.bytes());
+        self.publish_values(b, open, n, &slot, map, shape, to);
+    }
+
+    fn publish(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        slot: &Slot<Producer>,
+        map: TensorMapParam,
+        shape: TileShape,
+        to: SmemPtr,
+    ) {
+        let full = slot.full(b);
+        self.copy_rows(b, open, n, map, shape, to, full);
+    }
+
+    /// As [`Loader::publish`]; rows past the end of the sequence become zero, because a probability
+    /// of zero times whatever lies there must be zero.
+    fn publish_values(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        slot: &Slot<Producer>,
+        map: TensorMapParam,
+        shape: TileShape,
+        to: SmemPtr,
+    ) {
+        if !self.frame.dirty_tail {
+            return self.publish(b, open, n, slot, map, shape, to);
+        }
+        let first = b.mul(n, shape.rows as i32);
+        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let partial = b.setp(Cmp::Lt, rows_left, shape.rows as i32);
+        b.if_else(
+            partial,
+            |b| {
+                let tail = self.frame.shared.tail;
+                self.copy_rows(b, open, n, map, shape, to, tail);
+                tail.wait(b, self.tail_parity);
+                let flipped = b.xor(self.tail_parity, 1);
+                b.assign(self.tail_parity, flipped);
+                let rows = b.max(rows_left, 0);
+                self.clear_rows(b, shape, to, rows.reinterpret());
+                b.fence_proxy_async();
+                b.warp_sync();
+                let full = slot.full(b);
+                full.arrive_if(b, self.lead);
+            },
+            |b| self.publish(b, open, n, slot, map, shape, to),
+        );
+    }
+
+    /// Zeroes the rows of a tile from `first` on, all lanes together.
+    fn clear_rows(&self, b: &mut Builder, shape: TileShape, at: SmemPtr, first: Reg<u32>) {
+        let lane = b.special("%laneid");
+        let start = b.mul(first, ROW_BYTES);
+        let start = b.mad(lane, 16, start);
+        let zero = b.value::<u32>(0);
+        for chunk in 0..shape.chunks {
+            let panel = at.plus(chunk * shape.panel_bytes());
+            let offset = b.value(start);
+            b.while_(
+                |b| b.setp(Cmp::Lt, offset, shape.panel_bytes()),
+                |b| {
+                    let to = b.smem_add(panel, offset);
+                    b.st_shared_vector(to, &[zero; 4]);
+                    let next = b.add(offset, 32 * 16);
+                    b.assign(offset, next);
+                },
+            );
+        }
+    }
+
+    /// Issues the copies of tile `n`, counted on `barrier`.
+    fn copy_rows(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        shape: TileShape,
+        to: SmemPtr,
+        barrier: Mbarrier,
+    ) {
+        b.if_(self.lead, |b| {
+            barrier.arrive_expect(b, shape.bytes());
+            let first = b.mul(n, shape.rows as i32).reinterpret::<u32>();
+            if self.frame.params.page_table.is_some() {
+                self.copy_pages(b, open, first, map, shape, to, barrier);
+            } else {
+                let token = b.add(first, open.sequence.k_start);
+                self.copy_box(b, open, [token, open.sequence.k_batch], map, shape, to, barrier);
+            }
+        });
+    }
+
+    /// One copy per run of rows that lies in one page.
+    fn copy_pages(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        first: Reg<u32>,
+        map: TensorMapParam,
+        shape: TileShape,
+        to: SmemPtr,
+        barrier: Mbarrier,
+    ) {
+        let pages = self.frame.params.page_table.expect("a paged segment");
+        let step = self.frame.rows_per_copy;
+        let row = b.mul(open.tile.batch, pages.pages_per_sequence);
+        let last_key = b.sub(open.sequence.k_len, 1);
+        b.range(0, shape.rows / step, |b, run| {
+            let key = b.mad(run, step, first);
+            let known = b.min(key, last_key);
+            let entry = b.div(known, pages.page_rows);
+            let entry = b.add(row, entry);
+            let at = element(b, pages.table, entry);
+            let page = b.ld_global::<u32>(at);
+            let within = b.rem(key, pages.page_rows);
+            let offset = b.mul(run, step * ROW_BYTES);
+            let to = b.smem_add(to, offset);
+            self.copy_box(b, open, [within, page], map, shape, to, barrier);
+        });
+    }
+
+    fn copy_box(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        [token, outer]: [Reg<u32>; 2],
+        map: TensorMapParam,
+        shape: TileShape,
+        to: SmemPtr,
+        barrier: Mbarrier,
+    ) {
+        for chunk in 0..shape.chunks {
+            let coordinates = [
+                Arg::from((chunk * CHUNK) as i32),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(outer),
+            ];
+            b.tma_load(to.plus(chunk * shape.panel_bytes()), map, &coordinates, barrier);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The online softmax over registers.
+//!
+//! Scores stay raw; the factor `scale · log2 e` is folded into one FMA before each exponential:
+//! `p = 2^(s·f − m·f)`. Sums are kept per thread and reduced once at the end. A row that has seen no
+//! key keeps the maximum `-inf` and the sum 0.
+
+use crate::arguments::Arguments;
+use problem::Problem;
+use ptx::build::{Builder, Cmp, Reg};
+use std::f32::consts::{LN_2, LOG2_E};
+
+/// Constants of the softmax, in a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax {
+    /// Factor from (capped) scores to exponents of two.
+    factor: Reg<f32>,
+    /// Factor from scores to the exponent of `tanh`'s exponential, where scores are capped.
+    cap: Option<Reg<f32>>,
+}
+
+/// What is known of one row so far.
+#[derive(Clone, Copy, Debug)]
+pub struct RowState {
+    /// Largest raw score.
+    pub max: Reg<f32>,
+    /// Sum of `p` over this thread's columns.
+    pub sum: Reg<f32>,
+}
+
+impl RowState {
+    /// A row that has seen nothing.
+    #[track_caller]
+    pub fn new(b: &mut Builder) -> Self {
+        RowState { max: b.value(f32::NEG_INFINITY), sum: b.value(0.0) }
+    }
+
+    /// Forgets everything.
+    #[track_caller]
+    pub fn reset(&self, b: &mut Builder) {
+        b.assign(self.max, f32::NEG_INFINITY);
+        b.assign(self.sum, 0.0);
+    }
+}
+
+/// Denominator and LSE of a finished row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowResult {
+    /// Factor on the accumulated output.
+    pub inverse: Reg<f32>,
+    /// Natural-log LSE without the sink.
+    pub lse: Reg<f32>,
+}
+
+impl Softmax {
+    /// Declares the scale parameters.
+    #[track_caller]
+    pub fn declare(b: &mut Builder, args: &mut Arguments, problem: &Problem) -> Self {
+        match problem.softcap {
+            None => {
+                let factor = args.f32(b, "scale_log2", problem.scale * LOG2_E);
+                Softmax { factor, cap: None }
+            }
+            Some(cap) => {
+                let factor = args.f32(b, "cap_log2", cap * LOG2_E);
+                let inner = args.f32(b, "cap_inner", 2.0 * LOG2_E * problem.scale / cap);
+                Softmax { factor, cap: Some(inner) }
+            }
+        }
+    }
+
+    /// Caps scores in place: `tanh x = 1 − 2 / (2^(2x·log2 e) + 1)`, exact to f32 rounding, which
+    /// `tanh.approx` is not.
+    #[track_caller]
+    pub fn cap(&self, b: &mut Builder, scores: &[Reg<f32>]) {
+        let Some(inner) = self.cap else { return };
+        for &score in scores {
+            let exponent = b.mul(score, inner);
+            let power = b.ex2(exponent);
+            let denominator = b.add(power, 1.0);
+            let inverse = b.rcp(denominator);
+            let tanh = b.fma(inverse, -2.0, 1.0);
+            b.assign(score, tanh);
+        }
+    }
+
+    /// One step of one row: replaces `scores` by probabilities relative to the new maximum and
+    /// returns the factor for what was accumulated before. `reduce` takes the maximum over the
+    /// threads that share the row; `masked` says that scores may be `-inf`.
+    #[track_caller]
+    pub fn step(
+        &self,
+        b: &mut Builder,
+        row: &RowState,
+        scores: &[Reg<f32>],
+        masked: bool,
+        reduce: impl Fn(&mut Builder, Reg<f32>) -> Reg<f32>,
+    ) -> Reg<f32> {
+        let largest = b.max_tree(scores);
+        let largest = reduce(b, largest);
+        let max = b.max(largest, row.max);
+        let reference = if masked { finite(b, max) } else { max };
+        let shift = b.mul(reference, self.factor);
+        let shift = b.neg(shift);
+        let exponent = b.fma(row.max, self.factor, shift);
+        let rescale = b.ex2(exponent);
+        for &score in scores {
+            let exponent = b.fma(score, self.factor, shift);
+            let p = b.ex2(exponent);
+            b.assign(score, p);
+        }
+        let added = b.sum_tree(scores);
+        let sum = b.fma(row.sum, rescale, added);
+        b.assign(row.sum, sum);
+        b.assign(row.max, max);
+        rescale
+    }
+
+    /// Denominator and LSE of a row whose `sum` is complete; `sink` is a natural-log logit.
+    #[track_caller]
+    pub fn finish(
+        &self,
+        b: &mut Builder,
+        max: Reg<f32>,
+        sum: Reg<f32>,
+        sink: Option<Reg<f32>>,
+    ) -> RowResult {
+        let reference = finite(b, max);
+        let scaled = b.mul(reference, self.factor);
+        let log = b.lg2(sum);
+        let lse = b.add(scaled, log);
+        let lse = b.mul(lse, LN_2);
+        let denominator = match sink {
+            None => sum,
+            Some(sink) => {
+                let exponent = b.mul(sink, LOG2_E);
+                let exponent = b.sub(exponent, scaled);
+                let power = b.ex2(exponent);
+                b.add(sum, power)
+            }
+        };
+        let empty = b.setp(Cmp::Le, sum, 0.0);
+        let inverse = b.rcp(denominator);
+        let inverse = b.select::<f32>(empty, 0.0, inverse);
+        let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
+        RowResult { inverse, lse }
+    }
+}
+
+/// `x`, or 0 where it is `-inf`: a reference that exponents can be taken against.
+#[track_caller]
+fn finite(b: &mut Builder, x: Reg<f32>) -> Reg<f32> {
+    let empty = b.setp(Cmp::Eq, x, f32::NEG_INFINITY);
+    b.select::<f32>(empty, 0.0, x)
+}

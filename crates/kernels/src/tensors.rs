@@ -1,0 +1,85 @@
+//! Tensor maps of queries, keys and values.
+//!
+//! Every map moves boxes of 64 columns: 128 bytes, the span of the 128-byte swizzle, so that a box
+//! lands in the K-major (or, read the other way, MN-major) layout that both matrix units take.
+//! Columns past the head dim and rows past the tensor are filled with zeros.
+
+use crate::rows::Packing;
+use problem::{DType, Problem, Segment, Unsupported, View};
+use program::{BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+
+/// Columns of a box: 128 bytes of 16-bit elements.
+pub const CHUNK: u32 = 64;
+
+/// The map of queries: `(dim, head of group, token, KV head, batch)`, a box of one block's rows.
+pub fn queries(problem: &Problem, buffer: BufferId, packing: Packing) -> TensorMap {
+    let q = &problem.q;
+    let group = problem.group();
+    let dims = [q.dim(), group, q.tokens(), problem.kv_heads(), q.batch()];
+    let strides = [q.strides[1], q.strides[2], group * q.strides[1], q.strides[0]];
+    map(q.dtype, buffer, &dims, &strides, &[CHUNK, packing.heads, packing.tokens, 1, 1])
+}
+
+/// The map of keys or values: `(dim, token, KV head, batch or page)`, a box of `rows` tokens.
+pub fn rows(view: &View, buffer: BufferId, rows: u32) -> TensorMap {
+    let dims = [view.dim(), view.tokens(), view.heads(), view.batch()];
+    let strides = [view.strides[2], view.strides[1], view.strides[0]];
+    map(view.dtype, buffer, &dims, &strides, &[CHUNK, rows, 1, 1])
+}
+
+/// Rows one copy can bring of a tile of `tile` keys: all, or what divides both tile and page.
+pub fn rows_per_copy(segment: &Segment, tile: u32) -> u32 {
+    match segment.paging {
+        None => tile,
+        Some(_) => gcd(segment.k.tokens(), tile as u64) as u32,
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn map(
+    dtype: DType,
+    buffer: BufferId,
+    dims: &[u64],
+    strides: &[u64],
+    box_dims: &[u32],
+) -> TensorMap {
+    let packed = dims[0].next_multiple_of(8);
+    TensorMap {
+        buffer,
+        offset: 0,
+        element: if dtype == DType::F16 { ElementType::F16 } else { ElementType::Bf16 },
+        dims: dims.iter().map(|d| (*d).max(1)).collect(),
+        // The stride of a dimension of extent 1 is never used, but it must be a legal one.
+        strides: strides
+            .iter()
+            .zip(&dims[1..])
+            .map(|(stride, extent)| if *extent <= 1 { packed } else { *stride } * dtype.bytes())
+            .collect(),
+        box_dims: box_dims.to_vec(),
+        element_strides: vec![1; dims.len()],
+        swizzle: Swizzle::B128,
+        oob_fill: OobFill::Zero,
+        l2_promotion: L2Promotion::B256,
+    }
+}
+
+/// The rules a tensor must meet to be copied by TMA, as a problem for the user.
+pub fn check(name: &str, view: &View) -> Result<(), Unsupported> {
+    let bytes = view.dtype.bytes();
+    for (dimension, (stride, extent)) in
+        ["batch", "head", "token"].iter().zip(view.strides.iter().zip(&view.shape))
+    {
+        let stride = stride * bytes;
+        if *extent > 1 && (!stride.is_multiple_of(16) || stride >= 1 << 40) {
+            return Err(Unsupported::new(
+                format!("{name} with a {dimension} stride of {stride} bytes"),
+                "tensor copies need strides that are multiples of 16 bytes below 2^40",
+            )
+            .nearest(format!("{} bytes", stride.next_multiple_of(16))));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Which keys a row sees: per tile (which tiles to visit, which need no mask) and per element.
+//!
+//! Query `t` of `q_len` sits on the diagonal at key `t + k_len - q_len`. It sees keys from `first` up
+//! to, not including, `end`; both are clamped to the sequence.
+
+use crate::arguments::{Arguments, Memory};
+use crate::sequence::{Sequence, element};
+use problem::{Mask, Problem, Slot};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
+
+#[derive(Clone, Copy, Debug)]
+enum Right {
+    /// All keys.
+    Open,
+    /// Up to this many keys after the diagonal.
+    Diagonal(Reg<i32>),
+    /// Compressed keys that are complete at the query's position.
+    Compressed { ratio: Reg<i32>, positions: GlobalPtr },
+}
+
+/// The mask of a segment, in a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Visible {
+    left: Option<Reg<i32>>,
+    right: Right,
+    tile: u32,
+}
+
+/// The mask for one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    left: Option<Reg<i32>>,
+    right: Right,
+    tile: u32,
+    k_len: Reg<i32>,
+    diagonal: Reg<i32>,
+    position: Option<Reg<i32>>,
+}
+
+/// A half-open range of tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct TileRange {
+    /// First tile.
+    pub begin: Reg<i32>,
+    /// One past the last tile.
+    pub end: Reg<i32>,
+}
+
+impl Visible {
+    /// Declares the mask parameters of segment `n` for tiles of `tile` keys.
+    #[track_caller]
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        memory: &Memory,
+        problem: &Problem,
+        n: u8,
+        tile: u32,
+    ) -> Self {
+        let mut bound = |b: &mut Builder, name: &str, keys: u64| {
+            args.u32(b, name, keys.min(i32::MAX as u64 / 2) as u32).reinterpret::<i32>()
+        };
+        let (left, right) = match problem.segments[n as usize].mask {
+            Mask::Full => (None, Right::Open),
+            Mask::Causal => (None, Right::Diagonal(bound(b, "right", 0))),
+            Mask::Window { left, right } => (
+                left.map(|keys| bound(b, "left", keys)),
+                right.map_or(Right::Open, |keys| Right::Diagonal(bound(b, "right", keys))),
+            ),
+            Mask::Compressed { ratio } => {
+                let ratio = bound(b, "ratio", ratio);
+                let positions = args.pointer(b, "positions", memory.slot(Slot::Positions));
+                (None, Right::Compressed { ratio, positions })
+            }
+        };
+        Visible { left, right, tile }
+    }
+
+    /// Whether tiles at the low end can need a mask.
+    pub fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Binds the mask to a sequence.
+    #[track_caller]
+    pub fn bounds(&self, b: &mut Builder, sequence: &Sequence, batch: Reg<u32>) -> Bounds {
+        let k_len = sequence.k_len.reinterpret::<i32>();
+        let diagonal = b.sub(k_len, sequence.q_len.reinterpret::<i32>());
+        let position = match self.right {
+            Right::Compressed { positions, .. } => {
+                let at = element(b, positions, batch);
+                Some(b.ld_global::<i32>(at))
+            }
+            _ => None,
+        };
+        Bounds { left: self.left, right: self.right, tile: self.tile, k_len, diagonal, position }
+    }
+}
+
+impl Bounds {
+    /// One past the last key that query `token` sees.
+    #[track_caller]
+    pub fn end(&self, b: &mut Builder, token: Reg<u32>) -> Reg<i32> {
+        let token = token.reinterpret::<i32>();
+        let end = match (self.right, self.position) {
+            (Right::Diagonal(right), _) => {
+                let diagonal = b.add(token, self.diagonal);
+                let last = b.add(diagonal, right);
+                b.add(last, 1)
+            }
+            (Right::Compressed { ratio, .. }, Some(position)) => {
+                let position = b.add(token, position);
+                let tokens = b.add(position, 1);
+                b.div(tokens, ratio)
+            }
+            _ => return self.k_len,
+        };
+        let end = b.min(end, self.k_len);
+        b.max(end, 0)
+    }
+
+    /// The first key that query `token` sees, `None` if it is always key 0.
+    #[track_caller]
+    pub fn first(&self, b: &mut Builder, token: Reg<u32>) -> Option<Reg<i32>> {
+        let left = self.left?;
+        let diagonal = b.add(token.reinterpret::<i32>(), self.diagonal);
+        let first = b.sub(diagonal, left);
+        Some(b.max(first, 0))
+    }
+
+    /// Tiles with a key that some query from `token` to `last_token` sees.
+    #[track_caller]
+    pub fn tiles(&self, b: &mut Builder, token: Reg<u32>, last_token: Reg<u32>) -> TileRange {
+        let end = self.end(b, last_token);
+        let end = self.tiles_up_to(b, end);
+        let begin = match self.first(b, token) {
+            Some(first) => b.div(first, self.tile as i32),
+            None => b.value::<i32>(0),
+        };
+        TileRange { begin, end: b.max(end, begin) }
+    }
+
+    /// Tiles within `range` whose every key is seen by every query from `token` to `last_token`.
+    #[track_caller]
+    pub fn clear_tiles(
+        &self,
+        b: &mut Builder,
+        range: TileRange,
+        token: Reg<u32>,
+        last_token: Reg<u32>,
+    ) -> TileRange {
+        let end = self.end(b, token);
+        let end = b.div(end, self.tile as i32);
+        let begin = match self.first(b, last_token) {
+            Some(first) => self.tiles_up_to(b, first),
+            None => range.begin,
+        };
+        let begin = b.max(begin, range.begin);
+        let begin = b.min(begin, range.end);
+        let end = b.max(end, begin);
+        TileRange { begin, end: b.min(end, range.end) }
+    }
+
+    #[track_caller]
+    fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
+        let padded = b.add(keys, self.tile as i32 - 1);
+        b.div(padded, self.tile as i32)
+    }
+}
+
+impl TileRange {
+    /// The part of the range that `split` covers when every `per_split` tiles are one part.
+    #[track_caller]
+    pub fn part(self, b: &mut Builder, split: Reg<u32>, per_split: Reg<u32>) -> TileRange {
+        let first = b.mul(split, per_split).reinterpret::<i32>();
+        let last = b.add(first, per_split.reinterpret::<i32>());
+        let begin = b.max(self.begin, first);
+        let end = b.min(self.end, last);
+        TileRange { begin, end: b.max(end, begin) }
+    }
+}
+
+/// The keys one row sees, relative to the first column of a tile that the thread holds.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWindow {
+    first: Option<Reg<i32>>,
+    end: Reg<i32>,
+}
+
+impl RowWindow {
+    /// The window of query `token`, in keys.
+    #[track_caller]
+    pub fn of(b: &mut Builder, bounds: &Bounds, token: Reg<u32>) -> Self {
+        RowWindow { first: bounds.first(b, token), end: bounds.end(b, token) }
+    }
+
+    /// The window in columns counted from key `origin`.
+    #[track_caller]
+    pub fn relative_to(&self, b: &mut Builder, origin: Reg<i32>) -> Self {
+        RowWindow {
+            first: self.first.map(|first| b.sub(first, origin)),
+            end: b.sub(self.end, origin),
+        }
+    }
+
+    /// Replaces the scores of columns outside the window by `-inf`; `columns[i]` is the column of
+    /// `scores[i]`.
+    #[track_caller]
+    pub fn apply(&self, b: &mut Builder, scores: &[Reg<f32>], columns: &[u32]) {
+        for (&score, &column) in scores.iter().zip(columns) {
+            let hidden = b.setp(Cmp::Le, self.end, column as i32);
+            b.assign_if(hidden, score, f32::NEG_INFINITY);
+            if let Some(first) = self.first {
+                let hidden = b.setp(Cmp::Gt, first, column as i32);
+                b.assign_if(hidden, score, f32::NEG_INFINITY);
+            }
+        }
+    }
+}
