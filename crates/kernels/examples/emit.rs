@@ -1,0 +1,23 @@
+//! Prints the PTX of a dense problem: `emit D DV T S MASK HEADS KV_HEADS BATCH`.
+
+use problem::{DType, Mask, Problem, Segment, View};
+use sixwarp_kernels::{Arch, PlanOptions, plan};
+
+fn main() {
+    let a: Vec<String> = std::env::args().skip(1).collect();
+    let n = |i: usize| a[i].parse::<u64>().expect("a number");
+    let (d, dv, t, s, h, hk, b) = (n(0), n(1), n(2), n(3), n(5), n(6), n(7));
+    let mask = match a[4].as_str() {
+        "full" => Mask::Full,
+        "causal" => Mask::Causal,
+        _ => Mask::Window { left: Some(128), right: Some(0) },
+    };
+    let q = View::bshd(DType::Bf16, [b, h, t, d]);
+    let k = View::bshd(DType::Bf16, [b, hk, s, d]);
+    let v = View::bshd(DType::Bf16, [b, hk, s, dv]);
+    let problem =
+        Problem::builder(q).segment(Segment::new(k, v).mask(mask)).return_lse().build().expect("ok");
+    let plan = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)).expect("supported");
+    eprintln!("{}", plan.summary);
+    println!("{}", plan.program.module);
+}
