@@ -61,7 +61,7 @@ fn tensor_memory_transfers_agree() {
     let mut tensor = TensorMemory::default();
     for lane in 0..128 {
         let cells = tensor.lane_mut(lane).iter_mut().enumerate();
-        cells.for_each(|(column, cell)| *cell = (lane << 16 | column) as u32);
+        cells.for_each(|(column, cell)| *cell = ((lane << 16) | column) as u32);
     }
     for shape in hw::TmemShape::all(64) {
         let name = match shape {
@@ -111,7 +111,7 @@ fn accumulators_lie_in_the_same_lanes() {
                 let place = tile.at(row as u64, column as u64).unwrap();
                 let width = n / ours.parts;
                 let lane = ours.lane(row % ours.rows, column / width);
-                let got = (row / ours.rows, lane << 16 | column % width);
+                let got = (row / ours.rows, (lane << 16) | (column % width));
                 let expected = (place.cta as usize, place.address.encode() as usize);
                 assert_eq!(got, expected, "M = {m} ws {ws} ({row}, {column})");
             }
