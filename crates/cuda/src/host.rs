@@ -20,7 +20,7 @@ impl Device {
         loaded.launch(&stream, &pointers)?;
         stream.synchronize()?;
         for ((wanted, memory), host) in program.buffers.iter().zip(&memory).zip(buffers) {
-            if wanted.access == Access::Write {
+            if wanted.access.is_output() {
                 memory.read_into(host)?;
             }
         }

@@ -28,6 +28,7 @@ impl Display for Access {
         f.pad(match self {
             Access::Read => "read",
             Access::Write => "write",
+            Access::ReadWrite => "read and write",
             Access::Workspace => "workspace",
         })
     }

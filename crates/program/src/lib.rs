@@ -28,8 +28,17 @@ pub enum Access {
     Read,
     /// Written; every byte the caller will look at is written before it is read.
     Write,
+    /// Read and written: what the caller put there counts.
+    ReadWrite,
     /// Scratch the caller must provide; contents before and after are meaningless.
     Workspace,
+}
+
+impl Access {
+    /// Whether the program writes the buffer for its caller.
+    pub const fn is_output(self) -> bool {
+        matches!(self, Access::Write | Access::ReadWrite)
+    }
 }
 
 /// A named piece of memory a program works on.
