@@ -1,12 +1,16 @@
-//! Attention on the host: the f64 oracle, a naive computation in the problem's own precision, and
-//! the rule by which any engine's result is accepted.
+//! Attention on the host: a fast engine for every problem, the f64 oracle, a naive computation in
+//! the problem's own precision, and the rule by which any engine's result is accepted.
 
+mod attention;
 pub mod compare;
 mod inputs;
 pub mod model1;
 pub mod naive;
 pub mod oracle;
 mod reference;
+mod simd;
 
+pub use attention::{attention, attention_on};
 pub use compare::{Comparison, compare};
 pub use reference::Reference;
+pub use simd::Isa;

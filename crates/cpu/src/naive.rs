@@ -1,5 +1,6 @@
 //! Attention as a user would write it in the problem's own precision: one matrix product for the
-//! scores, a softmax, one matrix product with the values, each result rounded to the dtype.
+//! scores (summed in f32), a softmax, one matrix product with the values, each result rounded to the
+//! dtype.
 //!
 //! Its distance from the [oracle](crate::oracle) is the yardstick for every engine
 //! (see [`compare`](crate::compare())): fusing must not cost accuracy.
@@ -23,6 +24,10 @@ impl Rounded {
 }
 
 impl Arithmetic for Rounded {
+    /// Summed in f32, one product after the other.
+    fn dot(&self, a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).fold(0f32, |sum, (x, y)| sum + *x as f32 * *y as f32) as f64
+    }
     fn score(&self, exact: f64) -> f64 {
         self.round(exact)
     }

@@ -11,6 +11,8 @@ use rayon::prelude::*;
 
 /// How a computation rounds on its way; the oracle does not.
 pub(crate) trait Arithmetic: Sync {
+    /// A dot product.
+    fn dot(&self, a: &[f64], b: &[f64]) -> f64;
     /// A score, after scale and soft cap.
     fn score(&self, exact: f64) -> f64;
     /// A normalised probability.
@@ -22,6 +24,9 @@ pub(crate) trait Arithmetic: Sync {
 struct Exact;
 
 impl Arithmetic for Exact {
+    fn dot(&self, a: &[f64], b: &[f64]) -> f64 {
+        dot(a, b)
+    }
     fn score(&self, exact: f64) -> f64 {
         exact
     }
@@ -188,17 +193,17 @@ fn attend(inputs: &Inputs, shared: &SharedRows, query: Query, arithmetic: &impl 
     let mut listed = Vec::new();
     let rows = visible_rows(inputs, shared, &mut listed, query);
     let scores: Vec<f64> =
-        rows.iter().map(|row| arithmetic.score(score(problem, &q, &row.key))).collect();
+        rows.iter().map(|row| score(problem, arithmetic.dot(&q, &row.key), arithmetic)).collect();
     let sink = inputs.sinks.map_or(f64::NEG_INFINITY, |s| s[query.head as usize] as f64);
     softmax_times_values(problem, &scores, &rows, sink, arithmetic)
 }
 
-fn score(problem: &Problem, q: &[f64], k: &[f64]) -> f64 {
-    let s = problem.scale as f64 * dot(q, k);
-    match problem.softcap {
+fn score(problem: &Problem, product: f64, arithmetic: &impl Arithmetic) -> f64 {
+    let s = problem.scale as f64 * product;
+    arithmetic.score(match problem.softcap {
         Some(cap) => cap as f64 * (s / cap as f64).tanh(),
         None => s,
-    }
+    })
 }
 
 /// Eight partial sums, so that the compiler may use vectors.

@@ -1,0 +1,143 @@
+//! Cutting a call into items: rows that share their keys, few enough to stay in cache.
+
+use crate::inputs::Inputs;
+use problem::Storage;
+use std::ops::Range;
+
+/// The most rows of an item.
+const MOST_ROWS: u64 = 128;
+/// Sequences with at most this many rows per KV head have their keys split.
+const FEW_ROWS: u64 = 64;
+/// The fewest keys worth a split of their own.
+const SPLIT_KEYS: u64 = 2048;
+/// The most splits, so that memory does not grow with the number of keys.
+const MOST_SPLITS: u64 = 16;
+
+/// Rows of one sequence and KV head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    /// Sequence.
+    pub b: u64,
+    /// KV head.
+    pub kv_head: u64,
+    /// The first row, counting the sequence's tokens first and the group's heads within.
+    pub first: u64,
+    /// Number of rows.
+    pub rows: usize,
+    /// Parts that the keys are cut into.
+    pub splits: usize,
+    /// Whether so few rows share the keys that vectors run along the head dim.
+    pub streams: bool,
+}
+
+/// Where a query row lies, and its index among its sequence's queries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPlace {
+    pub q_batch: u64,
+    pub token: u64,
+    pub head: u64,
+    pub index: u64,
+}
+
+impl Item {
+    /// The place of the item's row `row`.
+    pub fn row(&self, inputs: &Inputs, row: usize) -> RowPlace {
+        let group = inputs.problem.group();
+        let (q_batch, tokens) = inputs.queries(self.b);
+        let at = self.first + row as u64;
+        let index = at / group;
+        RowPlace {
+            q_batch,
+            token: tokens.start + index,
+            head: self.kv_head * group + at % group,
+            index,
+        }
+    }
+
+    /// The part of `keys` (whose cuts fall on multiples of `tile`) that split `split` visits.
+    pub fn part(&self, keys: Range<u64>, split: usize, tile: u64) -> Range<u64> {
+        let start = keys.start / tile * tile;
+        let chunk = (keys.end - start).div_ceil(self.splits as u64).next_multiple_of(tile);
+        let first = start + split as u64 * chunk;
+        first.min(keys.end)..(first + chunk).min(keys.end)
+    }
+}
+
+/// The items of a call.
+pub(crate) struct Plan {
+    pub items: Vec<Item>,
+}
+
+impl Plan {
+    /// Cuts a call for vectors of `lanes` elements.
+    pub fn new(inputs: &Inputs, lanes: usize) -> Self {
+        let problem = inputs.problem;
+        let group = problem.group();
+        let listed = inputs.segments.iter().any(|s| s.is_listed());
+        let in_place = problem.segments.iter().all(|s| s.storage == Storage::Elements);
+        let most_rows = most_rows(inputs, lanes as u64);
+        let mut items = Vec::new();
+        for b in 0..inputs.batch() {
+            let (_, tokens) = inputs.queries(b);
+            let rows = (tokens.end - tokens.start) * group;
+            // Rows of different tokens have different lists, so they cannot share an item.
+            let run = if listed { group } else { rows };
+            let template = Item {
+                b,
+                kv_head: 0,
+                first: 0,
+                rows: 0,
+                splits: splits(inputs, b, run),
+                streams: in_place && run as usize * 2 <= lanes,
+            };
+            for kv_head in 0..problem.kv_heads() {
+                let starts = (0..rows).step_by(run.max(1) as usize);
+                for (start, first) in starts.flat_map(|s| {
+                    (s..s + run).step_by(most_rows as usize).map(move |first| (s, first))
+                }) {
+                    let rows = most_rows.min(start + run - first) as usize;
+                    items.push(Item { kv_head, first, rows, ..template });
+                }
+            }
+        }
+        Self { items }
+    }
+}
+
+/// Rows per item: few enough that every thread has several items, a whole number of vectors.
+fn most_rows(inputs: &Inputs, lanes: u64) -> u64 {
+    let rows: u64 = (0..inputs.batch())
+        .map(|b| inputs.queries(b).1)
+        .map(|tokens| (tokens.end - tokens.start) * inputs.problem.query_heads())
+        .sum();
+    let share = rows / (4 * rayon::current_num_threads() as u64);
+    share.clamp(lanes, MOST_ROWS).next_multiple_of(lanes)
+}
+
+fn splits(inputs: &Inputs, b: u64, rows: u64) -> usize {
+    if rows > FEW_ROWS {
+        return 1;
+    }
+    let keys = inputs.segments.iter().map(|s| s.keys(b)).max().unwrap_or(0);
+    (keys / SPLIT_KEYS).clamp(1, MOST_SPLITS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_keys_once_and_start_on_tiles() {
+        let item = Item { b: 0, kv_head: 0, first: 0, rows: 1, splits: 3, streams: false };
+        for keys in [0..0, 5..6, 0..1000, 100..97 * 96, 96..96 * 7] {
+            let parts: Vec<_> = (0..3).map(|split| item.part(keys.clone(), split, 96)).collect();
+            let mut next = keys.start / 96 * 96;
+            for part in parts.iter().filter(|p| !p.is_empty()) {
+                assert_eq!(part.start, next);
+                assert_eq!(part.start % 96, 0);
+                next = part.end;
+            }
+            assert!(next == keys.end || keys.is_empty(), "{keys:?} {parts:?}");
+        }
+    }
+}

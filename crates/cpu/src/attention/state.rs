@@ -1,0 +1,106 @@
+use super::rows::MOST_NEIGHBOURS;
+use std::f32::consts::{LN_2, LOG2_E};
+use std::ops::Range;
+
+/// The running softmax of an item's rows: largest score and sum in base 2, unnormalised output.
+///
+/// Rows lie in panels of `width`; within a panel, each output column holds its rows side by side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Partial {
+    /// Rows of a panel.
+    pub width: usize,
+    /// Columns of a panel, at least the value dim.
+    pub columns: usize,
+    /// Largest score of each row.
+    pub max: Vec<f32>,
+    /// Sum of each row's exponentials.
+    pub sum: Vec<f32>,
+    /// Weighted values, `[panel][column][row]`.
+    pub out: Vec<f32>,
+}
+
+impl Partial {
+    /// Empties the state of `panels` panels.
+    pub fn reset(&mut self, panels: usize, width: usize, columns: usize) {
+        (self.width, self.columns) = (width, columns);
+        refill(&mut self.max, panels * width, f32::NEG_INFINITY);
+        refill(&mut self.sum, panels * width, 0.0);
+        refill(&mut self.out, panels * width * columns, 0.0);
+    }
+
+    /// Rows from `row` on that can be written side by side.
+    pub fn neighbours(&self, row: usize) -> usize {
+        (self.width - row % self.width).min(MOST_NEIGHBOURS)
+    }
+
+    /// One column of neighbouring rows.
+    #[inline(always)]
+    pub fn values(&self, rows: Range<usize>, column: usize) -> &[f32] {
+        let panel = rows.start / self.width * self.width * self.columns;
+        let at = panel + column * self.width + rows.start % self.width;
+        &self.out[at..at + rows.len()]
+    }
+
+    /// What a row's output is multiplied with: one over its sum, sink included; 0 without keys.
+    pub fn factor(&self, row: usize, sink: f32) -> f32 {
+        let max = self.max[row];
+        if max == f32::NEG_INFINITY {
+            return 0.0;
+        }
+        1.0 / (self.sum[row] + (sink * LOG2_E - max).exp2())
+    }
+
+    /// A row's log-sum-exp, natural and without the sink.
+    pub fn lse(&self, row: usize) -> f32 {
+        (self.max[row] + self.sum[row].log2()) * LN_2
+    }
+
+    /// The state after all of `parts`, which have the same shape.
+    pub fn merge(mut parts: Vec<Partial>) -> Partial {
+        let Some(mut total) = parts.pop() else { return Partial::default() };
+        for part in &parts {
+            for row in 0..total.max.len() {
+                total.merge_row(part, row);
+            }
+        }
+        total
+    }
+
+    fn merge_row(&mut self, part: &Partial, row: usize) {
+        let max = self.max[row].max(part.max[row]);
+        if max == f32::NEG_INFINITY {
+            return;
+        }
+        let (mine, theirs) = ((self.max[row] - max).exp2(), (part.max[row] - max).exp2());
+        self.max[row] = max;
+        self.sum[row] = self.sum[row] * mine + part.sum[row] * theirs;
+        let first = row / self.width * self.width * self.columns + row % self.width;
+        for column in 0..self.columns {
+            let at = first + column * self.width;
+            self.out[at] = self.out[at] * mine + part.out[at] * theirs;
+        }
+    }
+}
+
+/// Memory that a thread reuses from item to item; none of it grows with the number of keys.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// The running softmax.
+    pub partial: Partial,
+    /// Scaled queries: `[panel][dim][row]` in lanes, `[row][dim]` when streaming.
+    pub queries: Vec<f32>,
+    /// Scores, then probabilities, of one panel and tile.
+    pub scores: Vec<f32>,
+    /// Widened key rows of a tile.
+    pub keys: Vec<f32>,
+    /// Widened value rows of a tile.
+    pub values: Vec<f32>,
+    /// First and end of each row's visible keys.
+    pub visible: Vec<Range<u64>>,
+}
+
+/// Makes `vec` hold `len` times `value`.
+pub(crate) fn refill(vec: &mut Vec<f32>, len: usize, value: f32) {
+    vec.clear();
+    vec.resize(len, value);
+}

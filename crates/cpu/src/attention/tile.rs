@@ -1,0 +1,154 @@
+use super::TILE;
+use super::plan::Item;
+use crate::inputs::{Inputs, RowAt, SegmentInputs};
+use crate::model1;
+use crate::simd::{Element, Simd};
+use problem::{HostRef, Storage, View};
+use std::ops::Range;
+
+/// The keys of one tile: where each row begins.
+pub(crate) struct Tile<T> {
+    /// Key rows; entries past `count` repeat the last, so that whole groups can be read.
+    pub keys: [*const T; TILE],
+    /// Value rows.
+    pub values: [*const T; TILE],
+    /// Rows in use.
+    pub count: usize,
+}
+
+/// Where the rows of a tile lie, before they are resolved to memory.
+pub(crate) struct Places {
+    rows: [RowAt; TILE],
+    pub count: usize,
+}
+
+impl Places {
+    /// Keys `range` (at most [`TILE`]) of a segment; unused list entries are left out.
+    pub fn find(inputs: &Inputs, segment: &SegmentInputs, item: &Item, range: Range<u64>) -> Self {
+        let mut places = Self { rows: [RowAt { batch: 0, token: 0 }; TILE], count: 0 };
+        let mut push = |row: RowAt| {
+            places.rows[places.count] = row;
+            places.count += 1;
+        };
+        if segment.is_listed() {
+            let at = item.row(inputs, 0);
+            let flat = at.q_batch * inputs.problem.q.tokens() + at.token;
+            range.filter_map(|j| segment.listed_row(item.b, flat, j)).for_each(&mut push);
+        } else {
+            range.map(|j| segment.row(item.b, j)).for_each(&mut push);
+        }
+        places
+    }
+
+    /// The rows as elements in the caller's memory.
+    pub fn in_place<E: Element>(&self, segment: &SegmentInputs, kv_head: u64) -> Tile<E> {
+        let keys = self.pointers(segment.k, &segment.segment.k, kv_head);
+        let values = self.pointers(segment.v, &segment.segment.value_view(), kv_head);
+        Tile { keys, values, count: self.count }
+    }
+
+    fn pointers<E: Element>(&self, memory: HostRef, view: &View, kv_head: u64) -> [*const E; TILE] {
+        let base = base::<E>(memory);
+        let mut rows = [base; TILE];
+        let last = self.count.saturating_sub(1);
+        for (n, row) in rows.iter_mut().enumerate() {
+            let at = self.rows[n.min(last)];
+            let offset = view.row_offset(at.batch, kv_head, at.token) as usize;
+            debug_assert!(self.count == 0 || offset + view.dim() as usize <= memory.len());
+            *row = base.wrapping_add(offset);
+        }
+        rows
+    }
+
+    /// The rows as f32, widened into `keys` and `values` where they are not.
+    #[inline(always)]
+    pub fn widened<S: Simd, E: Element>(
+        &self,
+        simd: S,
+        segment: &SegmentInputs,
+        kv_head: u64,
+        keys: &mut Vec<f32>,
+        values: &mut Vec<f32>,
+    ) -> Tile<f32> {
+        if segment.segment.storage == Storage::Model1 {
+            return self.unpacked(segment, keys);
+        }
+        let tile = self.in_place::<E>(segment, kv_head);
+        if E::IS_F32 {
+            let (keys, values) = (tile.keys.map(|p| p.cast()), tile.values.map(|p| p.cast()));
+            return Tile { keys, values, count: self.count };
+        }
+        let dim = segment.segment.k.dim() as usize;
+        let wide_keys = widen(simd, &tile.keys[..self.count], dim, keys);
+        let shared = tile.keys[0] == tile.values[0];
+        let wide_values = match shared {
+            true => wide_keys,
+            false => {
+                let dim = segment.segment.value_dim() as usize;
+                widen(simd, &tile.values[..self.count], dim, values)
+            }
+        };
+        Tile { keys: wide_keys, values: wide_values, count: self.count }
+    }
+
+    fn unpacked(&self, segment: &SegmentInputs, keys: &mut Vec<f32>) -> Tile<f32> {
+        let HostRef::U8(bytes) = segment.k else { unreachable!("checked with the inputs") };
+        let page_rows = segment.segment.k.tokens();
+        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
+        let pitch = pitch(Storage::MODEL1_DIM as usize);
+        keys.resize(TILE * pitch, 0.0);
+        for (at, row) in self.rows[..self.count].iter().zip(keys.chunks_exact_mut(pitch)) {
+            let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
+            model1::unpack_row(page, page_rows as usize, at.token as usize, row);
+        }
+        let rows = pitched(keys, pitch, self.count);
+        Tile { keys: rows, values: rows, count: self.count }
+    }
+}
+
+/// The first element of memory whose type was checked to be `E`.
+pub(super) fn base<E: Element>(memory: HostRef) -> *const E {
+    match memory {
+        HostRef::F32(s) => s.as_ptr().cast(),
+        HostRef::F16(s) => s.as_ptr().cast(),
+        HostRef::Bf16(s) => s.as_ptr().cast(),
+        HostRef::I32(_) | HostRef::U8(_) => unreachable!("checked with the inputs"),
+    }
+}
+
+/// Row pitch of widened rows: a multiple of a cache line, but not of the cache's way size.
+fn pitch(dim: usize) -> usize {
+    dim.next_multiple_of(16) + 16
+}
+
+fn pitched(memory: &[f32], pitch: usize, count: usize) -> [*const f32; TILE] {
+    let mut rows = [memory.as_ptr(); TILE];
+    for (n, row) in rows.iter_mut().enumerate() {
+        *row = memory[n.min(count.saturating_sub(1)) * pitch..].as_ptr();
+    }
+    rows
+}
+
+/// Widens rows of `dim` elements into `memory`.
+#[inline(always)]
+fn widen<S: Simd, E: Element>(
+    simd: S,
+    rows: &[*const E],
+    dim: usize,
+    memory: &mut Vec<f32>,
+) -> [*const f32; TILE] {
+    let pitch = pitch(dim);
+    memory.resize(TILE * pitch, 0.0);
+    for (row, to) in rows.iter().zip(memory.chunks_exact_mut(pitch)) {
+        let whole = dim / S::LANES * S::LANES;
+        for at in (0..whole).step_by(S::LANES) {
+            // SAFETY: the row has `dim` readable elements, and `to` has at least as many.
+            unsafe { simd.store(to.as_mut_ptr().add(at), E::load(simd, row.add(at))) };
+        }
+        for at in whole..dim {
+            // SAFETY: as above.
+            to[at] = unsafe { row.add(at).read() }.to_f32();
+        }
+    }
+    pitched(memory, pitch, rows.len())
+}

@@ -1,0 +1,221 @@
+//! Vectors of f32, by instruction set.
+//!
+//! An instruction set is a token ([`Simd`]) that can only be had where the machine has it. Code is
+//! written once, generic over the token, as a [`Kernel`]; [`Isa::run`] runs it with a token of this
+//! machine, inside a function that has the instruction set's features enabled, so that
+//! everything `#[inline(always)]` below it compiles to those instructions.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+
+use half::{bf16, f16};
+
+/// An instruction set with vectors of f32.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// Elements of a vector.
+    const LANES: usize;
+    /// Vector registers.
+    const REGISTERS: usize;
+    /// A vector of f32.
+    type Vector: Copy;
+
+    /// Runs `kernel` with this instruction set's features enabled.
+    fn run<K: Kernel>(self, kernel: K) -> K::Output;
+
+    /// All lanes `x`.
+    fn splat(self, x: f32) -> Self::Vector;
+    /// Sum.
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Difference.
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Product.
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Quotient.
+    fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a · b + c`, rounded once where the machine can.
+    fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// The larger; `b` where either is NaN.
+    fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `x` where `low <= at < high`, negative infinity elsewhere.
+    fn keep_between(
+        self,
+        x: Self::Vector,
+        at: f32,
+        low: Self::Vector,
+        high: Self::Vector,
+    ) -> Self::Vector;
+    /// `x` where it is above negative infinity, 0 elsewhere.
+    fn finite_or_zero(self, x: Self::Vector) -> Self::Vector;
+    /// Whether any lane of `a` is above that of `b`.
+    fn any_above(self, a: Self::Vector, b: Self::Vector) -> bool;
+    /// 2 to the power of `x`, for `x` up to 127; 0 below -126.5. Relative error below 3e-7.
+    fn exp2(self, x: Self::Vector) -> Self::Vector;
+    /// Sum of the lanes.
+    fn sum(self, x: Self::Vector) -> f32;
+    /// Sums of the lanes of four vectors.
+    #[inline(always)]
+    fn sum4(self, x: [Self::Vector; 4]) -> [f32; 4] {
+        [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
+    }
+
+    /// Loads consecutive elements.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` elements.
+    unsafe fn load(self, from: *const f32) -> Self::Vector;
+    /// Stores consecutive elements.
+    ///
+    /// # Safety
+    /// `to` must be writable for `LANES` elements.
+    unsafe fn store(self, to: *mut f32, x: Self::Vector);
+    /// Loads and widens consecutive bf16.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` elements.
+    unsafe fn load_bf16(self, from: *const bf16) -> Self::Vector;
+    /// Loads and widens consecutive f16.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` elements.
+    unsafe fn load_f16(self, from: *const f16) -> Self::Vector;
+}
+
+/// Coefficients of a polynomial for 2^x on [-0.5, 0.5], lowest power first: interpolation at
+/// Chebyshev nodes, relative error 1e-7.
+pub(crate) const EXP2_POLYNOMIAL: [f32; 6] =
+    [1.0000001, std::f32::consts::LN_2, 0.240_221_08, 0.055_503_57, 0.009_676_032, 0.001_339_086_3];
+
+/// Code to run on an instruction set.
+pub(crate) trait Kernel {
+    /// What it returns.
+    type Output;
+    /// Runs on `simd`. Implementations are `#[inline(always)]`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// An instruction set of the CPU engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// Whatever the target has without asking.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// NEON.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Isa {
+    /// Every instruction set of this machine, best first.
+    pub fn detected() -> Vec<Isa> {
+        let mut found = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            found.extend(avx512::Avx512::detect().map(|_| Isa::Avx512));
+            found.extend(avx2::Avx2::detect().map(|_| Isa::Avx2));
+        }
+        #[cfg(target_arch = "aarch64")]
+        found.extend(neon::Neon::detect().map(|_| Isa::Neon));
+        found.push(Isa::Portable);
+        found
+    }
+
+    /// The best instruction set of this machine.
+    pub fn best() -> Isa {
+        Self::detected()[0]
+    }
+
+    /// Elements of a vector of f32.
+    pub(crate) fn lanes(self) -> usize {
+        match self {
+            Isa::Portable => portable::Portable::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::LANES,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::Neon::LANES,
+        }
+    }
+
+    /// Runs `kernel`, or its portable form where this machine lacks the instruction set.
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[cfg(target_arch = "x86_64")]
+        match (self, avx512::Avx512::detect(), avx2::Avx2::detect()) {
+            (Isa::Avx512, Some(simd), _) => return simd.run(kernel),
+            (Isa::Avx2, _, Some(simd)) => return simd.run(kernel),
+            _ => {}
+        }
+        #[cfg(target_arch = "aarch64")]
+        if let (Isa::Neon, Some(simd)) = (self, neon::Neon::detect()) {
+            return simd.run(kernel);
+        }
+        portable::Portable.run(kernel)
+    }
+}
+
+/// An element type that vectors are loaded from.
+pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+    /// Whether this is f32, which needs no widening.
+    const IS_F32: bool;
+    /// Loads and widens consecutive elements.
+    ///
+    /// # Safety
+    /// `from` must be readable for `S::LANES` elements.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+    /// Widens.
+    fn to_f32(self) -> f32;
+    /// Rounds to nearest even.
+    fn from_f32(x: f32) -> Self;
+
+    /// Loads and widens `count < LANES` elements; the other lanes are 0.
+    ///
+    /// # Safety
+    /// `from` must be readable for `count` elements.
+    #[inline(always)]
+    unsafe fn load_part<S: Simd>(simd: S, from: *const Self, count: usize) -> S::Vector {
+        let mut lanes = [Self::default(); 16];
+        debug_assert!(count < S::LANES && S::LANES <= lanes.len());
+        // SAFETY: `count` elements are readable, and `lanes` has room for `LANES`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count);
+            Self::load(simd, lanes.as_ptr())
+        }
+    }
+}
+
+macro_rules! element {
+    ($element:ty, $is_f32:literal, $load:ident, $widen:expr, $round:expr) => {
+        impl Element for $element {
+            const IS_F32: bool = $is_f32;
+            #[inline(always)]
+            unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector {
+                // SAFETY: the caller's promise is the same.
+                unsafe { simd.$load(from) }
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $widen(self)
+            }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                $round(x)
+            }
+        }
+    };
+}
+element!(f32, true, load, |x| x, |x| x);
+element!(f16, false, load_f16, f16::to_f32, f16::from_f32);
+element!(bf16, false, load_bf16, bf16::to_f32, bf16::from_f32);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::{EXP2_POLYNOMIAL, Kernel, Simd};
+use half::{bf16, f16};
+use std::arch::aarch64::*;
+
+/// NEON.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon(());
+
+impl Neon {
+    pub(crate) fn detect() -> Option<Self> {
+        std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))
+    }
+}
+
+macro_rules! intrinsics {
+    ($($body:tt)*) => {
+        // SAFETY: a token exists only where the features were detected; where memory is touched,
+        // the caller vouches for it.
+        unsafe { $($body)* }
+    };
+}
+
+#[target_feature(enable = "neon")]
+fn run_with_features<K: Kernel>(simd: Neon, kernel: K) -> K::Output {
+    kernel.run(simd)
+}
+
+impl Simd for Neon {
+    const LANES: usize = 4;
+    const REGISTERS: usize = 32;
+    type Vector = float32x4_t;
+
+    fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        intrinsics!(run_with_features(self, kernel))
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> float32x4_t {
+        intrinsics!(vdupq_n_f32(x))
+    }
+    #[inline(always)]
+    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        intrinsics!(vaddq_f32(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        intrinsics!(vsubq_f32(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        intrinsics!(vmulq_f32(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        intrinsics!(vdivq_f32(a, b))
+    }
+    #[inline(always)]
+    fn mul_add(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        intrinsics!(vfmaq_f32(c, a, b))
+    }
+    #[inline(always)]
+    fn max(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        intrinsics!(vbslq_f32(vcgtq_f32(a, b), a, b))
+    }
+    #[inline(always)]
+    fn keep_between(
+        self,
+        x: float32x4_t,
+        at: f32,
+        low: float32x4_t,
+        high: float32x4_t,
+    ) -> float32x4_t {
+        intrinsics! {
+            let at = vdupq_n_f32(at);
+            let inside = vandq_u32(vcleq_f32(low, at), vcltq_f32(at, high));
+            vbslq_f32(inside, x, vdupq_n_f32(f32::NEG_INFINITY))
+        }
+    }
+    #[inline(always)]
+    fn finite_or_zero(self, x: float32x4_t) -> float32x4_t {
+        intrinsics! {
+            let above = vcgtq_f32(x, vdupq_n_f32(f32::NEG_INFINITY));
+            vbslq_f32(above, x, vdupq_n_f32(0.0))
+        }
+    }
+    #[inline(always)]
+    fn any_above(self, a: float32x4_t, b: float32x4_t) -> bool {
+        intrinsics!(vmaxvq_u32(vcgtq_f32(a, b)) != 0)
+    }
+    #[inline(always)]
+    fn exp2(self, x: float32x4_t) -> float32x4_t {
+        intrinsics! {
+            let low = vdupq_n_f32(-127.0);
+            let x = vbslq_f32(vcgtq_f32(low, x), low, x);
+            let whole = vrndnq_f32(x);
+            let part = vsubq_f32(x, whole);
+            let mut sum = vdupq_n_f32(EXP2_POLYNOMIAL[5]);
+            for power in (0..5).rev() {
+                sum = vfmaq_f32(vdupq_n_f32(EXP2_POLYNOMIAL[power]), sum, part);
+            }
+            let biased = vaddq_s32(vcvtq_s32_f32(whole), vdupq_n_s32(127));
+            vmulq_f32(sum, vreinterpretq_f32_s32(vshlq_n_s32::<23>(biased)))
+        }
+    }
+    #[inline(always)]
+    fn sum(self, x: float32x4_t) -> f32 {
+        intrinsics!(vaddvq_f32(x))
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> float32x4_t {
+        intrinsics!(vld1q_f32(from))
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: float32x4_t) {
+        intrinsics!(vst1q_f32(to, x))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const bf16) -> float32x4_t {
+        intrinsics!(vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast()))))
+    }
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const f16) -> float32x4_t {
+        let mut wide = [0.0; 4];
+        for (i, x) in wide.iter_mut().enumerate() {
+            // SAFETY: the caller promises four readable elements.
+            *x = unsafe { from.add(i).read_unaligned() }.to_f32();
+        }
+        intrinsics!(vld1q_f32(wide.as_ptr()))
+    }
+}

@@ -1,0 +1,88 @@
+//! Every instruction set that this machine has, against scalar arithmetic.
+
+use super::*;
+
+fn lanes<S: Simd>(simd: S, x: S::Vector) -> Vec<f32> {
+    let mut out = vec![0.0; S::LANES];
+    // SAFETY: `out` holds `LANES` elements.
+    unsafe { simd.store(out.as_mut_ptr(), x) };
+    out
+}
+
+fn vector<S: Simd>(simd: S, f: impl Fn(usize) -> f32) -> S::Vector {
+    let values: Vec<f32> = (0..S::LANES).map(f).collect();
+    // SAFETY: `values` holds `LANES` elements.
+    unsafe { simd.load(values.as_ptr()) }
+}
+
+/// Checks each operation.
+struct Check;
+
+impl Kernel for Check {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        check_exp2(simd);
+        check_selection(simd);
+        check_widening(simd);
+        let x = vector(simd, |i| i as f32 + 1.0);
+        let n = S::LANES as f32;
+        assert_eq!(simd.sum(x), n * (n + 1.0) / 2.0);
+        let two = simd.splat(2.0);
+        let four = [x, two, simd.mul(x, two), simd.splat(-1.0)];
+        assert_eq!(simd.sum4(four), four.map(|x| simd.sum(x)));
+        assert_eq!(lanes(simd, simd.mul_add(x, two, simd.splat(1.0)))[1], 5.0);
+        assert_eq!(lanes(simd, simd.div(simd.sub(simd.add(x, two), two), two))[3], 2.0);
+    }
+}
+
+#[inline(always)]
+fn check_exp2<S: Simd>(simd: S) {
+    for step in -12_800..=1280 {
+        let x = step as f32 / 100.0;
+        let got = lanes(simd, simd.exp2(simd.splat(x)))[0];
+        let want = (x as f64).exp2();
+        if x < -126.5 {
+            assert_eq!(got, 0.0, "{x}");
+        } else {
+            assert!((got as f64 / want - 1.0).abs() < 3e-7, "{x}: {got} {want}");
+        }
+    }
+    assert_eq!(lanes(simd, simd.exp2(simd.splat(f32::NEG_INFINITY)))[0], 0.0);
+    assert!(lanes(simd, simd.exp2(simd.splat(f32::NAN)))[0].is_nan());
+}
+
+#[inline(always)]
+fn check_selection<S: Simd>(simd: S) {
+    let x = vector(simd, |i| i as f32);
+    let kept = simd.keep_between(x, 5.0, vector(simd, |i| 4.0 + i as f32), simd.splat(6.0));
+    assert_eq!(lanes(simd, kept)[..3], [0.0, 1.0, f32::NEG_INFINITY]);
+    let none = simd.keep_between(x, 6.0, simd.splat(0.0), simd.splat(6.0));
+    assert!(lanes(simd, none).iter().all(|x| *x == f32::NEG_INFINITY));
+    assert_eq!(lanes(simd, simd.finite_or_zero(none))[0], 0.0);
+    assert_eq!(lanes(simd, simd.max(x, simd.splat(1.5)))[..3], [1.5, 1.5, 2.0]);
+    assert!(simd.any_above(x, simd.splat(S::LANES as f32 - 1.5)));
+    assert!(!simd.any_above(x, simd.splat(S::LANES as f32 - 1.0)));
+}
+
+#[inline(always)]
+fn check_widening<S: Simd>(simd: S) {
+    let values: Vec<f32> = (0..16).map(|i| (i as f32 - 7.0) / 4.0).collect();
+    let halves: Vec<f16> = values.iter().map(|x| f16::from_f32(*x)).collect();
+    let brains: Vec<bf16> = values.iter().map(|x| bf16::from_f32(*x)).collect();
+    // SAFETY: both hold 16 elements, and no vector has more.
+    unsafe {
+        assert_eq!(lanes(simd, f16::load(simd, halves.as_ptr())), values[..S::LANES]);
+        assert_eq!(lanes(simd, bf16::load(simd, brains.as_ptr())), values[..S::LANES]);
+        let part = lanes(simd, bf16::load_part(simd, brains.as_ptr(), 3));
+        assert_eq!(part[..3], values[..3]);
+        assert!(part[3..].iter().all(|x| *x == 0.0));
+    }
+}
+
+#[test]
+fn every_instruction_set_agrees_with_scalar_arithmetic() {
+    for isa in Isa::detected() {
+        isa.run(Check);
+    }
+}
