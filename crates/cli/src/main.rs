@@ -1,3 +1,67 @@
 //! The `sixwarp` program.
 
-fn main() {}
+mod device_name;
+mod doctor;
+mod output;
+mod warm;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Fused attention for Hopper and Blackwell: kernels, a simulator, and tools around them.
+#[derive(Parser)]
+#[command(name = "sixwarp", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Each command is a module with `Args` and `run`.
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    Warm(warm::Args),
+    /// Prints a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What a command comes to; an error is printed after the program's name.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sixwarp: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Doctor(args) => doctor::run(args),
+        Command::Warm(args) => warm::run(args),
+        Command::Completions { shell } => completions(shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "sixwarp", &mut script);
+    output::print(&String::from_utf8(script)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -12,19 +12,25 @@ use std::process::Command;
 /// The release fetched. Its `ptxas` takes PTX up to 9.4 and targets from `sm_75` to `sm_121a`.
 const RELEASE: &str = "13.4.92";
 
+/// Where `tool` is in the cache, once fetched.
+pub(super) fn path(tool: Tool) -> PathBuf {
+    let file = format!("{}{}", tool.name(), std::env::consts::EXE_SUFFIX);
+    cache_directory().join("toolchain").join(RELEASE).join(file)
+}
+
 /// The path of `tool` in the cache, after fetching it if need be. The error says what to do.
 pub(super) fn cached(tool: Tool) -> Result<PathBuf, String> {
-    let directory = cache_directory().join("toolchain").join(RELEASE);
-    let path = directory.join(format!("{}{}", tool.name(), std::env::consts::EXE_SUFFIX));
+    let path = path(tool);
+    let directory = path.parent().unwrap_or(Path::new("."));
     if path.is_file() {
         return Ok(path);
     }
     let unusable = |e: io::Error| format!("cannot write to {}: {e}", directory.display());
-    std::fs::create_dir_all(&directory).map_err(unusable)?;
+    std::fs::create_dir_all(directory).map_err(unusable)?;
     let lock = File::create(directory.join(format!("{tool}.lock"))).map_err(unusable)?;
     lock.lock().map_err(unusable)?;
     if !path.is_file() {
-        fetch(tool, &directory, &path)?;
+        fetch(tool, directory, &path)?;
     }
     Ok(path)
 }

@@ -65,6 +65,15 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolchainError> {
     Ok(path)
 }
 
+/// The path of a tool that is there already, without fetching anything.
+pub fn installed(tool: Tool) -> Option<PathBuf> {
+    let named = std::env::var_os(tool.variable()).map(PathBuf::from);
+    named.filter(|path| path.is_file()).or_else(|| on_path(tool)).or_else(|| {
+        let path = install::path(tool);
+        path.is_file().then_some(path)
+    })
+}
+
 fn look(tool: Tool) -> Result<PathBuf, ToolchainError> {
     if let Some(named) = std::env::var_os(tool.variable()) {
         return named_by_variable(tool, PathBuf::from(named));
@@ -91,7 +100,7 @@ fn on_path(tool: Tool) -> Option<PathBuf> {
 }
 
 /// The CUDA release a tool says it is of: `… release 13.4, V13.4.92`.
-fn release(path: &Path) -> Option<(u32, u32)> {
+pub fn release(path: &Path) -> Option<(u32, u32)> {
     let output = Command::new(path).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (_, rest) = text.split_once("release ")?;

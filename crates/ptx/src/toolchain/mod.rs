@@ -18,7 +18,7 @@ mod scratch;
 
 pub use diagnostic::{Diagnostic, SourceLine};
 pub use install::cache_directory;
-pub use locate::{Tool, find};
+pub use locate::{Tool, find, installed, release};
 pub use report::KernelResources;
 
 use scratch::Scratch;

@@ -1,0 +1,255 @@
+//! `sixwarp doctor`: what this machine has, and what runs on it.
+
+use crate::{Outcome, output};
+use cuda::{Device, DeviceInfo};
+use program::Program;
+use ptx::toolchain::{self, Tool};
+use serde::Serialize;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+/// Shows what this machine has (GPUs, driver, tools, caches) and what runs on it
+#[derive(clap::Args)]
+pub struct Args {
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks and prints.
+pub fn run(args: Args) -> Outcome {
+    let report = Report::new();
+    if args.json { output::print_json(&report) } else { output::print(&report.to_string()) }
+}
+
+/// Targets that kernels are emitted for.
+const TARGETS: [&str; 2] = ["sm_90a", "sm_100a"];
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    host: Host,
+    driver: Driver,
+    gpus: Vec<Gpu>,
+    tools: Vec<ToolReport>,
+    cache: Cache,
+}
+
+#[derive(Serialize)]
+struct Host {
+    arch: &'static str,
+    os: &'static str,
+    threads: usize,
+    features: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Driver {
+    /// CUDA version it supports.
+    cuda: Option<(u32, u32)>,
+    /// Why it cannot be used.
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Gpu {
+    device: String,
+    name: String,
+    compute_capability: (u32, u32),
+    sm_count: u32,
+    memory_bytes: u64,
+    /// How long the driver took to compile and load a small kernel, or why it could not.
+    compiles: Result<f64, String>,
+    targets: Vec<Target>,
+}
+
+#[derive(Serialize)]
+struct Target {
+    name: &'static str,
+    runs: bool,
+}
+
+#[derive(Serialize)]
+struct ToolReport {
+    name: &'static str,
+    path: Option<String>,
+    release: Option<(u32, u32)>,
+}
+
+#[derive(Serialize)]
+struct Cache {
+    directory: String,
+    writable: bool,
+    kernels: usize,
+    kernel_bytes: u64,
+}
+
+impl Report {
+    fn new() -> Report {
+        let (driver, gpus) = gpus();
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            host: Host::new(),
+            driver,
+            gpus,
+            tools: Tool::ALL.into_iter().map(ToolReport::new).collect(),
+            cache: Cache::new(),
+        }
+    }
+}
+
+impl Host {
+    fn new() -> Host {
+        Host {
+            arch: std::env::consts::ARCH,
+            os: std::env::consts::OS,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            features: features(),
+        }
+    }
+}
+
+/// The vector extensions that matter to the CPU backend.
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<&'static str> {
+    let all = [
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
+    ];
+    all.into_iter().filter_map(|(name, has)| has.then_some(name)).collect()
+}
+
+/// The vector extensions that matter to the CPU backend.
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<&'static str> {
+    if cfg!(target_feature = "neon") { vec!["neon"] } else { vec![] }
+}
+
+fn gpus() -> (Driver, Vec<Gpu>) {
+    let cuda = cuda::driver_version();
+    let (cuda, mut problem) = match cuda {
+        Ok(version) => (Some(version), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let count = Device::count().unwrap_or_else(|error| {
+        problem.get_or_insert(error.to_string());
+        0
+    });
+    let mut gpus = Vec::new();
+    for ordinal in 0..count {
+        match Device::open(ordinal) {
+            Ok(device) => gpus.push(Gpu::new(&device)),
+            Err(error) => problem = Some(error.to_string()),
+        }
+    }
+    (Driver { cuda, problem }, gpus)
+}
+
+impl Gpu {
+    fn new(device: &Device) -> Gpu {
+        let info: &DeviceInfo = device.info();
+        Gpu {
+            device: format!("cuda:{}", info.ordinal),
+            name: info.name.clone(),
+            compute_capability: info.compute_capability,
+            sm_count: info.sm_count,
+            memory_bytes: info.memory_bytes,
+            compiles: compile_small_kernel(device),
+            targets: TARGETS.map(|name| Target { name, runs: info.runs(name) }).into(),
+        }
+    }
+}
+
+/// Compiles without the cache, so that the compiler itself is tried; milliseconds.
+fn compile_small_kernel(device: &Device) -> Result<f64, String> {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry probe() { ret; }\n";
+    let module = ptx::parse(text).map_err(|error| error.to_string())?;
+    let program = Program { module: Arc::new(module), buffers: vec![], launches: vec![] };
+    let device = device.clone().with_cache(cuda::CubinCache::none());
+    let loaded = device.load(&program).map_err(|error| error.to_string())?;
+    Ok(loaded.load_time().as_secs_f64() * 1e3)
+}
+
+impl ToolReport {
+    fn new(tool: Tool) -> ToolReport {
+        let path = toolchain::installed(tool);
+        ToolReport {
+            name: tool.name(),
+            release: path.as_deref().and_then(toolchain::release),
+            path: path.map(|path| path.display().to_string()),
+        }
+    }
+}
+
+impl Cache {
+    fn new() -> Cache {
+        let directory = toolchain::cache_directory();
+        let (kernels, kernel_bytes) = cuda::CubinCache::default().usage();
+        let probe = directory.join(format!("doctor-{}.probe", std::process::id()));
+        let made = std::fs::create_dir_all(&directory);
+        let writable = made.and_then(|()| std::fs::write(&probe, b"")).is_ok();
+        let _ = std::fs::remove_file(probe);
+        Cache { directory: directory.display().to_string(), writable, kernels, kernel_bytes }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Host { arch, os, threads, features } = &self.host;
+        let features = features.join(" ");
+        writeln!(f, "sixwarp {}, {os} on {arch}, {threads} threads {features}", self.version)?;
+        write!(f, "driver  ")?;
+        match (self.driver.cuda, &self.driver.problem) {
+            (Some((major, minor)), None) => writeln!(f, "supports CUDA {major}.{minor}")?,
+            (_, Some(problem)) => writeln!(f, "{problem}")?,
+            (None, None) => writeln!(f, "unknown")?,
+        }
+        self.gpus.iter().try_for_each(|gpu| write!(f, "{gpu}"))?;
+        for (i, tool) in self.tools.iter().enumerate() {
+            writeln!(f, "{:8}{tool}", if i == 0 { "tools" } else { "" })?;
+        }
+        write!(f, "{}", self.cache)
+    }
+}
+
+impl Display for Gpu {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ((major, minor), gib) = (self.compute_capability, self.memory_bytes >> 30);
+        writeln!(
+            f,
+            "{:8}{}, compute capability {major}.{minor}, {} SMs, {gib} GiB",
+            self.device, self.name, self.sm_count
+        )?;
+        match &self.compiles {
+            Ok(milliseconds) => writeln!(f, "        compiles a kernel in {milliseconds:.1} ms")?,
+            Err(why) => writeln!(f, "        cannot compile: {why}")?,
+        }
+        for target in &self.targets {
+            let verdict = if target.runs { "run" } else { "do not run" };
+            writeln!(f, "        {} kernels {verdict}", target.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for ToolReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:10} ", self.name)?;
+        match (&self.path, self.release) {
+            (Some(path), Some((major, minor))) => write!(f, "{major}.{minor}  {path}"),
+            (Some(path), None) => write!(f, "does not say its release  {path}"),
+            (None, _) => f.write_str("fetched from PyPI when first needed (or `sixwarp warm`)"),
+        }
+    }
+}
+
+impl Display for Cache {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let state = if self.writable { "writable" } else { "NOT writable: nothing is kept" };
+        let kib = self.kernel_bytes.div_ceil(1024);
+        writeln!(f, "cache   {}, {state}, {} kernels ({kib} KiB)", self.directory, self.kernels)
+    }
+}

@@ -1,0 +1,61 @@
+//! The program as a user runs it.
+
+use std::process::{Command, Output, Stdio};
+
+fn sixwarp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sixwarp")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn doctor_reports_the_same_facts_as_text_and_as_json() {
+    let json = sixwarp(&["doctor", "--json"]);
+    assert!(json.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let printed = text(&sixwarp(&["doctor"]).stdout);
+    assert!(printed.starts_with(&format!("sixwarp {}", report["version"].as_str().unwrap())));
+    for tool in report["tools"].as_array().unwrap() {
+        assert!(printed.contains(tool["name"].as_str().unwrap()));
+    }
+    assert!(printed.contains(report["cache"]["directory"].as_str().unwrap()));
+    // A machine without a driver says so; one with a driver says which.
+    match report["driver"]["problem"].as_str() {
+        Some(problem) => assert!(printed.contains(problem)),
+        None => assert!(printed.contains("supports CUDA")),
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = sixwarp(&["completions", shell]);
+        assert!(script.status.success());
+        assert!(text(&script.stdout).contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_a_usage_error() {
+    let wrong = sixwarp(&["warm", "--device", "gpu"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("no device is called `gpu`"));
+    let wrong = sixwarp(&["warm", "--no-tools", "--device", "cpu", "kernel.ptx"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(text(&wrong.stderr), "sixwarp: cpu compiles nothing: only cuda[:n] does\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sixwarp"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
