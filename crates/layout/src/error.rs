@@ -54,9 +54,9 @@ pub enum LayoutError {
         /// The rank of the layout.
         rank: usize,
     },
-    /// A layout that must be injective maps two coordinates to one index.
-    NotInjective {
-        /// The operation that needed injectivity.
+    /// A layout whose modes must not overlap has one that steps inside the span of the others.
+    Overlap {
+        /// The operation that needed separate modes.
         operation: &'static str,
         /// The layout as written.
         layout: String,
@@ -124,8 +124,8 @@ impl fmt::Display for LayoutError {
             LayoutError::Rank { operation, asked, rank } => {
                 write!(f, "{operation}: {asked} asked of a layout of rank {rank}")
             }
-            LayoutError::NotInjective { operation, layout } => {
-                write!(f, "{operation}: {layout} maps two coordinates to one index")
+            LayoutError::Overlap { operation, layout } => {
+                write!(f, "{operation}: the modes of {layout} overlap")
             }
             LayoutError::Carry { outer, inner } => {
                 write!(

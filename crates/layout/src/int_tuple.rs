@@ -129,6 +129,28 @@ impl IntTuple {
         }))
     }
 
+    /// Divides a shape by a number of elements taken off from the left, `(6,(3,4))` by 36 giving
+    /// `(1,(1,2))`; each step must divide one way or the other.
+    pub fn shape_div(&self, divisor: u64) -> Result<IntTuple> {
+        let mut divisor = divisor;
+        self.take_off(&mut divisor)
+    }
+
+    fn take_off(&self, divisor: &mut u64) -> Result<IntTuple> {
+        match self {
+            IntTuple::Int(extent) => {
+                let quotient = divide_either_way(*extent, *divisor)?;
+                *divisor = divide_either_way(*divisor, *extent)?;
+                Ok(IntTuple::Int(quotient))
+            }
+            IntTuple::Tuple(modes) => modes
+                .iter()
+                .map(|mode| mode.take_off(divisor))
+                .collect::<Result<_>>()
+                .map(IntTuple::Tuple),
+        }
+    }
+
     /// The sum of the products of matching leaves.
     pub fn inner_product(&self, other: &IntTuple) -> Result<u64> {
         if !self.is_congruent(other) {
@@ -142,6 +164,18 @@ impl IntTuple {
             crate::error::checked_add("inner product", sum, checked_mul("inner product", a, b)?)
         })
     }
+}
+
+/// `a / b` rounded up, when one of the two divides the other.
+fn divide_either_way(a: u64, b: u64) -> Result<u64> {
+    if a == 0 || b == 0 || !(a.is_multiple_of(b) || b.is_multiple_of(a)) {
+        return Err(LayoutError::NotDivisible {
+            operation: "shape division",
+            dividend: a,
+            divisor: b,
+        });
+    }
+    Ok(a.div_ceil(b))
 }
 
 impl fmt::Display for IntTuple {

@@ -44,33 +44,56 @@ const COMPOSE: &[(&str, &str)] = &[
     ("1:1", "1:0"),
     ("1:1", "1:1"),
     ("4", "4"),
-    ("(4,3)", "(4,3)"),
+    ("4:2", "4"),
+    ("4", "4:2"),
+    ("4:0", "4"),
+    ("4", "4:0"),
+    ("1:0", "4"),
+    ("4", "1:0"),
+    ("4", "2"),
+    ("4:2", "2"),
+    ("4", "2:2"),
+    ("4:2", "2:2"),
     ("12", "(4,3)"),
     ("12:2", "(4,3)"),
     ("12", "(4,3):(3,1)"),
     ("12:2", "(4,3):(3,1)"),
     ("12", "(2,3):(2,4)"),
+    ("(4,3)", "(4,3)"),
     ("(4,3)", "12"),
     ("(4,3)", "6:2"),
     ("(4,3)", "(6,2):(2,1)"),
+    ("(4,3):(3,1)", "(4,3)"),
     ("(4,3):(3,1)", "12"),
     ("(4,3):(3,1)", "6:2"),
     ("(4,3):(3,1)", "(6,2):(2,1)"),
-    ("(8,8)", "(2,2,2,2,2,2):(1,16,4,8,2,32)"),
-    ("(8,8):(8,1)", "(2,2,2,2,2,2):(1,16,4,8,2,32)"),
-    ("((4,2)):((1,16))", "(4,2):(2,1)"),
+    ("(8,8)", "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))"),
+    ("(8,8):(8,1)", "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))"),
+    ("((2,2,2),(2,2,2)):((1,16,4),(8,2,32))", "8:4"),
+    ("(4,2):(1,16)", "(4,2):(2,1)"),
     ("(2,2):(2,1)", "(2,2):(2,1)"),
     ("(4,8,2)", "(2,2,2):(2,8,1)"),
     ("(4,8,2):(2,8,1)", "(2,2,2):(1,8,2)"),
     ("(4,8,2):(2,8,1)", "(4,2,2):(2,8,1)"),
     ("(4,6,8):(1,4,7)", "6:1"),
     ("(4,6,8,10):(2,3,5,7)", "6:12"),
-    ("(4,2):(1,16)", "4:1"),
-    ("((4,3)):((2,8))", "12"),
     ("(6,2):(8,2)", "(4,3):(3,1)"),
     ("20:2", "(5,4):(4,1)"),
     ("(10,2):(16,4)", "(5,4):(1,5)"),
 ];
+
+/// The index at `i`, running on along the last mode past the end as CuTe does.
+fn extended(layout: &Layout, i: u64) -> u64 {
+    let leaves = layout.leaves();
+    let (last, before) = leaves.split_last().unwrap();
+    let mut rest = i;
+    let mut index = 0;
+    for (extent, stride) in before {
+        index += rest % extent * stride;
+        rest /= extent;
+    }
+    index + rest * last.1
+}
 
 #[test]
 fn composition_is_one_layout_after_the_other() {
@@ -79,14 +102,17 @@ fn composition_is_one_layout_after_the_other() {
         let composed = outer.compose(&inner).unwrap_or_else(|e| panic!("{outer} o {inner}: {e}"));
         assert!(inner.shape().is_compatible(composed.shape()), "{outer} o {inner} = {composed}");
         for i in 0..inner.size() {
-            let through = outer.at(inner.at(i).unwrap()).unwrap();
+            let through = extended(&outer, inner.at(i).unwrap());
             assert_eq!(composed.at(i).unwrap(), through, "{outer} o {inner} = {composed} at {i}");
         }
     }
-    let uneven = layout("(4,6)").compose(&layout("4:3")).unwrap();
-    assert!(uneven.to_string() == "4:3");
-    let error = layout("(4,6):(1,5)").compose(&layout("4:3")).unwrap_err();
-    assert_eq!(error.to_string(), "composition: 4 and 3 do not divide evenly");
+    assert_eq!(layout("(4,6)").compose(&layout("4:3")).unwrap().to_string(), "4:3");
+    let uneven = layout("(4,6):(1,5)").compose(&layout("4:3")).unwrap_err();
+    assert_eq!(uneven.to_string(), "composition: 4 and 3 do not divide evenly");
+    let carry = layout("(2,2):(0,1)").compose(&layout("(2,2):(1,1)")).unwrap_err();
+    let message =
+        "composition: the modes of (2,2):(1,1) carry from one mode of (2,2):(0,1) into the next";
+    assert_eq!(carry.to_string(), message);
 }
 
 #[test]
@@ -97,18 +123,17 @@ fn composition_by_mode() {
 
 const COMPLEMENT: &[(&str, u64)] = &[
     ("1:0", 1),
-    ("1:0", 5),
-    ("1:2", 1),
+    ("1:1", 1),
     ("4:0", 1),
-    ("4:1", 1),
-    ("4:2", 1),
-    ("4:4", 1),
     ("(2,4):(1,2)", 1),
     ("(2,3):(1,2)", 1),
     ("(2,4):(1,4)", 1),
     ("(2,4,8):(8,1,64)", 1),
     ("((2,2),(2,2)):((1,4),(8,32))", 1),
     ("(2,(3,4)):(3,(1,6))", 1),
+    ("(4,6):(1,6)", 1),
+    ("(4,10):(1,10)", 1),
+    ("1:0", 5),
     ("4:1", 24),
     ("6:4", 24),
     ("(4,6):(1,4)", 24),
@@ -128,39 +153,67 @@ fn a_complement_meets_its_layout_only_in_zero() {
         let both = Layout::from_modes([original, complement]).unwrap();
         assert!(both.cosize() >= bound, "{text} leaves a tail below {bound}");
     }
+    // Gaps that are not whole multiples have a complement but are not filled by it.
+    assert_eq!(layout("(4,10):(1,10)").complement(1).unwrap().to_string(), "2:4");
+    let error = layout("32").logical_divide(&tiler("(4,2):(1,6)")).unwrap_err();
+    assert_eq!(error.to_string(), "logical divide: 6 and 4 do not divide evenly");
     let error = layout("(4,4):(1,2)").complement(16).unwrap_err();
-    assert_eq!(error.to_string(), "complement: (4,4):(1,2) maps two coordinates to one index");
+    assert_eq!(error.to_string(), "complement: the modes of (4,4):(1,2) overlap");
 }
 
-const INVERT: &[&str] = &[
+const LEFT_INVERSE: &[&str] = &[
     "1:0",
+    "(1,1):(0,0)",
     "1:1",
     "4:1",
     "4:2",
-    "(8,4)",
+    "(8,4):(1,8)",
     "(8,4):(4,1)",
-    "(2,4,6)",
+    "(2,4,6):(1,2,8)",
     "(2,4,6):(4,1,8)",
     "(4,2):(1,16)",
     "((2,2),(2,2)):((1,4),(8,32))",
-    "(2,4,4,6):(4,1,8,32)",
+];
+
+const RIGHT_INVERSE: &[&str] = &[
+    "1:0",
+    "(1,1):(0,0)",
+    "(3,7):(0,0)",
+    "1:1",
+    "4:0",
+    "4:1",
+    "4:2",
+    "(2,4):(0,2)",
+    "(8,4):(1,8)",
+    "(8,4):(4,1)",
+    "(2,4,6):(1,2,8)",
+    "(2,4,6):(4,1,8)",
+    "(4,2):(1,16)",
+    "(2,8):(0,1)",
 ];
 
 #[test]
 fn left_and_right_inverses_undo() {
-    for text in INVERT {
+    for text in RIGHT_INVERSE {
         let original = layout(text);
         let right = original.right_inverse().unwrap();
         assert!(
             (0..right.size()).all(|i| original.at(right.at(i).unwrap()) == Ok(i)),
             "{text}: {right}"
         );
+    }
+    assert_eq!(layout("(2,8):(0,1)").right_inverse().unwrap().to_string(), "8:2");
+    for text in LEFT_INVERSE {
+        let original = layout(text);
         let left = original.left_inverse().unwrap();
         assert!(
             (0..original.size()).all(|i| left.at(original.at(i).unwrap()) == Ok(i)),
             "{text}: {left}"
         );
     }
+    assert!(layout("4:0").left_inverse().is_err());
+    assert!(layout("(4,4):(1,2)").left_inverse().is_err());
+    assert!(layout("(2,2):(2,3)").left_inverse().is_err(), "2 does not divide 3");
 }
 
 #[test]
@@ -220,8 +273,27 @@ fn overflow_is_an_error() {
 
 #[test]
 fn int_tuple_functions() {
-    let tuple: IntTuple = "((2,3),4)".parse().unwrap();
-    assert_eq!(tuple.prefix_product().unwrap().to_string(), "((1,2),6)");
-    assert_eq!(tuple.inner_product(&"((2,1),2)".parse().unwrap()), Ok(15));
-    assert_eq!((tuple.rank(), tuple.depth(), tuple.product()), (2, 2, Ok(24)));
+    let tuple = |text: &str| text.parse::<IntTuple>().unwrap();
+    let nested = tuple("((2,3),4)");
+    assert_eq!((nested.rank(), nested.depth(), nested.product()), (2, 2, Ok(24)));
+    assert_eq!((tuple("2").product(), tuple("(3,2)").product()), (Ok(2), Ok(6)));
+    assert_eq!(tuple("2").inner_product(&tuple("3")), Ok(6));
+    assert_eq!(tuple("(1,2)").inner_product(&tuple("(3,2)")), Ok(7));
+    assert_eq!(nested.inner_product(&tuple("((2,1),2)")), Ok(15));
+    assert!(nested.inner_product(&tuple("(2,2)")).is_err());
+    let prefix = |text: &str| tuple(text).prefix_product().unwrap().to_string();
+    assert_eq!(
+        (prefix("2"), prefix("(3,2)"), prefix("(3,2,4)")),
+        ("1".into(), "(1,3)".into(), "(1,3,6)".into())
+    );
+    assert_eq!(prefix("((2,3),4)"), "((1,2),6)");
+    assert_eq!(prefix("((2,3),(2,1,2),(5,2,1))"), "((1,2),(6,12,12),(24,120,240))");
+    let divided = |text: &str, divisor| tuple(text).shape_div(divisor).unwrap().to_string();
+    assert_eq!((divided("(3,4)", 6), divided("(3,4)", 12)), ("(1,2)".into(), "(1,1)".into()));
+    assert_eq!(divided("(3,4)", 36), "(1,1)");
+    assert_eq!(
+        (divided("((3,4),6)", 36), divided("(6,(3,4))", 36)),
+        ("((1,1),2)".into(), "(1,(1,2))".into())
+    );
+    assert!(tuple("(3,4)").shape_div(2).is_err());
 }

@@ -19,6 +19,7 @@ impl Layout {
     /// ```
     pub fn logical_divide(&self, tiler: &Tiler) -> Result<Layout> {
         tiler.apply(self, &|mode, tile| {
+            tile.check_gaps("logical divide")?;
             let rest = tile.complement(mode.size())?;
             mode.compose(&Layout::from_modes([tile.clone(), rest])?)
         })

@@ -1,10 +1,13 @@
 //! Inverses: from indices back to coordinates.
 
-use crate::error::{LayoutError, Result, checked_mul};
+use std::cmp::{Ordering, Reverse};
+
+use crate::error::{LayoutError, Result, checked_mul, exact_div};
 use crate::layout::Layout;
 
 impl Layout {
-    /// The largest layout `r` with `self(r(i)) == i` for every `i < r.size()`.
+    /// A layout `r` with `self(r(i)) == i` for every `i < r.size()`, over as many indices as the
+    /// strides of `self` reach without a gap.
     ///
     /// ```
     /// use layout::Layout;
@@ -15,12 +18,15 @@ impl Layout {
     pub fn right_inverse(&self) -> Result<Layout> {
         let mut by_stride = leaves_with_position(self);
         by_stride.retain(|leaf| leaf.extent != 1 && leaf.stride != 0);
-        by_stride.sort_by_key(|leaf| leaf.stride);
+        by_stride.sort_by_key(|leaf| (leaf.stride, Reverse(leaf.extent)));
         let mut result = Vec::new();
         let mut next = 1;
         for leaf in by_stride {
-            if leaf.stride != next {
-                break;
+            match leaf.stride.cmp(&next) {
+                // Steps inside what is reached already add nothing.
+                Ordering::Less => continue,
+                Ordering::Equal => {}
+                Ordering::Greater => break,
             }
             result.push((leaf.extent, leaf.position));
             next = checked_mul("right inverse", next, leaf.extent)?;
@@ -28,23 +34,36 @@ impl Layout {
         Ok(Layout::from_leaves(&result)?.coalesce())
     }
 
-    /// A layout `l` with `l(self(i)) == i` for every `i < self.size()`; needs an injective `self`.
+    /// A layout `l` with `l(self(i)) == i` for every `i < self.size()`; needs an injective `self`
+    /// whose strides divide each other. What it gives for indices that `self` skips is not said.
     ///
     /// ```
     /// use layout::Layout;
-    /// let every_other: Layout = "4:2".parse()?;
-    /// assert_eq!(every_other.left_inverse()?.to_string(), "(2,4):(4,1)");
+    /// let padded: Layout = "(3,4):(1,8)".parse()?;
+    /// assert_eq!(padded.left_inverse()?.to_string(), "(8,4):(1,3)");
     /// # Ok::<(), layout::LayoutError>(())
     /// ```
     pub fn left_inverse(&self) -> Result<Layout> {
-        if self.leaves().iter().any(|&(extent, stride)| extent != 1 && stride == 0) {
-            return Err(LayoutError::NotInjective {
-                operation: "left inverse",
-                layout: self.to_string(),
-            });
+        let overlap =
+            || LayoutError::Overlap { operation: "left inverse", layout: self.to_string() };
+        let mut by_stride = leaves_with_position(self);
+        by_stride.retain(|leaf| leaf.extent != 1);
+        by_stride.sort_by_key(|leaf| leaf.stride);
+        let Some(first) = by_stride.first() else { return Ok(Layout::unit()) };
+        if first.stride == 0 {
+            return Err(overlap());
         }
-        let gaps = self.complement(1)?;
-        Layout::from_modes([self.clone(), gaps])?.right_inverse()
+        // The index is read in the mixed radix of the strides; a digit is a leaf's coordinate.
+        let mut result = vec![(first.stride, 0)];
+        for (leaf, next) in by_stride.iter().zip(&by_stride[1..]) {
+            let radix = exact_div("left inverse", next.stride, leaf.stride)?;
+            if radix < leaf.extent {
+                return Err(overlap());
+            }
+            result.push((radix, leaf.position));
+        }
+        result.extend(by_stride.last().map(|leaf| (leaf.extent, leaf.position)));
+        Ok(Layout::from_leaves(&result)?.coalesce())
     }
 }
 

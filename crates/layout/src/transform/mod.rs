@@ -206,7 +206,7 @@ impl Transform {
         let lanes = self.lanes(width).unwrap_or_default();
         let runs: Option<Vec<_>> =
             lanes.iter().map(|indices| aligned_runs(indices, width)).collect();
-        runs.ok_or_else(|| LayoutError::NotInjective {
+        runs.ok_or_else(|| LayoutError::Overlap {
             operation: "transform",
             layout: self.to.to_string(),
         })
