@@ -1,5 +1,6 @@
 //! `sixwarp doctor`: what this machine has, and what runs on it.
 
+use crate::support::{self, Support};
 use crate::{Outcome, output};
 use cuda::{Device, DeviceInfo};
 use program::Program;
@@ -33,6 +34,7 @@ struct Report {
     gpus: Vec<Gpu>,
     tools: Vec<ToolReport>,
     cache: Cache,
+    kernels: Vec<Support>,
 }
 
 #[derive(Serialize)]
@@ -94,6 +96,7 @@ impl Report {
             gpus,
             tools: Tool::ALL.into_iter().map(ToolReport::new).collect(),
             cache: Cache::new(),
+            kernels: support::matrix(),
         }
     }
 }
@@ -211,7 +214,8 @@ impl Display for Report {
         for (i, tool) in self.tools.iter().enumerate() {
             writeln!(f, "{:8}{tool}", if i == 0 { "tools" } else { "" })?;
         }
-        write!(f, "{}", self.cache)
+        write!(f, "{}", self.cache)?;
+        write!(f, "{}", support::Table(&self.kernels))
     }
 }
 

@@ -3,6 +3,7 @@
 mod device_name;
 mod doctor;
 mod output;
+mod support;
 mod warm;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -1,0 +1,137 @@
+//! Which problems kernels exist for, asked of the planner itself.
+
+use kernels::{Arch, PlanOptions, plan};
+use problem::{DType, InvalidProblem, Mask, Problem, Segment, Storage, View};
+use serde::Serialize;
+use std::fmt;
+
+/// One kind of problem and the planner's answer for each architecture.
+#[derive(Serialize)]
+pub struct Support {
+    /// The kind of problem.
+    pub what: String,
+    /// Per architecture: its name, and why not where there is no kernel.
+    pub answers: Vec<(String, Option<String>)>,
+}
+
+/// The planner's answers for a list of problems that differ in what they ask.
+pub fn matrix() -> Vec<Support> {
+    samples().into_iter().map(|(what, problem)| Support::new(what, problem)).collect()
+}
+
+impl Support {
+    fn new(what: String, problem: Result<Problem, InvalidProblem>) -> Support {
+        let answer = |arch: Arch| {
+            let why = match &problem {
+                Ok(problem) => plan(problem, arch, &PlanOptions::for_arch(arch))
+                    .err()
+                    .map(|unsupported| unsupported.to_string()),
+                Err(invalid) => Some(invalid.to_string()),
+            };
+            (arch.to_string(), why)
+        };
+        Support { what, answers: [Arch::Sm90, Arch::Sm100].map(answer).into() }
+    }
+}
+
+/// The matrix for people: a column per architecture, and each reason once, below.
+pub struct Table<'a>(pub &'a [Support]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut reasons: Vec<String> = Vec::new();
+        if let Some(row) = self.0.first() {
+            let archs: String = row.answers.iter().map(|(arch, _)| format!("{arch:9}")).collect();
+            writeln!(f, "{:34}{}", "kernels", archs.trim_end())?;
+        }
+        for row in self.0 {
+            let mut cell = |why: &Option<String>| match why {
+                None => format!("{:9}", "yes"),
+                Some(why) => format!("{:9}", format!("no ({})", note(&mut reasons, why))),
+            };
+            let cells: String = row.answers.iter().map(|(_, why)| cell(why)).collect();
+            writeln!(f, "        {:26}{}", row.what, cells.trim_end())?;
+        }
+        let mut numbered = reasons.iter().enumerate();
+        numbered.try_for_each(|(i, why)| writeln!(f, "        ({}) {why}", i + 1))
+    }
+}
+
+/// The number of a reason, new or seen before.
+fn note(reasons: &mut Vec<String>, why: &str) -> usize {
+    let seen = reasons.iter().position(|reason| reason == why);
+    seen.unwrap_or_else(|| {
+        reasons.push(why.into());
+        reasons.len() - 1
+    }) + 1
+}
+
+type Sample = (String, Result<Problem, InvalidProblem>);
+
+fn samples() -> Vec<Sample> {
+    let dense =
+        |dtype, dim| Problem::builder(queries(dtype, dim)).segment(segment(dtype, dim, dim));
+    let bf16 = |segment| Problem::builder(queries(DType::Bf16, 128)).segment(segment);
+    let plain = || segment(DType::Bf16, 128, 128);
+    let window = Mask::Window { left: Some(127), right: Some(0) };
+    let mut samples: Vec<Sample> = [64, 128, 192, 256, 512]
+        .map(|dim| (format!("bf16, head dim {dim}"), dense(DType::Bf16, dim).build()))
+        .into();
+    let mut add = |what: &str, problem| samples.push((what.into(), problem));
+    add("f16, head dim 128", dense(DType::F16, 128).build());
+    add("f32, head dim 128", dense(DType::F32, 128).build());
+    add("causal", bf16(plain().mask(Mask::Causal)).build());
+    add("sliding window", bf16(plain().mask(window)).build());
+    add("compressed keys", bf16(plain().mask(Mask::Compressed { ratio: 4 })).build());
+    add("soft cap", bf16(plain()).softcap(30.0).build());
+    add("sinks", bf16(plain()).sinks().build());
+    add("log-sum-exp returned", bf16(plain()).return_lse().build());
+    add("lengths in use", bf16(plain().used()).build());
+    add("paged keys", bf16(plain().paged(4)).build());
+    add("two segments", bf16(plain()).segment(plain().mask(window)).build());
+    add("K = V, dims 192 and 128", shared());
+    add("index lists", bf16(plain().indexed(64)).build());
+    add("fp8 MODEL1 rows", model1());
+    samples
+}
+
+fn queries(dtype: DType, dim: u64) -> View {
+    View::bshd(dtype, [1, 8, 64, dim])
+}
+
+fn segment(dtype: DType, dim: u64, value_dim: u64) -> Segment {
+    let view = |dim| View::bshd(dtype, [1, 2, 256, dim]);
+    Segment::new(view(dim), view(value_dim))
+}
+
+fn shared() -> Result<Problem, InvalidProblem> {
+    let keys = View::bshd(DType::Bf16, [1, 1, 256, 192]);
+    Problem::builder(queries(DType::Bf16, 192)).segment(Segment::shared(keys, 128)).build()
+}
+
+fn model1() -> Result<Problem, InvalidProblem> {
+    let keys = View::bshd(DType::Bf16, [1, 1, 256, 512]);
+    let rows = Segment::shared(keys, 512).stored(Storage::Model1);
+    Problem::builder(queries(DType::Bf16, 512)).segment(rows).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_is_a_valid_problem() {
+        for (what, problem) in samples() {
+            assert!(problem.is_ok(), "{what}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let matrix = matrix();
+        let f32 = matrix.iter().find(|row| row.what.starts_with("f32")).unwrap();
+        let (arch, why) = &f32.answers[0];
+        assert_eq!(arch, "sm_90a");
+        assert!(why.as_ref().unwrap().contains("16-bit"));
+    }
+}
