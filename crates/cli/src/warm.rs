@@ -83,7 +83,7 @@ fn compile(device: &Device, name: &str, program: Program) -> Outcome {
     let what = match loaded.origin() {
         Origin::Cache => "is in the cache",
         Origin::Compiled => "compiled",
-        Origin::CompiledInDriver => "compiled, but this driver gives no machine code to keep",
+        Origin::CompiledInDriver => "compiled by the driver, which keeps it",
     };
     output::print(&format!("{name}: {what} ({:.1?})\n", loaded.load_time()))
 }

@@ -1,9 +1,9 @@
 //! From a module to machine code on a device.
 
 use crate::cache::Key;
-use crate::driver::{self, JitLog, Module};
+use crate::driver::{JitLog, Module};
 use crate::{Device, Error};
-use ptx::toolchain::Diagnostic;
+use ptx::toolchain::{self, Diagnostic, Tool};
 use std::ffi::CString;
 
 /// Where a loaded program's machine code came from.
@@ -13,7 +13,7 @@ pub enum Origin {
     Cache,
     /// Compiled now, and kept in the cache.
     Compiled,
-    /// Compiled now by loading the PTX itself: this driver gives no machine code out.
+    /// Compiled now by the driver, which keeps it in its own cache.
     CompiledInDriver,
 }
 
@@ -40,10 +40,16 @@ pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Erro
         }
         device.cache().remove(key);
     }
-    compile(device, text, jit_target, key)
+    compile(device, text, target, key)
 }
 
-fn compile(device: &Device, text: String, target: u32, key: Key) -> Result<Built, Error> {
+/// Compiles with `ptxas` where one is installed, because its machine code can be kept; else the driver
+/// compiles, and keeps what it compiled in a cache of its own. The driver's linker would give machine
+/// code out too, but it compiles for linking, and such code ignores `setmaxnreg` and spills.
+fn compile(device: &Device, text: String, target: &str, key: Key) -> Result<Built, Error> {
+    if let Some(built) = assemble(device, &text, target, key) {
+        return Ok(built);
+    }
     let refused = |log: JitLog| Error::Jit {
         errors: Diagnostic::errors(&log.errors, &text),
         log: log.errors,
@@ -51,18 +57,21 @@ fn compile(device: &Device, text: String, target: u32, key: Key) -> Result<Built
     let image = CString::new(text.as_str()).map_err(|_| {
         refused(JitLog { errors: "the PTX holds a zero byte".into(), ..JitLog::default() })
     })?;
-    if let Ok((cubin, log)) = driver::compile(device.context(), &image, target)
-        && let Ok((module, _)) = Module::load(device.context(), &cubin)
-    {
-        // A cache that cannot be written only costs the next process a compilation.
-        let _ = device.cache().put(key, &cubin);
-        return Ok(Built { module, origin: Origin::Compiled, log: log.info });
-    }
     match Module::load(device.context(), image.as_bytes_with_nul()) {
         Ok((module, log)) => Ok(Built { module, origin: Origin::CompiledInDriver, log: log.info }),
         Err((error, log)) if log.errors.is_empty() => Err(error.into()),
         Err((_, log)) => Err(refused(log)),
     }
+}
+
+/// Machine code by an installed `ptxas`, `None` where there is none or it refuses this PTX.
+fn assemble(device: &Device, text: &str, target: &str, key: Key) -> Option<Built> {
+    toolchain::installed(Tool::Ptxas)?;
+    let assembled = toolchain::assemble(text, target).ok()?;
+    let (module, _) = Module::load(device.context(), &assembled.cubin).ok()?;
+    // A cache that cannot be written only costs the next process a compilation.
+    let _ = device.cache().put(key, &assembled.cubin);
+    Some(Built { module, origin: Origin::Compiled, log: assembled.warnings.join("\n") })
 }
 
 /// The module's text, its `.version` lowered to what the driver reads.

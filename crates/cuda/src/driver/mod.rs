@@ -17,7 +17,7 @@ mod memory;
 mod stream;
 mod tensor_map;
 
-pub(crate) use jit::{JitLog, Module, compile};
+pub(crate) use jit::{JitLog, Module};
 pub(crate) use launch::{Function, Geometry, Slot};
 pub(crate) use memory::Memory;
 pub(crate) use stream::{Event, Graph, Stream};
