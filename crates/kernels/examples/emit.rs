@@ -15,8 +15,11 @@ fn main() {
     let q = View::bshd(DType::Bf16, [b, h, t, d]);
     let k = View::bshd(DType::Bf16, [b, hk, s, d]);
     let v = View::bshd(DType::Bf16, [b, hk, s, dv]);
-    let problem =
-        Problem::builder(q).segment(Segment::new(k, v).mask(mask)).return_lse().build().expect("ok");
+    let problem = Problem::builder(q)
+        .segment(Segment::new(k, v).mask(mask))
+        .return_lse()
+        .build()
+        .expect("ok");
     let plan = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)).expect("supported");
     eprintln!("{}", plan.summary);
     println!("{}", plan.program.module);

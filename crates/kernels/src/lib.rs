@@ -10,17 +10,23 @@
 //! - `visible`: which keys a row sees, per tile and per element;
 //! - `softmax`: the online softmax over registers;
 //! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
+//! - `task`: what a launch is about, and its parameters in a kernel;
+//! - `copies`: rows of keys and values to shared memory, in one piece or page by page;
+//! - `output`: where the rows of a block go;
 //! - `combine`: merging partial results of splits and segments, and the sink.
 
 mod arguments;
 mod combine;
+mod copies;
 mod options;
 mod order;
+mod output;
 mod plan;
 mod rows;
 mod sequence;
 mod sm90;
 mod softmax;
+mod task;
 mod tensors;
 mod visible;
 

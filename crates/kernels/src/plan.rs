@@ -3,6 +3,7 @@
 use crate::arguments::Memory;
 use crate::options::{Arch, PlanOptions, Split};
 use crate::order::TileList;
+use crate::task::{Destination, Task};
 use crate::{combine, sm90, tensors};
 use problem::{DType, Problem, Storage, Unsupported, Values};
 use program::{BufferId, Launch, Program};
@@ -105,11 +106,11 @@ fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
     let mut first = 0;
     for (n, (config, list, tiles_per_split)) in stages.into_iter().enumerate() {
         let destination = match partial {
-            None => sm90::Destination::Output,
-            Some([rows, lse]) => sm90::Destination::Partial { rows, lse, first },
+            None => Destination::Output,
+            Some([rows, lse]) => Destination::Partial { rows, lse, first },
         };
         first += list.splits;
-        let task = sm90::Task { problem, segment: n as u8, destination, list, tiles_per_split };
+        let task = Task { problem, segment: n as u8, destination, list, tiles_per_split };
         let name = format!("attention{n}");
         let (kernel, args) = sm90::emit(&name, config, &task, &memory);
         summary.push(format!(

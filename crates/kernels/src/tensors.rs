@@ -1,8 +1,8 @@
 //! Tensor maps of queries, keys and values.
 //!
-//! Every map moves boxes of 64 columns: 128 bytes, the span of the 128-byte swizzle, so that a box
-//! lands in the K-major (or, read the other way, MN-major) layout that both matrix units take.
-//! Columns past the head dim and rows past the tensor are filled with zeros.
+//! Every map moves boxes that are as wide as one block of a canonical operand layout, a [`Panel`], so
+//! that a box lands in the K-major (or, read the other way, MN-major) layout that the matrix units
+//! take. Columns past the head dim and rows past the tensor are filled with zeros.
 
 use crate::rows::Packing;
 use problem::{DType, Problem, Segment, Unsupported, View};
@@ -11,20 +11,46 @@ use program::{BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
 /// Columns of a box: 128 bytes of 16-bit elements.
 pub const CHUNK: u32 = 64;
 
+/// How a copy arranges rows in shared memory: side by side, panels of this many columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Panel {
+    /// 64 columns: 128 bytes, the span of the 128-byte swizzle.
+    Swizzled,
+    /// 8 columns: the 16 bytes of a core-matrix row, no swizzle.
+    Plain,
+}
+
+impl Panel {
+    /// Columns of a panel.
+    pub const fn columns(self) -> u32 {
+        match self {
+            Panel::Swizzled => CHUNK,
+            Panel::Plain => 8,
+        }
+    }
+
+    fn swizzle(self) -> Swizzle {
+        match self {
+            Panel::Swizzled => Swizzle::B128,
+            Panel::Plain => Swizzle::None,
+        }
+    }
+}
+
 /// The map of queries: `(dim, head of group, token, KV head, batch)`, a box of one block's rows.
-pub fn queries(problem: &Problem, buffer: BufferId, packing: Packing) -> TensorMap {
+pub fn queries(problem: &Problem, buffer: BufferId, packing: Packing, panel: Panel) -> TensorMap {
     let q = &problem.q;
     let group = problem.group();
     let dims = [q.dim(), group, q.tokens(), problem.kv_heads(), q.batch()];
     let strides = [q.strides[1], q.strides[2], group * q.strides[1], q.strides[0]];
-    map(q.dtype, buffer, &dims, &strides, &[CHUNK, packing.heads, packing.tokens, 1, 1])
+    map(q.dtype, buffer, &dims, &strides, panel, &[packing.heads, packing.tokens, 1, 1])
 }
 
 /// The map of keys or values: `(dim, token, KV head, batch or page)`, a box of `rows` tokens.
-pub fn rows(view: &View, buffer: BufferId, rows: u32) -> TensorMap {
+pub fn rows(view: &View, buffer: BufferId, rows: u32, panel: Panel) -> TensorMap {
     let dims = [view.dim(), view.tokens(), view.heads(), view.batch()];
     let strides = [view.strides[2], view.strides[1], view.strides[0]];
-    map(view.dtype, buffer, &dims, &strides, &[CHUNK, rows, 1, 1])
+    map(view.dtype, buffer, &dims, &strides, panel, &[rows, 1, 1])
 }
 
 /// Rows one copy can bring of a tile of `tile` keys: all, or what divides both tile and page.
@@ -44,7 +70,8 @@ fn map(
     buffer: BufferId,
     dims: &[u64],
     strides: &[u64],
-    box_dims: &[u32],
+    panel: Panel,
+    box_rows: &[u32],
 ) -> TensorMap {
     let packed = dims[0].next_multiple_of(8);
     TensorMap {
@@ -58,9 +85,9 @@ fn map(
             .zip(&dims[1..])
             .map(|(stride, extent)| if *extent <= 1 { packed } else { *stride } * dtype.bytes())
             .collect(),
-        box_dims: box_dims.to_vec(),
+        box_dims: std::iter::once(panel.columns()).chain(box_rows.iter().copied()).collect(),
         element_strides: vec![1; dims.len()],
-        swizzle: Swizzle::B128,
+        swizzle: panel.swizzle(),
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::B256,
     }

@@ -6,6 +6,8 @@
 
 use super::tile::TileShape;
 use crate::rows::Packing;
+use crate::task::Tiling;
+use crate::tensors::Panel;
 use problem::{DType, Mask, Problem, Values};
 use ptx::build::HalfType;
 
@@ -105,6 +107,18 @@ impl Config {
     pub fn values(&self) -> TileShape {
         let dim = if self.shared_kv { self.key_dim } else { self.value_dim };
         TileShape::new(self.tile, dim)
+    }
+
+    /// How a CTA's tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            packing: self.packing,
+            group: self.group,
+            blocks: self.warpgroups,
+            tile: self.tile,
+            slices: 1,
+            panel: Panel::Swizzled,
+        }
     }
 
     /// Threads of a CTA.

@@ -2,10 +2,11 @@
 
 use super::config::ROWS;
 use super::epilogue;
-use super::kernel::{Frame, OpenTile};
+use super::kernel::Frame;
 use super::tile::{TileShape, advance};
 use crate::rows::Block;
 use crate::softmax::RowState;
+use crate::task::OpenTile;
 use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, SmemPtr, WgmmaA};
 
@@ -51,7 +52,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
     b.grow_registers(frame.config.registers().1);
     let warpgroup = Warpgroup::new(b, frame, number);
     warpgroup.start_turns(b);
-    frame.for_each_tile(b, |b, open| warpgroup.run_tile(b, &open));
+    frame.params.for_each_tile(b, |b, open| warpgroup.run_tile(b, &open));
     warpgroup.end_turns(b);
 }
 

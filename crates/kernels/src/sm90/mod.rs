@@ -25,4 +25,4 @@ mod producer;
 mod tile;
 
 pub use config::Config;
-pub use kernel::{Destination, Task, emit};
+pub use kernel::emit;

@@ -3,10 +3,11 @@
 //! Order of copies per tile: the last keys, the queries, then keys and values alternating, values one
 //! step behind: exactly the order the consumers ask for them.
 
-use super::kernel::{Frame, OpenTile};
+use super::kernel::Frame;
 use super::tile::{ROW_BYTES, TileShape};
+use crate::copies::{Column, Panels};
 use crate::rows::Block;
-use crate::sequence::element;
+use crate::task::OpenTile;
 use crate::tensors::CHUNK;
 use ptx::build::{
     Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, Slot, SmemPtr, TensorMapParam,
@@ -36,8 +37,12 @@ pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
             v: shared.v_ring.producer(b),
             tail_parity: b.value(0),
         };
-        frame.for_each_tile(b, |b, open| loader.load_tile(b, &open));
+        frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
     });
+}
+
+fn panels(shape: TileShape, at: SmemPtr) -> Panels {
+    Panels { at, bytes: shape.panel_bytes(), count: shape.chunks, rows: shape.rows }
 }
 
 impl Loader<'_> {
@@ -97,9 +102,9 @@ impl Loader<'_> {
         let (map, shape) = (self.frame.params.tma_k, self.frame.config.keys());
         let to = slot.buffer(b, self.frame.shared.k, shape.bytes());
         if self.frame.config.shared_kv {
-            self.publish_values(b, open, n, &slot, map, shape, to);
+            self.publish_values(b, open, n, &slot, map, panels(shape, to));
         } else {
-            self.publish(b, open, n, &slot, map, shape, to);
+            self.publish(b, open, n, &slot, map, panels(shape, to));
         }
     }
 
@@ -109,7 +114,7 @@ impl Loader<'_> {
         slot.wait(b);
         let shape = self.frame.config.values();
         let to = slot.buffer(b, self.frame.shared.v, shape.bytes());
-        self.publish_values(b, open, n, &slot, map, shape, to);
+        self.publish_values(b, open, n, &slot, map, panels(shape, to));
     }
 
     fn publish(
@@ -119,11 +124,10 @@ impl Loader<'_> {
         n: Reg<i32>,
         slot: &Slot<Producer>,
         map: TensorMapParam,
-        shape: TileShape,
-        to: SmemPtr,
+        to: Panels,
     ) {
         let full = slot.full(b);
-        self.copy_rows(b, open, n, map, shape, to, full);
+        self.copy_rows(b, open, n, map, to, full);
     }
 
     /// As [`Loader::publish`]; rows past the end of the sequence become zero, because a probability
@@ -135,53 +139,31 @@ impl Loader<'_> {
         n: Reg<i32>,
         slot: &Slot<Producer>,
         map: TensorMapParam,
-        shape: TileShape,
-        to: SmemPtr,
+        to: Panels,
     ) {
-        if !self.frame.dirty_tail {
-            return self.publish(b, open, n, slot, map, shape, to);
+        if !self.frame.params.dirty_tail {
+            return self.publish(b, open, n, slot, map, to);
         }
-        let first = b.mul(n, shape.rows as i32);
+        let first = b.mul(n, to.rows as i32);
         let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
-        let partial = b.setp(Cmp::Lt, rows_left, shape.rows as i32);
+        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
         b.if_else(
             partial,
             |b| {
                 let tail = self.frame.shared.tail;
-                self.copy_rows(b, open, n, map, shape, to, tail);
+                self.copy_rows(b, open, n, map, to, tail);
                 tail.wait(b, self.tail_parity);
                 let flipped = b.xor(self.tail_parity, 1);
                 b.assign(self.tail_parity, flipped);
                 let rows = b.max(rows_left, 0);
-                self.clear_rows(b, shape, to, rows.reinterpret());
+                to.clear_rows(b, rows.reinterpret());
                 b.fence_proxy_async();
                 b.warp_sync();
                 let full = slot.full(b);
                 full.arrive_if(b, self.lead);
             },
-            |b| self.publish(b, open, n, slot, map, shape, to),
+            |b| self.publish(b, open, n, slot, map, to),
         );
-    }
-
-    /// Zeroes the rows of a tile from `first` on, all lanes together.
-    fn clear_rows(&self, b: &mut Builder, shape: TileShape, at: SmemPtr, first: Reg<u32>) {
-        let lane = b.special("%laneid");
-        let start = b.mul(first, ROW_BYTES);
-        let start = b.mad(lane, 16, start);
-        let zero = b.value::<u32>(0);
-        for chunk in 0..shape.chunks {
-            let panel = at.plus(chunk * shape.panel_bytes());
-            let offset = b.value(start);
-            b.while_(
-                |b| b.setp(Cmp::Lt, offset, shape.panel_bytes()),
-                |b| {
-                    let to = b.smem_add(panel, offset);
-                    b.st_shared_vector(to, &[zero; 4]);
-                    let next = b.add(offset, 32 * 16);
-                    b.assign(offset, next);
-                },
-            );
-        }
     }
 
     /// Issues the copies of tile `n`, counted on `barrier`.
@@ -191,69 +173,12 @@ impl Loader<'_> {
         open: &OpenTile,
         n: Reg<i32>,
         map: TensorMapParam,
-        shape: TileShape,
-        to: SmemPtr,
+        to: Panels,
         barrier: Mbarrier,
     ) {
         b.if_(self.lead, |b| {
-            barrier.arrive_expect(b, shape.bytes());
-            let first = b.mul(n, shape.rows as i32).reinterpret::<u32>();
-            if self.frame.params.page_table.is_some() {
-                self.copy_pages(b, open, first, map, shape, to, barrier);
-            } else {
-                let token = b.add(first, open.sequence.k_start);
-                self.copy_box(b, open, [token, open.sequence.k_batch], map, shape, to, barrier);
-            }
+            barrier.arrive_expect(b, to.total_bytes());
+            self.frame.params.copy_rows(b, open, n, map, Column::fixed(0), to, barrier);
         });
-    }
-
-    /// One copy per run of rows that lies in one page.
-    fn copy_pages(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        first: Reg<u32>,
-        map: TensorMapParam,
-        shape: TileShape,
-        to: SmemPtr,
-        barrier: Mbarrier,
-    ) {
-        let pages = self.frame.params.page_table.expect("a paged segment");
-        let step = self.frame.rows_per_copy;
-        let row = b.mul(open.tile.batch, pages.pages_per_sequence);
-        let last_key = b.sub(open.sequence.k_len, 1);
-        b.range(0, shape.rows / step, |b, run| {
-            let key = b.mad(run, step, first);
-            let known = b.min(key, last_key);
-            let entry = b.div(known, pages.page_rows);
-            let entry = b.add(row, entry);
-            let at = element(b, pages.table, entry);
-            let page = b.ld_global::<u32>(at);
-            let within = b.rem(key, pages.page_rows);
-            let offset = b.mul(run, step * ROW_BYTES);
-            let to = b.smem_add(to, offset);
-            self.copy_box(b, open, [within, page], map, shape, to, barrier);
-        });
-    }
-
-    fn copy_box(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        [token, outer]: [Reg<u32>; 2],
-        map: TensorMapParam,
-        shape: TileShape,
-        to: SmemPtr,
-        barrier: Mbarrier,
-    ) {
-        for chunk in 0..shape.chunks {
-            let coordinates = [
-                Arg::from((chunk * CHUNK) as i32),
-                Builder::coordinate(token),
-                Builder::coordinate(open.tile.kv_head),
-                Builder::coordinate(outer),
-            ];
-            b.tma_load(to.plus(chunk * shape.panel_bytes()), map, &coordinates, barrier);
-        }
     }
 }

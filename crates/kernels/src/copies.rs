@@ -1,0 +1,153 @@
+//! Copies of rows of keys and values to shared memory: in one piece, or page by page.
+
+use crate::sequence::element;
+use crate::task::{OpenTile, Params};
+use ptx::build::{Arg, Builder, Cmp, Mbarrier, Reg, SmemPtr, TensorMapParam};
+
+/// Where one tile of rows goes: panels side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels {
+    /// First panel.
+    pub at: SmemPtr,
+    /// Bytes of a panel.
+    pub bytes: u32,
+    /// Panels.
+    pub count: u32,
+    /// Rows.
+    pub rows: u32,
+}
+
+/// The first column of a copy: known when the kernel is emitted, or behind one that is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Column found at run time.
+    pub base: Option<Reg<u32>>,
+    /// Columns behind it.
+    pub offset: u32,
+}
+
+impl Column {
+    /// Column `offset` of every row.
+    pub fn fixed(offset: u32) -> Self {
+        Column { base: None, offset }
+    }
+
+    #[track_caller]
+    fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
+        let offset = self.offset + columns;
+        match self.base {
+            None => (offset as i32).into(),
+            Some(base) => Builder::coordinate(b.add(base, offset)),
+        }
+    }
+}
+
+impl Panels {
+    /// Bytes of the tile.
+    pub fn total_bytes(&self) -> u32 {
+        self.bytes * self.count
+    }
+
+    /// Bytes of a row of a panel.
+    fn row_bytes(&self) -> u32 {
+        self.bytes / self.rows
+    }
+
+    /// Zeroes the rows from `first` on, all lanes of a warp together.
+    #[track_caller]
+    pub fn clear_rows(&self, b: &mut Builder, first: Reg<u32>) {
+        let lane = b.special("%laneid");
+        let start = b.mul(first, self.row_bytes());
+        let start = b.mad(lane, 16, start);
+        let zero = b.value::<u32>(0);
+        for panel in 0..self.count {
+            let at = self.at.plus(panel * self.bytes);
+            let offset = b.value(start);
+            b.while_(
+                |b| b.setp(Cmp::Lt, offset, self.bytes),
+                |b| {
+                    let to = b.smem_add(at, offset);
+                    b.st_shared_vector(to, &[zero; 4]);
+                    let next = b.add(offset, 32 * 16);
+                    b.assign(offset, next);
+                },
+            );
+        }
+    }
+}
+
+impl Params {
+    /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
+    /// `barrier`.
+    #[track_caller]
+    pub fn copy_rows(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Mbarrier,
+    ) {
+        let first = b.mul(n, to.rows as i32).reinterpret::<u32>();
+        if self.page_table.is_some() {
+            self.copy_pages(b, open, first, map, column, to, barrier);
+        } else {
+            let token = b.add(first, open.sequence.k_start);
+            self.copy_box(b, open, [token, open.sequence.k_batch], map, column, to, barrier);
+        }
+    }
+
+    /// One copy per run of rows that lies in one page.
+    #[track_caller]
+    fn copy_pages(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        first: Reg<u32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Mbarrier,
+    ) {
+        let pages = self.page_table.expect("a paged segment");
+        let step = self.rows_per_copy;
+        let row = b.mul(open.tile.batch, pages.pages_per_sequence);
+        let last_key = b.sub(open.sequence.k_len, 1);
+        b.range(0, to.rows / step, |b, run| {
+            let key = b.mad(run, step, first);
+            let known = b.min(key, last_key);
+            let entry = b.div(known, pages.page_rows);
+            let entry = b.add(row, entry);
+            let at = element(b, pages.table, entry);
+            let page = b.ld_global::<u32>(at);
+            let within = b.rem(key, pages.page_rows);
+            let offset = b.mul(run, step * to.row_bytes());
+            let to = Panels { at: b.smem_add(to.at, offset), ..to };
+            self.copy_box(b, open, [within, page], map, column, to, barrier);
+        });
+    }
+
+    #[track_caller]
+    fn copy_box(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        [token, outer]: [Reg<u32>; 2],
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Mbarrier,
+    ) {
+        for panel in 0..to.count {
+            let coordinates = [
+                column.plus(b, panel * self.tiling.panel.columns()),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(outer),
+            ];
+            b.tma_load(to.at.plus(panel * to.bytes), map, &coordinates, barrier);
+        }
+    }
+}

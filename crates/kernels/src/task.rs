@@ -1,0 +1,226 @@
+//! What a launch is about (one segment of a problem, and where its results go), and its parameters
+//! in a kernel.
+
+use crate::arguments::{Arguments, Memory};
+use crate::order::{Tile, TileList, TileOrder};
+use crate::rows::{Block, Packing};
+use crate::sequence::{Lengths, Sequence};
+use crate::softmax::Softmax;
+use crate::tensors::{self, Panel};
+use crate::visible::{Bounds, TileRange, Visible};
+use problem::{Problem, SegmentSlot, Slot, Values};
+use program::BufferId;
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
+
+/// Where finished rows go.
+#[derive(Clone, Copy, Debug)]
+pub enum Destination {
+    /// The output, and the LSE where it is asked for.
+    Output,
+    /// Partial results of one of several parts, to be combined: buffers of f32 rows and LSEs, and the
+    /// number of parts written before this launch.
+    Partial {
+        /// f32 `[part, row, value dim]`.
+        rows: BufferId,
+        /// f32 `[part, row]`.
+        lse: BufferId,
+        /// Index of this launch's first part.
+        first: u32,
+    },
+}
+
+/// What a launch is about: one segment of a problem, and where its results go.
+pub struct Task<'p> {
+    /// The problem.
+    pub problem: &'p Problem,
+    /// Segment.
+    pub segment: u8,
+    /// Where results go.
+    pub destination: Destination,
+    /// Work list.
+    pub list: TileList,
+    /// Tiles of keys per part.
+    pub tiles_per_split: u32,
+}
+
+/// How a CTA's tile covers queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiling {
+    /// How queries fill a block of rows.
+    pub packing: Packing,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// Blocks of rows per CTA.
+    pub blocks: u32,
+    /// Keys per tile.
+    pub tile: u32,
+    /// CTAs that share the value columns of a block of rows.
+    pub slices: u32,
+    /// How tensor copies arrange rows in shared memory.
+    pub panel: Panel,
+}
+
+/// Parameters, in registers.
+pub struct Params {
+    pub tma_q: TensorMapParam,
+    pub tma_k: TensorMapParam,
+    pub tma_v: Option<TensorMapParam>,
+    pub page_table: Option<PageTable>,
+    pub order: TileOrder,
+    pub lengths: Lengths,
+    pub visible: Visible,
+    pub softmax: Softmax,
+    pub tiles_per_split: Option<Reg<u32>>,
+    pub output: Output,
+    pub sinks: Option<GlobalPtr>,
+    pub tiling: Tiling,
+    /// Rows of keys one copy brings.
+    pub rows_per_copy: u32,
+    /// Whether rows past a sequence's end may hold anything.
+    pub dirty_tail: bool,
+}
+
+/// Where a sequence's pages are.
+#[derive(Clone, Copy)]
+pub struct PageTable {
+    pub table: GlobalPtr,
+    pub pages_per_sequence: Reg<u32>,
+    pub page_rows: Reg<u32>,
+}
+
+/// Addresses of results.
+pub struct Output {
+    /// Output rows with byte strides of batch, head and token; `None` where results are partial.
+    pub rows: Option<(GlobalPtr, [Reg<u64>; 3])>,
+    /// Partial rows.
+    pub partial: Option<GlobalPtr>,
+    /// LSE rows.
+    pub lse: Option<GlobalPtr>,
+    /// Query heads and tokens of the views, for row numbers.
+    pub heads: Reg<u32>,
+    pub tokens: Reg<u32>,
+    /// Rows of one part.
+    pub rows_per_part: Option<Reg<u32>>,
+}
+
+/// A CTA's tile, opened: its sequence, the keys it visits.
+pub struct OpenTile {
+    pub tile: Tile,
+    pub sequence: Sequence,
+    pub bounds: Bounds,
+    pub range: TileRange,
+    /// Number of the first block of rows.
+    pub first_block: Reg<u32>,
+    /// Which slice of the value columns, where they are shared out.
+    pub slice: Option<Reg<u32>>,
+}
+
+impl Params {
+    /// Declares the parameters of `task`; values are copied apart from keys if `values_apart`.
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        tiling: Tiling,
+        task: &Task<'_>,
+        memory: &Memory,
+        values_apart: bool,
+    ) -> Params {
+        let (problem, n) = (task.problem, task.segment);
+        let segment = &problem.segments[n as usize];
+        let part = |p| memory.slot(Slot::Segment(n, p));
+        let Tiling { packing, tile, panel, .. } = tiling;
+        let copy = tensors::rows_per_copy(segment, tile);
+        let q = tensors::queries(problem, memory.slot(Slot::Q), packing, panel);
+        let k = tensors::rows(&segment.k, part(SegmentSlot::K), copy, panel);
+        let tma_v = values_apart.then(|| {
+            let buffer = match segment.values {
+                Values::Separate(_) => part(SegmentSlot::V),
+                Values::SameAsKeys { .. } => part(SegmentSlot::K),
+            };
+            args.tensor_map(b, "tma_v", tensors::rows(&segment.value_view(), buffer, copy, panel))
+        });
+        Params {
+            tma_q: args.tensor_map(b, "tma_q", q),
+            tma_k: args.tensor_map(b, "tma_k", k),
+            tma_v,
+            page_table: segment.paging.map(|paging| PageTable {
+                table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
+                pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
+                page_rows: args.u32(b, "page_rows", segment.k.tokens() as u32),
+            }),
+            order: TileOrder::declare(b, args, &task.list, 1),
+            lengths: Lengths::declare(b, args, memory, problem, n),
+            visible: Visible::declare(b, args, memory, problem, n, tile),
+            softmax: Softmax::declare(b, args, problem),
+            tiles_per_split: (task.list.splits > 1)
+                .then(|| args.u32(b, "tiles_per_split", task.tiles_per_split)),
+            output: Output::declare(b, args, task, memory),
+            sinks: (problem.sinks && matches!(task.destination, Destination::Output))
+                .then(|| args.pointer(b, "sinks", memory.slot(Slot::Sinks))),
+            tiling,
+            rows_per_copy: copy,
+            dirty_tail: segment.paging.is_some()
+                || segment.lengths.used
+                || segment.lengths.packed.is_some(),
+        }
+    }
+
+    /// Runs `body` for each tile of this CTA that has queries.
+    #[track_caller]
+    pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        let Tiling { packing, group, blocks, slices, .. } = self.tiling;
+        self.order.for_each(b, |b, tile| {
+            let sequence = self.lengths.sequence(b, tile.batch);
+            let (index, slice) = match slices {
+                1 => (tile.index, None),
+                _ => (b.div(tile.index, slices), Some(b.rem(tile.index, slices))),
+            };
+            let first_block = b.mul(index, blocks);
+            let block = Block::at(b, packing, group, first_block);
+            let live = b.setp(Cmp::Lt, block.token, sequence.q_len);
+            b.if_(live, |b| {
+                let last_block = b.add(first_block, blocks - 1);
+                let last = Block::at(b, packing, group, last_block).last_token(b);
+                let last_query = b.sub(sequence.q_len, 1);
+                let last = b.min(last, last_query);
+                let bounds = self.visible.bounds(b, &sequence, tile.batch);
+                let mut range = bounds.tiles(b, block.token, last);
+                if let Some(per_split) = self.tiles_per_split {
+                    range = range.part(b, tile.split, per_split);
+                }
+                body(b, OpenTile { tile, sequence, bounds, range, first_block, slice });
+            });
+        });
+    }
+}
+
+impl Output {
+    fn declare(b: &mut Builder, args: &mut Arguments, task: &Task<'_>, memory: &Memory) -> Output {
+        let problem = task.problem;
+        let heads = args.u32(b, "heads", problem.q.heads() as u32);
+        let tokens = args.u32(b, "tokens", problem.q.tokens() as u32);
+        let rows = problem.lse_len() as u32;
+        match task.destination {
+            Destination::Output => {
+                let out = args.pointer(b, "out", memory.slot(Slot::Out));
+                let bytes = problem.out.dtype.bytes();
+                let strides = [0, 1, 2].map(|d| {
+                    args.u64(b, &format!("out_stride{d}"), problem.out.strides[d] * bytes)
+                });
+                let lse =
+                    problem.return_lse.then(|| args.pointer(b, "lse", memory.slot(Slot::Lse)));
+                let rows = Some((out, strides));
+                Output { rows, partial: None, lse, heads, tokens, rows_per_part: None }
+            }
+            Destination::Partial { rows: buffer, lse, first } => {
+                let skipped = first as u64 * rows as u64;
+                let partial =
+                    args.pointer_at(b, "partial", buffer, skipped * problem.value_dim() * 4);
+                let lse = args.pointer_at(b, "partial_lse", lse, skipped * 4);
+                let rows_per_part = Some(args.u32(b, "rows_per_part", rows));
+                let (partial, lse) = (Some(partial), Some(lse));
+                Output { rows: None, partial, lse, heads, tokens, rows_per_part }
+            }
+        }
+    }
+}
