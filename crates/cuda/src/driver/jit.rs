@@ -3,7 +3,7 @@
 use super::{Context, Function, Result};
 use crate::error::{DriverError, check};
 use cudarc::driver::sys;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
