@@ -3,6 +3,7 @@ use cudarc::driver::sys::CUresult;
 use program::Violation;
 use ptx::toolchain::Diagnostic;
 use std::fmt;
+use std::time::Duration;
 
 /// A call the driver refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,11 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A kernel did not end in time; the device is lost to this process.
+    Timeout {
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// The driver refused a call.
     Driver(DriverError),
 }
@@ -110,6 +116,10 @@ impl fmt::Display for Error {
             }
             Error::Jit { errors, .. } => lines(f, "the driver refused the PTX", errors),
             Error::Buffer { name, reason } => write!(f, "buffer `{name}`: {reason}"),
+            Error::Timeout { limit } => write!(
+                f,
+                "a kernel did not end within {limit:?}; the device is lost to this process"
+            ),
             Error::Driver(error) => error.fmt(f),
         }
     }

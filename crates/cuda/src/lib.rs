@@ -37,11 +37,12 @@ mod timing;
 pub use cache::CubinCache;
 pub use device::{Device, DeviceInfo, driver_version};
 pub use error::{DriverError, Error};
+pub use host::RUN_LIMIT;
 pub use jit::Origin;
 pub use loaded::{Bound, KernelInfo, Loaded};
 pub use memory::{DeviceBuffer, DevicePtr};
 pub use stream::{Graph, Stream};
-pub use timing::Timer;
+pub use timing::{Samples, Timer};
 
 use program::TensorMap;
 

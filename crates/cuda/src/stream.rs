@@ -1,6 +1,7 @@
 use crate::driver::{self, Context};
 use crate::{Bound, Device, Error};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// An order of work on a device: the default stream, one of our own, or the caller's.
 #[derive(Clone)]
@@ -42,6 +43,23 @@ impl Stream {
     /// Waits for everything queued.
     pub fn synchronize(&self) -> Result<(), Error> {
         Ok(self.context.synchronize(self.handle())?)
+    }
+
+    /// Waits for everything queued, but not for ever.
+    ///
+    /// Where the work does not end in time (a kernel waits for a barrier that nobody completes),
+    /// the device is lost to this process: nothing can stop a kernel, and every later call would
+    /// wait for it. Later calls are errors; what is on the device goes with the process.
+    pub fn synchronize_within(&self, limit: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        while !self.context.is_idle(self.handle())? {
+            if start.elapsed() > limit {
+                self.context.lose();
+                return Err(Error::Timeout { limit });
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok(())
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

@@ -9,6 +9,7 @@ use cudarc::driver::sys;
 use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 mod foreign;
 mod jit;
@@ -76,6 +77,8 @@ pub(crate) fn describe(result: sys::CUresult) -> (String, String) {
 pub(crate) struct Context {
     device: sys::CUdevice,
     handle: usize,
+    /// A kernel did not end: every further call would wait for it, so none is made.
+    lost: AtomicBool,
 }
 
 impl Context {
@@ -86,11 +89,23 @@ impl Context {
         // SAFETY: the device is valid; released once, in `drop`.
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
         check("cuDevicePrimaryCtxRetain", result)?;
-        Ok(Arc::new(Context { device, handle: context as usize }))
+        Ok(Arc::new(Context { device, handle: context as usize, lost: AtomicBool::new(false) }))
+    }
+
+    /// Gives the device up: nothing is called on it again, not even to free what is on it.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// Makes the context current on this thread, as every call below needs.
     pub(crate) fn bind(&self) -> Result<()> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(DriverError {
+                call: "nothing was called",
+                name: "the device is lost to this process".into(),
+                description: "an earlier kernel did not end".into(),
+            });
+        }
         // SAFETY: the context is retained while `self` lives.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle as sys::CUcontext) };
         check("cuCtxSetCurrent", result)
@@ -125,6 +140,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.lost.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: retained once in `retain`. An error (the driver is shutting down) changes nothing.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }

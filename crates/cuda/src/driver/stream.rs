@@ -46,6 +46,16 @@ impl Context {
         check("cuStreamSynchronize", result)
     }
 
+    /// Whether everything queued on a stream has ended.
+    pub(crate) fn is_idle(&self, stream: usize) -> Result<bool> {
+        self.bind()?;
+        // SAFETY: as in `synchronize`.
+        match unsafe { sys::cuStreamQuery(stream as sys::CUstream) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check("cuStreamQuery", result).map(|()| true),
+        }
+    }
+
     /// Begins to record what is queued on a stream instead of running it.
     pub(crate) fn begin_capture(&self, stream: usize) -> Result<()> {
         self.bind()?;

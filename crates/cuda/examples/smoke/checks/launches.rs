@@ -1,6 +1,7 @@
 use super::{Outcome, buffer, kernels, launch, program, same, words};
 use program::{Access, Argument, BufferId};
-use sixwarp_cuda::{Device, Graph, Timer};
+use sixwarp_cuda::{Device, Error, Graph, Samples, Timer};
+use std::time::Duration;
 
 fn address(buffer: usize) -> Argument {
     Argument::Buffer(BufferId(buffer), 0)
@@ -70,5 +71,20 @@ pub fn graph(device: &Device) -> Outcome {
     let microseconds =
         timer.microseconds(|stream| (0..50).try_for_each(|_| graph.launch(stream)))?;
     same("after 50 replays", &words(&even.read()?), &vec![1000; WORDS])?;
-    Ok(format!("{:.2} us a launch in a graph", microseconds / 1000.0))
+    let samples = Samples::of_graph(&stream, &bound, 10, 20)?;
+    let (each, median) = (microseconds / 1000.0, samples.median() / 10.0);
+    Ok(format!("{each:.2} us a launch in a graph (median of samples {median:.2})"))
+}
+
+/// A kernel that outlives the wait for it is an error, and so is everything after it.
+pub fn endless(device: &Device) -> Outcome {
+    let program = program(kernels::LAUNCH, vec![], vec![launch("two_seconds", 1, 32, vec![])]);
+    let stream = device.new_stream()?;
+    device.load(&program)?.launch(&stream, &[])?;
+    let timeout = stream.synchronize_within(Duration::from_millis(200));
+    let after = device.alloc(16).err().map(|error| error.to_string()).unwrap_or_default();
+    match timeout {
+        Err(error @ Error::Timeout { .. }) if after.contains("is lost") => Ok(error.to_string()),
+        other => Err(format!("{other:?}, then {after}").into()),
+    }
 }
