@@ -1,4 +1,4 @@
-use problem::Problem;
+use problem::{HostMut, Problem};
 
 /// A result in f64: dense `[batch, heads, tokens, value dim]` in the shape of `q`.
 #[derive(Clone, Debug)]
@@ -18,6 +18,29 @@ impl Reference {
             out: vec![0.0; rows * problem.value_dim() as usize],
             lse: vec![f64::NEG_INFINITY; rows],
             covered: vec![false; (problem.q.batch() * problem.q.tokens()) as usize],
+        }
+    }
+
+    /// Writes the rows that belong to a sequence, rounded, to memory in the problem's strides.
+    ///
+    /// # Panics
+    /// If the memory is smaller than the problem's views.
+    pub fn store(&self, problem: &Problem, out: &mut HostMut, mut lse: Option<&mut [f32]>) {
+        let [batches, heads, tokens, dim] = problem.out.shape;
+        for (b, t) in (0..batches).flat_map(|b| (0..tokens).map(move |t| (b, t))) {
+            if !self.covered[(b * tokens + t) as usize] {
+                continue;
+            }
+            for h in 0..heads {
+                let row = dense_row(problem, b, h, t);
+                let offset = problem.out.row_offset(b, h, t) as usize;
+                for d in 0..dim as usize {
+                    out.set(offset + d, self.out[row * dim as usize + d] as f32);
+                }
+                if let Some(lse) = &mut lse {
+                    lse[row] = self.lse[row] as f32;
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //! 5. Batches agree; packed views have batch 1; paged views have a page size of at least 1.
 //! 6. One or two segments; a segment is not both packed and paged.
 //! 7. `scale` and `softcap` are finite; `softcap` is positive; a compression ratio is at least 1.
-//! 8. Outputs do not overlap themselves: no output stride is 0 on an extent above 1.
+//! 8. Outputs do not overlap themselves: by rising stride, each dimension steps over all smaller ones.
 //! 9. An index list has at least one entry, a full mask, and keys that are not packed.
 //! 10. MODEL1 rows are bf16 of dim 512, one KV head, K = V.
 
@@ -167,13 +167,27 @@ fn check_queries(problem: &Problem) -> Result<(), InvalidProblem> {
     ensure(out.dtype == q.dtype, Slot::Out, "must have q's dtype (rule 2)", out.dtype)?;
     let same = out.shape[..3] == q.shape[..3];
     ensure(same, Slot::Out, "must have q's batch, heads and tokens (rule 5)", out)?;
-    let repeats = (0..4).any(|d| out.shape[d] > 1 && out.strides[d] == 0);
-    ensure(!repeats, Slot::Out, "must not repeat: no stride may be 0 (rule 8)", out)?;
+    ensure(!overlaps(out), Slot::Out, "must not overlap itself (rule 8)", out)?;
     if let QueryLengths::Packed { batch, .. } = problem.query_lengths {
         ensure(q.batch() == 1, Slot::Q, "packed sequences need a view of batch 1 (rule 5)", q)?;
         ensure(batch > 0, Slot::CuSeqlensQ, "at least one sequence is needed (rule 5)", batch)?;
     }
     Ok(())
+}
+
+/// Whether two elements may share an address.
+fn overlaps(view: &View) -> bool {
+    let mut dims: Vec<(u64, u64)> = view.strides.into_iter().zip(view.shape).collect();
+    dims.retain(|(_, extent)| *extent > 1);
+    dims.sort_unstable();
+    let mut span = 1u64;
+    for (stride, extent) in dims {
+        if stride < span {
+            return true;
+        }
+        span = span.saturating_add(stride.saturating_mul(extent - 1));
+    }
+    false
 }
 
 fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {

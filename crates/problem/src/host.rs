@@ -78,6 +78,17 @@ impl HostRef<'_> {
         }
     }
 
+    /// The elements as little-endian bytes, as a device holds them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            HostRef::F32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostRef::F16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostRef::Bf16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostRef::I32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostRef::U8(s) => s.to_vec(),
+        }
+    }
+
     /// The floating-point type, `None` for integers and bytes.
     pub fn dtype(&self) -> Option<DType> {
         match self {
@@ -96,6 +107,35 @@ impl HostMut<'_> {
             HostMut::F32(s) => HostRef::F32(s),
             HostMut::F16(s) => HostRef::F16(s),
             HostMut::Bf16(s) => HostRef::Bf16(s),
+        }
+    }
+
+    /// Writes `value`, rounded to nearest even, at `index`.
+    ///
+    /// # Panics
+    /// If `index` is out of range.
+    pub fn set(&mut self, index: usize, value: f32) {
+        match self {
+            HostMut::F32(s) => s[index] = value,
+            HostMut::F16(s) => s[index] = f16::from_f32(value),
+            HostMut::Bf16(s) => s[index] = bf16::from_f32(value),
+        }
+    }
+
+    /// Overwrites the leading elements with little-endian bytes.
+    pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
+        let halves = bytes.as_chunks::<2>().0.iter();
+        match self {
+            HostMut::F32(s) => {
+                let words = bytes.as_chunks::<4>().0.iter();
+                s.iter_mut().zip(words).for_each(|(x, b)| *x = f32::from_le_bytes(*b));
+            }
+            HostMut::F16(s) => {
+                s.iter_mut().zip(halves).for_each(|(x, b)| *x = f16::from_le_bytes(*b));
+            }
+            HostMut::Bf16(s) => {
+                s.iter_mut().zip(halves).for_each(|(x, b)| *x = bf16::from_le_bytes(*b));
+            }
         }
     }
 }

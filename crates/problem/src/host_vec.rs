@@ -40,13 +40,7 @@ impl HostVec {
 
     /// The elements as little-endian bytes, as a device holds them.
     pub fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            HostVec::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostVec::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostVec::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostVec::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostVec::U8(v) => v.clone(),
-        }
+        self.as_ref().to_bytes()
     }
 
     /// Writes `value`, rounded to nearest even, at `index`.
@@ -54,11 +48,9 @@ impl HostVec {
     /// # Panics
     /// If `index` is out of range or the elements are not floating-point numbers.
     pub fn set(&mut self, index: usize, value: f32) {
-        match self {
-            HostVec::F32(v) => v[index] = value,
-            HostVec::F16(v) => v[index] = f16::from_f32(value),
-            HostVec::Bf16(v) => v[index] = bf16::from_f32(value),
-            HostVec::I32(_) | HostVec::U8(_) => panic!("not a floating-point tensor"),
+        match self.as_mut() {
+            Some(mut memory) => memory.set(index, value),
+            None => panic!("not a floating-point tensor"),
         }
     }
 

@@ -1,1 +1,49 @@
-//! sixwarp: sixwarp.
+//! Fused attention on whatever there is: this machine's CPU, an NVIDIA GPU, or the f64 oracle.
+//!
+//! A [`Problem`] says what is asked, [`HostBuffers`] where the tensors are, a [`Device`] who computes.
+//!
+//! ```
+//! use sixwarp::{DType, Device, HostBuffers, Mask, Problem, Segment, Slot, View, attention};
+//!
+//! // Two sequences of 3 queries on 5 keys, 4 query heads sharing 2 KV heads, head dim 8.
+//! let queries = View::bshd(DType::F32, [2, 4, 3, 8]);
+//! let keys = View::bshd(DType::F32, [2, 2, 5, 8]);
+//! let problem = Problem::builder(queries)
+//!     .segment(Segment::new(keys, keys).mask(Mask::Causal))
+//!     .return_lse()
+//!     .build()?;
+//!
+//! let (q, k, v) = (vec![0.5f32; 192], vec![0.25f32; 160], vec![2.0f32; 160]);
+//! let (mut out, mut lse) = (vec![0.0f32; 192], vec![0.0f32; 24]);
+//! let mut buffers = HostBuffers::new()
+//!     .input(Slot::Q, &q)
+//!     .input(Slot::K, &k)
+//!     .input(Slot::V, &v)
+//!     .output(Slot::Out, &mut out)
+//!     .output(Slot::Lse, &mut lse);
+//! attention(&problem, &mut buffers, &Device::cpu())?;
+//! assert!(out.iter().all(|x| (x - 2.0).abs() < 1e-6));
+//! # Ok::<(), sixwarp::Error>(())
+//! ```
+
+mod device;
+pub mod dsv4;
+mod error;
+pub mod io;
+mod memory;
+mod merge;
+mod plan;
+mod programs;
+
+pub use cpu::{Comparison, Isa, Reference, compare};
+pub use device::Device;
+pub use error::Error;
+pub use kernels::{Arch, PlanOptions, Split};
+pub use memory::{available_bytes, ensure_memory};
+pub use merge::{apply_sink, merge};
+pub use plan::{Plan, attention, plan, plan_with};
+pub use problem::{
+    DType, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem, KeyLengths, Mask,
+    Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,
+    Unsupported, Values, View,
+};

@@ -1,0 +1,255 @@
+//! DeepSeek-V4 attention layers as problems.
+//!
+//! Every layer attends to a window of the last 128 tokens and, except in window-only layers, to
+//! compressed rows, under one softmax with one sink per head. A row of 512 numbers is key and value.
+//! What differs is how compressed rows are found: [`Layer::Csa`] takes an indexer's choice of rows
+//! that stand for 4 tokens each, [`Layer::Hca`] all rows that stand for 128 tokens each.
+//!
+//! A compressed row is visible from the position of its last token on; rows whose tokens also lie
+//! in the window are seen twice, as the model intends.
+//!
+//! ```
+//! use sixwarp::dsv4::{Core, Layer, Pool};
+//! use sixwarp::Storage;
+//! // One token for each of 4 requests, 64 heads, fp8 caches as served.
+//! let core = Core { heads: 64, layer: Layer::Csa { top_k: 512 } };
+//! let storage = Storage::Model1;
+//! let window = Pool { pages: 100, page_rows: 64, pages_per_request: 0, storage };
+//! let compressed = Pool { pages: 400, ..window };
+//! let problem = core.decode(4, window, Some(compressed))?;
+//! assert_eq!(problem.segments[1].longest(), 512);
+//! # Ok::<(), sixwarp::Error>(())
+//! ```
+
+use crate::Error;
+pub use cpu::model1;
+use problem::{DType, InvalidProblem, Mask, Problem, Segment, Storage, Unsupported, View};
+
+/// Length of a query, key or value row.
+pub const HEAD_DIM: u64 = 512;
+/// Tokens of the window, the query's own included.
+pub const WINDOW: u64 = 128;
+
+/// How a layer finds compressed rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The window alone.
+    Swa,
+    /// The window and the indexer's choice of rows of 4 tokens.
+    Csa {
+        /// Rows the indexer chooses per query.
+        top_k: u64,
+    },
+    /// The window and every row of 128 tokens.
+    Hca,
+}
+
+impl Layer {
+    /// Tokens that a compressed row stands for.
+    pub fn ratio(self) -> Option<u64> {
+        match self {
+            Layer::Swa => None,
+            Layer::Csa { .. } => Some(4),
+            Layer::Hca => Some(128),
+        }
+    }
+
+    /// Compressed rows visible to a query at `position`.
+    pub fn visible_rows(self, position: u64) -> u64 {
+        self.ratio().map_or(0, |ratio| (position + 1) / ratio)
+    }
+}
+
+/// A cache of rows in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Pages.
+    pub pages: u64,
+    /// Rows per page.
+    pub page_rows: u64,
+    /// Columns of the page table; not used where rows are found through index lists.
+    pub pages_per_request: u64,
+    /// How rows lie in memory.
+    pub storage: Storage,
+}
+
+impl Pool {
+    fn segment(self) -> Segment {
+        let rows = View::bhsd(DType::Bf16, [self.pages, 1, self.page_rows, HEAD_DIM]);
+        Segment::shared(rows, HEAD_DIM).stored(self.storage)
+    }
+}
+
+/// The core attention of a layer, between the query and output projections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Query heads on this rank.
+    pub heads: u64,
+    /// The layer's kind.
+    pub layer: Layer,
+}
+
+impl Core {
+    /// One query for each of `tokens` requests.
+    ///
+    /// Segment 0 reads `window` through index lists of 128 entries ([`window_list`]). Segment 1
+    /// reads `compressed`: index lists of `top_k` entries ([`top_rows`]) in a CSA layer, a page
+    /// table and lengths in use ([`Layer::visible_rows`]) in an HCA layer.
+    ///
+    /// # Errors
+    /// If `compressed` is missing where the layer has compressed rows, or given where it has none.
+    pub fn decode(
+        &self,
+        tokens: u64,
+        window: Pool,
+        compressed: Option<Pool>,
+    ) -> Result<Problem, Error> {
+        let q = View::bshd(DType::Bf16, [tokens, self.heads, 1, HEAD_DIM]);
+        let window = window.segment().paged(0).indexed(WINDOW);
+        let builder = Problem::builder(q).segment(window).sinks().return_lse();
+        let builder = match (self.layer, compressed) {
+            (Layer::Swa, None) => builder,
+            (Layer::Csa { top_k }, Some(pool)) => {
+                builder.segment(pool.segment().paged(0).indexed(top_k))
+            }
+            (Layer::Hca, Some(pool)) => {
+                builder.segment(pool.segment().paged(pool.pages_per_request).used())
+            }
+            _ => return Err(self.wrong_pools()),
+        };
+        Ok(builder.build()?)
+    }
+
+    /// New tokens of one request: `tokens` queries, of which the first stands at a position that
+    /// [`Slot::Positions`](crate::Slot::Positions) gives.
+    ///
+    /// Segment 0 holds the new tokens' rows after those of up to 127 tokens before them
+    /// (`window_rows` in all), segment 1 `compressed_rows` rows: masked by position in an HCA layer,
+    /// chosen by index lists in a CSA layer. Rows are bf16.
+    ///
+    /// # Errors
+    /// If a CSA or HCA layer has no compressed rows, or a window-only layer has some.
+    pub fn prefill(
+        &self,
+        tokens: u64,
+        window_rows: u64,
+        compressed_rows: u64,
+    ) -> Result<Problem, Error> {
+        let rows = |n: u64| Segment::shared(View::bhsd(DType::Bf16, [1, 1, n, HEAD_DIM]), HEAD_DIM);
+        let window = Mask::Window { left: Some(WINDOW - 1), right: Some(0) };
+        let q = View::bshd(DType::Bf16, [1, self.heads, tokens, HEAD_DIM]);
+        let builder = Problem::builder(q).sinks().return_lse();
+        let builder = builder.segment(rows(window_rows).mask(window));
+        let builder = match (self.layer, compressed_rows) {
+            (Layer::Swa, 0) => builder,
+            (Layer::Csa { top_k }, 1..) => builder.segment(rows(compressed_rows).indexed(top_k)),
+            (Layer::Hca, 1..) => {
+                let mask = Mask::Compressed { ratio: 128 };
+                builder.segment(rows(compressed_rows).mask(mask))
+            }
+            _ => return Err(self.wrong_pools()),
+        };
+        Ok(builder.build()?)
+    }
+
+    fn wrong_pools(&self) -> Error {
+        let why = match self.layer {
+            Layer::Swa => "a window-only layer has no compressed rows",
+            _ => "the layer needs compressed rows",
+        };
+        Unsupported::new(format!("{:?} with such compressed rows", self.layer), why).into()
+    }
+}
+
+/// The rows of the window of a query at `position`, as physical rows of a pool, unused entries -1.
+///
+/// `page_table` names the request's pages in order of position.
+///
+/// # Errors
+/// If the table does not reach the position.
+pub fn window_list(
+    position: u64,
+    page_table: &[i32],
+    page_rows: u64,
+) -> Result<Vec<i32>, InvalidProblem> {
+    let first = (position + 1).saturating_sub(WINDOW);
+    let tokens: Vec<i32> = (first..=position).map(|p| p as i32).collect();
+    let mut list = physical_rows(&tokens, page_table, page_rows)?;
+    list.resize(WINDOW as usize, -1);
+    Ok(list)
+}
+
+/// Turns a request's row numbers into physical rows of a pool; negative entries stay unused.
+///
+/// # Errors
+/// If a row lies beyond the table.
+pub fn physical_rows(
+    rows: &[i32],
+    page_table: &[i32],
+    page_rows: u64,
+) -> Result<Vec<i32>, InvalidProblem> {
+    let physical = |&row: &i32| {
+        let Ok(at) = u64::try_from(row) else { return Ok(-1) };
+        let page = page_table.get((at / page_rows) as usize).copied().ok_or_else(|| {
+            let capacity = page_table.len() as u64 * page_rows;
+            InvalidProblem::new("page_table", format!("must reach row {at}"), capacity)
+        })?;
+        Ok((page as u64 * page_rows + at % page_rows) as i32)
+    };
+    rows.iter().map(physical).collect()
+}
+
+/// The `k` best of the first `visible` scores, best first, the earlier of equals first; unused
+/// entries are -1.
+pub fn top_rows(scores: &[f32], visible: u64, k: u64) -> Vec<i32> {
+    let visible = scores.len().min(visible as usize);
+    let mut order: Vec<i32> = (0..visible as i32).collect();
+    order.sort_by(|a, b| scores[*b as usize].total_cmp(&scores[*a as usize]));
+    order.resize(k as usize, -1);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_visible_with_their_last_token() {
+        let csa = Layer::Csa { top_k: 512 };
+        assert_eq!([2, 3, 4, 7].map(|p| csa.visible_rows(p)), [0, 1, 1, 2]);
+        assert_eq!([126, 127, 128].map(|p| Layer::Hca.visible_rows(p)), [0, 1, 1]);
+    }
+
+    #[test]
+    fn windows_hold_the_last_128_tokens() {
+        let list = window_list(2, &[5], 64).unwrap();
+        assert_eq!(list[..4], [320, 321, 322, -1]);
+        let list = window_list(129, &[7, 0, 3], 64).unwrap();
+        assert_eq!(
+            (list[0], list[61], list[62], list[127]),
+            (7 * 64 + 2, 7 * 64 + 63, 0, 3 * 64 + 1)
+        );
+        let error = window_list(64, &[1], 64).unwrap_err().to_string();
+        assert_eq!(error, "page_table: must reach row 64, but it is 64");
+    }
+
+    #[test]
+    fn the_best_rows_come_first_and_equals_in_order() {
+        let scores = [1.0, 3.0, 3.0, f32::NEG_INFINITY, 9.0];
+        assert_eq!(top_rows(&scores, 4, 3), [1, 2, 0]);
+        assert_eq!(top_rows(&scores, 1, 3), [0, -1, -1]);
+    }
+
+    #[test]
+    fn layers_refuse_the_wrong_pools() {
+        let storage = Storage::Elements;
+        let pool = Pool { pages: 4, page_rows: 2, pages_per_request: 3, storage };
+        let core = |layer| Core { heads: 8, layer };
+        assert!(core(Layer::Swa).decode(1, pool, Some(pool)).is_err());
+        assert!(core(Layer::Hca).decode(1, pool, None).is_err());
+        let hca = core(Layer::Hca).decode(2, pool, Some(pool)).unwrap();
+        assert_eq!(hca.segments[1].longest(), 6);
+        assert!(core(Layer::Csa { top_k: 4 }).prefill(3, 130, 0).is_err());
+        assert!(core(Layer::Hca).prefill(3, 130, 1).unwrap().needs_positions());
+    }
+}

@@ -1,0 +1,155 @@
+use crate::device::Kind;
+use crate::memory::ensure_memory;
+use crate::{Device, Error, PlanOptions, programs};
+use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
+
+/// How a problem will be computed on a device; can be run many times.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    problem: Problem,
+    device: Device,
+    /// The emitted program, where the device runs one.
+    emitted: Option<kernels::Plan>,
+}
+
+/// Plans `problem` for `device`.
+///
+/// # Errors
+/// [`Error::Unsupported`] if the device cannot do it; [`Error::TooLarge`] if its memory does not
+/// hold the problem.
+pub fn plan(problem: &Problem, device: &Device) -> Result<Plan, Error> {
+    let options = device.arch().map(PlanOptions::for_arch);
+    plan_with(problem, device, options)
+}
+
+/// As [`plan`], with choices for the kernel planner, which the CPU and the oracle do not have.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(
+    problem: &Problem,
+    device: &Device,
+    options: Option<PlanOptions>,
+) -> Result<Plan, Error> {
+    let emitted = match device.arch() {
+        None => None,
+        Some(arch) => {
+            let options = options.unwrap_or_else(|| PlanOptions::for_arch(arch));
+            Some(kernels::plan(problem, arch, &options)?)
+        }
+    };
+    let plan = Plan { problem: problem.clone(), device: device.clone(), emitted };
+    plan.check_memory()?;
+    Ok(plan)
+}
+
+/// Computes `problem` on host tensors, once.
+///
+/// # Errors
+/// As [`plan`] and [`Plan::run`].
+pub fn attention(
+    problem: &Problem,
+    buffers: &mut HostBuffers,
+    device: &Device,
+) -> Result<(), Error> {
+    plan(problem, device)?.run(buffers)
+}
+
+impl Plan {
+    /// The problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The program that will run, where the device runs one.
+    pub fn program(&self) -> Option<&program::Program> {
+        self.emitted.as_ref().map(|plan| &plan.program)
+    }
+
+    /// Which kernel was chosen and why, for people.
+    pub fn summary(&self) -> String {
+        match (&self.emitted, &self.device.0) {
+            (Some(plan), _) => plan.summary.clone(),
+            (None, Kind::Oracle) => "f64 from the definition".to_string(),
+            (None, _) => format!("tiles of keys under an online softmax, {:?}", cpu::Isa::best()),
+        }
+    }
+
+    /// Scratch memory the device needs beyond the problem's tensors.
+    pub fn workspace_bytes(&self) -> u64 {
+        match (&self.emitted, &self.device.0) {
+            (Some(plan), _) => plan.program.workspace_bytes(),
+            (None, Kind::Oracle) => oracle_bytes(&self.problem),
+            (None, _) => 0,
+        }
+    }
+
+    fn check_memory(&self) -> Result<(), Error> {
+        let tensors: u64 = self.problem.slots().iter().map(|s| self.problem.slot_bytes(*s)).sum();
+        match &self.device.0 {
+            Kind::Cuda { device, .. } => {
+                let needed = tensors.saturating_add(self.workspace_bytes());
+                let available = device.info().memory_bytes;
+                if needed > available {
+                    let what = format!("this problem on {}", self.device);
+                    return Err(Error::TooLarge { what, needed, available });
+                }
+                Ok(())
+            }
+            _ => ensure_memory(&format!("the {}", self.device), self.workspace_bytes()),
+        }
+    }
+
+    /// Computes on host tensors.
+    ///
+    /// # Errors
+    /// If a slot has no memory, too little or of the wrong type, if lengths, pages or indices are
+    /// impossible (where the device looks), or if the device fails.
+    pub fn run(&self, buffers: &mut HostBuffers) -> Result<(), Error> {
+        match (&self.device.0, &self.emitted) {
+            (Kind::Cuda { device, .. }, Some(plan)) => {
+                let mut bytes = programs::gather(&self.problem, &plan.program, buffers)?;
+                device.run_host(&plan.program, &mut bytes)?;
+                programs::scatter(&self.problem, &bytes, buffers);
+                Ok(())
+            }
+            (Kind::Oracle, _) => run_oracle(&self.problem, buffers),
+            _ => Ok(cpu::attention(&self.problem, buffers)?),
+        }
+    }
+}
+
+/// The oracle keeps its result and one sequence's rows in f64.
+fn oracle_bytes(problem: &Problem) -> u64 {
+    let results = problem.lse_len().saturating_mul(problem.value_dim() + 1);
+    let keys: u64 = problem.segments.iter().map(|s| s.longest()).sum();
+    let rows = keys.saturating_mul(problem.key_dim() + problem.value_dim());
+    results.saturating_add(rows).saturating_mul(8)
+}
+
+fn run_oracle(problem: &Problem, buffers: &mut HostBuffers) -> Result<(), Error> {
+    let result = cpu::oracle::oracle(problem, buffers)?;
+    let (mut out, mut lse) = (None, None);
+    for (slot, memory) in buffers.outputs_mut() {
+        match (slot, memory) {
+            (Slot::Lse, HostMut::F32(memory)) => lse = Some(&mut **memory),
+            (Slot::Out, memory) => out = Some(memory),
+            _ => {}
+        }
+    }
+    let needed = problem.slot_bytes(Slot::Out) / problem.dtype().bytes();
+    let out = out
+        .filter(|out| out.as_ref().len() as u64 >= needed)
+        .ok_or_else(|| InvalidProblem::new(Slot::Out, "needs memory for its view", "less"))?;
+    let rows = problem.lse_len() as usize;
+    if problem.return_lse && lse.as_ref().is_none_or(|lse| lse.len() < rows) {
+        return Err(InvalidProblem::new(Slot::Lse, "needs memory for every row", "less").into());
+    }
+    result.store(problem, out, lse.filter(|_| problem.return_lse));
+    Ok(())
+}

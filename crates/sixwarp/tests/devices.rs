@@ -1,0 +1,75 @@
+//! Devices by name, the CPU and the oracle on the table, and what is refused.
+
+use cases::{CaseData, EngineError, Outputs, check, table};
+use sixwarp::{
+    DType, Device, Error, HostBuffers, Problem, Segment, Slot, View, attention, ensure_memory, plan,
+};
+
+fn engine(device: Device) -> impl FnMut(&Problem, &CaseData) -> Result<Outputs, EngineError> {
+    move |problem, data| {
+        let (result, out, lse) =
+            data.with_outputs(|mut buffers| attention(problem, &mut buffers, &device));
+        match result {
+            Ok(()) => Ok(Outputs { out, lse }),
+            Err(Error::Unsupported(unsupported)) => Err(unsupported.into()),
+            Err(error) => Err(EngineError::Failed(error.to_string())),
+        }
+    }
+}
+
+#[test]
+fn cpu_and_oracle_pass_a_sample_of_the_table() {
+    for device in [Device::cpu(), Device::oracle()] {
+        let mut engine = engine(device.clone());
+        for case in table().into_iter().step_by(9) {
+            let outcome = check(&case, &mut engine);
+            assert!(outcome.passed(), "{device} {}: {outcome}", case.name);
+        }
+    }
+}
+
+#[test]
+fn devices_have_names() {
+    for name in ["cpu", "oracle"] {
+        assert_eq!(name.parse::<Device>().unwrap().to_string(), name);
+    }
+    for name in ["", "gpu", "cuda:", "cuda:x"] {
+        let error = name.parse::<Device>().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("unknown device `{name}`: one of ")), "{error}");
+    }
+}
+
+#[test]
+fn too_large_is_refused_with_the_number_of_bytes() {
+    let huge = View::bhsd(DType::Bf16, [1 << 10, 1 << 10, 1 << 20, 512]);
+    let keys = View::bhsd(DType::Bf16, [1 << 10, 1 << 10, 1, 512]);
+    let problem = Problem::builder(huge).segment(Segment::new(keys, keys)).build().unwrap();
+    match plan(&problem, &Device::oracle()).unwrap_err() {
+        Error::TooLarge { needed, available, .. } => {
+            assert_eq!(needed, ((1u64 << 40) * 513 + 1024) * 8);
+            assert!(available < needed);
+        }
+        other => panic!("{other}"),
+    }
+    assert!(ensure_memory("nothing", 0).is_ok());
+}
+
+#[test]
+fn missing_and_short_memory_is_named() {
+    let view = View::bhsd(DType::F32, [1, 1, 1, 4]);
+    let problem = Problem::builder(view).segment(Segment::new(view, view)).build().unwrap();
+    let row = [0.0f32; 4];
+    for device in [Device::cpu(), Device::oracle()] {
+        let inputs = HostBuffers::new().input(Slot::Q, &row[..]).input(Slot::K, &row[..]);
+        let error = attention(&problem, &mut { inputs }, &device).unwrap_err().to_string();
+        assert_eq!(error, "v: needs memory (memory rule 1), but it is missing");
+        let mut short = [0.0f32; 3];
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &row[..])
+            .input(Slot::K, &row[..])
+            .input(Slot::V, &row[..])
+            .output(Slot::Out, &mut short[..]);
+        let error = attention(&problem, &mut buffers, &device).unwrap_err().to_string();
+        assert!(error.starts_with("out: "), "{error}");
+    }
+}
