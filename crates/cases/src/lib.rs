@@ -3,7 +3,7 @@
 //! A [`Case`] is a few readable fields, kept in `tests/cases.toml`. [`CaseData`] is what it expands
 //! to: a [`Problem`] and memory for each of its slots, fresh and random from the case's seed, with
 //! NaN wherever an engine must not look and in every output. [`check`] runs one case on an
-//! [`Engine`] and judges the result by the rule of [`cpu::compare`].
+//! [`Engine`] and judges the result by the rule of [`cpu::compare()`].
 
 mod case;
 mod data;

@@ -1,7 +1,7 @@
 use super::{Outcome, buffer, kernels, launch, program, same, words};
-use program::{Access, Argument, BufferId};
-use sixwarp_cuda::{Device, Error, Graph, Samples, Timer};
-use std::time::Duration;
+use program::{Access, Argument, BufferId, Swizzle};
+use sixwarp_cuda::{Device, DeviceBuffer, Error, Graph, Samples, Stream, Timer};
+use std::time::{Duration, Instant};
 
 fn address(buffer: usize) -> Argument {
     Argument::Buffer(BufferId(buffer), 0)
@@ -74,6 +74,34 @@ pub fn graph(device: &Device) -> Outcome {
     let samples = Samples::of_graph(&stream, &bound, 10, 20)?;
     let (each, median) = (microseconds / 1000.0, samples.median() / 10.0);
     Ok(format!("{each:.2} us a launch in a graph (median of samples {median:.2})"))
+}
+
+/// What a launch costs the host, with two tensor maps among its arguments.
+pub fn overhead(device: &Device) -> Outcome {
+    let program = super::tma::round_trip_program(Swizzle::B128, 64, (0, 0));
+    let memory = program.buffers.iter().map(|buffer| device.alloc(buffer.bytes as usize));
+    let memory = memory.collect::<Result<Vec<_>, _>>()?;
+    let pointers: Vec<_> = memory.iter().map(DeviceBuffer::pointer).collect();
+    let loaded = device.load(&program)?;
+    let bound = loaded.bind(&pointers)?;
+    let stream = device.new_stream()?;
+    let queue_bound = each_microseconds(&stream, || bound.launch(&stream))?;
+    let bind_and_queue = each_microseconds(&stream, || loaded.launch(&stream, &pointers))?;
+    Ok(format!("{queue_bound:.2} us bound, {bind_and_queue:.2} us with binding"))
+}
+
+/// Host microseconds per call of `queue`, in bursts that the stream's queue takes without waiting.
+fn each_microseconds(stream: &Stream, queue: impl Fn() -> Result<(), Error>) -> Result<f64, Error> {
+    const BURST: u32 = 200;
+    let mut best = f64::INFINITY;
+    for _ in 0..10 {
+        stream.synchronize()?;
+        let start = Instant::now();
+        (0..BURST).try_for_each(|_| queue())?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(BURST));
+    }
+    stream.synchronize()?;
+    Ok(best)
 }
 
 /// A kernel that outlives the wait for it is an error, and so is everything after it.

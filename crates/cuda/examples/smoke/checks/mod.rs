@@ -17,7 +17,7 @@ pub type Outcome = Result<String, Box<dyn std::error::Error>>;
 pub type Check = fn(&Device) -> Outcome;
 
 /// All checks, in the order in which a failure explains later ones.
-pub const ALL: [(&str, Check); 15] = [
+pub const ALL: [(&str, Check); 16] = [
     ("vector kernel", vector::scale_add),
     ("compiler errors name lines", code::errors_name_lines),
     ("machine code cache", code::cache),
@@ -26,6 +26,7 @@ pub const ALL: [(&str, Check); 15] = [
     ("clusters", launches::clusters),
     ("dependent launches", launches::dependent),
     ("graph replay and timing", launches::graph),
+    ("host time of a launch", launches::overhead),
     ("tensor map bytes", maps::same_bytes),
     ("tensor map rules", maps::same_rules),
     ("TMA without swizzle", tma::none),
