@@ -1,6 +1,6 @@
 //! Machine code on disk.
 //!
-//! An entry's name is the key: a hash of the PTX text, the target and the driver's version. Entries
+//! An entry's name is the key: a hash of the PTX text, the architecture and the driver's version. Entries
 //! are written beside and renamed into place, so readers in other processes see whole files; each
 //! carries its key and a checksum, and one that does not check is removed and built again.
 
@@ -28,10 +28,13 @@ impl Default for CubinCache {
 pub(crate) struct Key(u128);
 
 impl Key {
-    pub(crate) fn new(ptx: &str, target: u32, driver: (u32, u32)) -> Key {
+    pub(crate) fn new(ptx: &str, arch: &str, driver: (u32, u32)) -> Key {
         let mut hash = Fnv::new();
-        hash.update(ptx.as_bytes());
-        for number in [target, driver.0, driver.1] {
+        // The architecture has no zero byte, so no two pairs run together to the same bytes.
+        for part in [arch.as_bytes(), &[0], ptx.as_bytes()] {
+            hash.update(part);
+        }
+        for number in [driver.0, driver.1] {
             hash.update(&number.to_le_bytes());
         }
         Key(hash.0)
@@ -144,14 +147,14 @@ mod tests {
     #[test]
     fn what_is_put_is_got_and_nothing_else() {
         let cache = cache("put");
-        let key = Key::new("ptx", 90, (13, 0));
+        let key = Key::new("ptx", "sm_90", (13, 0));
         assert_eq!(cache.get(key), None);
         cache.put(key, b"code").unwrap();
         assert_eq!(cache.get(key).as_deref(), Some(&b"code"[..]));
         let others = [
-            Key::new("ptx2", 90, (13, 0)),
-            Key::new("ptx", 100, (13, 0)),
-            Key::new("ptx", 90, (13, 1)),
+            Key::new("ptx2", "sm_90", (13, 0)),
+            Key::new("ptx", "sm_100", (13, 0)),
+            Key::new("ptx", "sm_90", (13, 1)),
         ];
         assert!(others.iter().all(|&other| cache.get(other).is_none()));
         assert_eq!(cache.usage().0, 1);
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn damage_anywhere_is_seen_and_the_entry_removed() {
         let cache = cache("damage");
-        let key = Key::new("ptx", 90, (13, 0));
+        let key = Key::new("ptx", "sm_90", (13, 0));
         let path = cache.path(key).unwrap();
         let whole = seal(b"machine code", key);
         for i in 0..whole.len() {
@@ -181,7 +184,7 @@ mod tests {
     #[test]
     fn writers_at_once_leave_one_whole_entry() {
         let cache = cache("parallel");
-        let key = Key::new("ptx", 90, (13, 0));
+        let key = Key::new("ptx", "sm_90", (13, 0));
         let code = vec![7u8; 1 << 16];
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_cache_keeps_nothing() {
-        let key = Key::new("ptx", 90, (13, 0));
+        let key = Key::new("ptx", "sm_90", (13, 0));
         CubinCache::none().put(key, b"code").unwrap();
         assert_eq!(CubinCache::none().get(key), None);
     }

@@ -11,7 +11,7 @@ use std::ffi::CString;
 pub enum Origin {
     /// The cache.
     Cache,
-    /// Compiled now, and kept in the cache.
+    /// Compiled now by an installed `ptxas`, and kept in the cache.
     Compiled,
     /// Compiled now by the driver, which keeps it in its own cache.
     CompiledInDriver,
@@ -32,22 +32,22 @@ pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Erro
         return Err(Error::WrongTarget { target, device });
     }
     let text = text_for_driver(module, device.info().driver);
-    let jit_target = jit_target(target, device.info().compute_capability);
-    let key = Key::new(&text, jit_target, device.info().driver);
+    let arch = machine_arch(target, device.info().compute_capability);
+    let key = Key::new(&text, &arch, device.info().driver);
     if let Some(cubin) = device.cache().get(key) {
         if let Ok((module, _)) = Module::load(device.context(), &cubin) {
             return Ok(Built { module, origin: Origin::Cache, log: String::new() });
         }
         device.cache().remove(key);
     }
-    compile(device, text, target, key)
+    compile(device, text, &arch, key)
 }
 
-/// Compiles with `ptxas` where one is installed, because its machine code can be kept; else the driver
-/// compiles, and keeps what it compiled in a cache of its own. The driver's linker would give machine
-/// code out too, but it compiles for linking, and such code ignores `setmaxnreg` and spills.
-fn compile(device: &Device, text: String, target: &str, key: Key) -> Result<Built, Error> {
-    if let Some(built) = assemble(device, &text, target, key) {
+/// Compiles with `ptxas` where one is installed, because its machine code can be kept; else the
+/// driver compiles, and keeps what it compiled in a cache of its own. The driver's linker would give
+/// machine code out too, but it compiles for linking, and such code ignores `setmaxnreg` and spills.
+fn compile(device: &Device, text: String, arch: &str, key: Key) -> Result<Built, Error> {
+    if let Some(built) = assemble(device, &text, arch, key) {
         return Ok(built);
     }
     let refused = |log: JitLog| Error::Jit {
@@ -65,9 +65,9 @@ fn compile(device: &Device, text: String, target: &str, key: Key) -> Result<Buil
 }
 
 /// Machine code by an installed `ptxas`, `None` where there is none or it refuses this PTX.
-fn assemble(device: &Device, text: &str, target: &str, key: Key) -> Option<Built> {
+fn assemble(device: &Device, text: &str, arch: &str, key: Key) -> Option<Built> {
     toolchain::installed(Tool::Ptxas)?;
-    let assembled = toolchain::assemble(text, target).ok()?;
+    let assembled = toolchain::assemble(text, arch).ok()?;
     let (module, _) = Module::load(device.context(), &assembled.cubin).ok()?;
     // A cache that cannot be written only costs the next process a compilation.
     let _ = device.cache().put(key, &assembled.cubin);
@@ -99,16 +99,12 @@ fn ptx_version(cuda: (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// The `CUjit_target` number: the capability, plus 2¹⁶ for `a` and 2¹⁷ for `f` targets.
-///
-/// Code for a plain target is compiled for the device itself.
-fn jit_target(target: &str, (major, minor): (u32, u32)) -> u32 {
-    let number = target.trim_start_matches("sm_");
-    let capability = || number.trim_end_matches(['a', 'f']).parse::<u32>().unwrap_or(0);
-    match number.chars().last() {
-        Some('a') => (1 << 16) + capability(),
-        Some('f') => (1 << 17) + capability(),
-        _ => major * 10 + minor,
+/// The architecture to make machine code for: an `a` or `f` target's own; the device's where the
+/// target is plain, because machine code, unlike PTX, does not run on later architectures.
+fn machine_arch(target: &str, (major, minor): (u32, u32)) -> String {
+    match target.chars().last() {
+        Some('a' | 'f') => target.to_string(),
+        _ => format!("sm_{major}{minor}"),
     }
 }
 
@@ -133,10 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn jit_targets_are_the_drivers_numbers() {
-        assert_eq!(jit_target("sm_90a", (9, 0)), 65626);
-        assert_eq!(jit_target("sm_100a", (10, 0)), 65636);
-        assert_eq!(jit_target("sm_100f", (10, 3)), 131172);
-        assert_eq!(jit_target("sm_80", (9, 0)), 90);
+    fn plain_targets_are_compiled_for_the_device() {
+        assert_eq!(machine_arch("sm_90a", (9, 0)), "sm_90a");
+        assert_eq!(machine_arch("sm_100f", (10, 3)), "sm_100f");
+        assert_eq!(machine_arch("sm_80", (9, 0)), "sm_90");
     }
 }

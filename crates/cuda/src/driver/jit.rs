@@ -1,4 +1,4 @@
-//! From PTX to a loaded module.
+//! From machine code or PTX to a loaded module.
 
 use super::{Context, Function, Result};
 use crate::error::{DriverError, check};

@@ -55,23 +55,28 @@ const OLDEST_RELEASE: (u32, u32) = (12, 8);
 /// The cache is under `target/` of the workspace that cargo runs, and in the user's cache directory
 /// for an installed program.
 pub fn find(tool: Tool) -> Result<PathBuf, ToolchainError> {
+    remembered(tool, || look(tool))
+}
+
+/// The path of a tool that is there already, without fetching anything.
+pub fn installed(tool: Tool) -> Option<PathBuf> {
+    let there = || match std::env::var_os(tool.variable()) {
+        Some(named) => Some(PathBuf::from(named)).filter(|path| path.is_file()),
+        None => on_path(tool).or_else(|| Some(install::path(tool)).filter(|path| path.is_file())),
+    };
+    remembered(tool, || there().ok_or(())).ok()
+}
+
+/// What was found once is where it was: asking a tool for its release takes a process.
+fn remembered<E>(tool: Tool, look: impl FnOnce() -> Result<PathBuf, E>) -> Result<PathBuf, E> {
     static FOUND: LazyLock<Mutex<HashMap<Tool, PathBuf>>> = LazyLock::new(Mutex::default);
     let mut found = FOUND.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(path) = found.get(&tool) {
         return Ok(path.clone());
     }
-    let path = look(tool)?;
+    let path = look()?;
     found.insert(tool, path.clone());
     Ok(path)
-}
-
-/// The path of a tool that is there already, without fetching anything.
-pub fn installed(tool: Tool) -> Option<PathBuf> {
-    let named = std::env::var_os(tool.variable()).map(PathBuf::from);
-    named.filter(|path| path.is_file()).or_else(|| on_path(tool)).or_else(|| {
-        let path = install::path(tool);
-        path.is_file().then_some(path)
-    })
 }
 
 fn look(tool: Tool) -> Result<PathBuf, ToolchainError> {

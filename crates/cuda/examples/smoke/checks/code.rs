@@ -23,13 +23,15 @@ pub fn errors_name_lines(device: &Device) -> Outcome {
     }
 }
 
-/// Compiled, then from the cache, then compiled again after damage.
+/// Compiled, then from the cache, then compiled again after damage. Where no `ptxas` is installed the
+/// driver compiles each time, and keeps a cache of its own.
 pub fn cache(device: &Device) -> Outcome {
     let name = format!("sixwarp-smoke-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     let device = device.clone().with_cache(CubinCache::at(&directory));
     let outcome = cache_at(&device, &directory);
-    std::fs::remove_dir_all(&directory)?;
+    // There is no directory where nothing was kept.
+    let _ = std::fs::remove_dir_all(&directory);
     outcome
 }
 
@@ -37,7 +39,7 @@ fn cache_at(device: &Device, directory: &std::path::Path) -> Outcome {
     let program = scale_add_program();
     let first = device.load(&program)?;
     let second = device.load(&program)?;
-    for entry in std::fs::read_dir(directory)? {
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
         let path = entry?.path();
         let mut bytes = std::fs::read(&path)?;
         let middle = bytes.len() / 2;
@@ -46,6 +48,9 @@ fn cache_at(device: &Device, directory: &std::path::Path) -> Outcome {
     }
     let third = device.load(&program)?;
     let origins = [first.origin(), second.origin(), third.origin()];
+    if origins == [Origin::CompiledInDriver; 3] {
+        return Ok(format!("no ptxas here; the driver compiles in {:.1?}", first.load_time()));
+    }
     if origins != [Origin::Compiled, Origin::Cache, Origin::Compiled] {
         return Err(format!("{origins:?}").into());
     }
