@@ -133,6 +133,13 @@ fn arguments_match_parameters() {
 }
 
 #[test]
+fn tensor_maps_need_aligned_parameters() {
+    let text = hopper().to_string().replace(".param .align 64", ".param .align 32");
+    let rules = broken(|program| program.module = Arc::new(ptx::parse(&text).unwrap()));
+    assert_eq!(rules, [Rule::L(10)]);
+}
+
+#[test]
 fn tensor_maps_lie_inside_aligned_buffers() {
     assert_eq!(with_map(|m| m.box_dims[0] = 128), [Rule::T(9)]);
     assert_eq!(with_map(|m| m.dims[1] = 513), [Rule::L(12)]);
