@@ -1,9 +1,19 @@
-use program::Program;
+use crate::header::{FileTest, Run};
 use std::fmt;
+use std::path::PathBuf;
+
+/// The buffers of a run after it.
+pub type Contents = Vec<Vec<u8>>;
 
 /// Why an engine gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineError(pub String);
+
+impl EngineError {
+    fn new(error: impl fmt::Display) -> EngineError {
+        EngineError(error.to_string())
+    }
+}
 
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,7 +23,7 @@ impl fmt::Display for EngineError {
 
 impl std::error::Error for EngineError {}
 
-/// Something that runs programs on host memory.
+/// Something that knows what a run gives.
 pub trait Engine {
     /// Name, for tables.
     fn name(&self) -> String;
@@ -21,8 +31,8 @@ pub trait Engine {
     /// Whether it runs PTX for `target`.
     fn runs(&self, target: &str) -> bool;
 
-    /// Runs `program` on `buffers`, one for each of its own.
-    fn run(&self, program: &Program, buffers: &mut [Vec<u8>]) -> Result<(), EngineError>;
+    /// The buffers after a run.
+    fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError>;
 }
 
 /// A GPU.
@@ -31,7 +41,7 @@ pub struct CudaEngine(cuda::Device);
 impl CudaEngine {
     /// The first GPU.
     pub fn open() -> Result<CudaEngine, EngineError> {
-        let device = cuda::Device::open(0).map_err(|error| EngineError(error.to_string()))?;
+        let device = cuda::Device::open(0).map_err(EngineError::new)?;
         Ok(CudaEngine(device.with_cache(cuda::CubinCache::none())))
     }
 }
@@ -45,7 +55,54 @@ impl Engine for CudaEngine {
         self.0.info().runs(target)
     }
 
-    fn run(&self, program: &Program, buffers: &mut [Vec<u8>]) -> Result<(), EngineError> {
-        self.0.run_host(program, buffers).map_err(|error| EngineError(error.to_string()))
+    fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
+        let program = test.program(run).map_err(EngineError::new)?;
+        let mut buffers = run.contents();
+        self.0.run_host(&program, &mut buffers).map_err(EngineError::new)?;
+        Ok(buffers)
+    }
+}
+
+/// Outputs that another engine left in a directory ([`Recorded::save`]).
+pub struct Recorded(pub PathBuf);
+
+impl Recorded {
+    fn path(&self, test: &FileTest, run: &Run, output: &str) -> PathBuf {
+        let index = test.runs.iter().position(|r| r.line == run.line).unwrap_or(0);
+        self.0.join(format!("{}.{index}.{output}.bin", test.name))
+    }
+
+    /// Stores the outputs of a run.
+    pub fn save(&self, test: &FileTest, run: &Run, contents: &Contents) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.0)?;
+        for (spec, bytes) in run.buffers().iter().zip(contents) {
+            if spec.access().is_output() {
+                std::fs::write(self.path(test, run, &spec.name), bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Recorded {
+    fn name(&self) -> String {
+        format!("recorded in {}", self.0.display())
+    }
+
+    fn runs(&self, target: &str) -> bool {
+        // Recordings are made of what a GPU at hand can run.
+        !target.starts_with("sm_10")
+    }
+
+    fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
+        let mut contents = run.contents();
+        for (spec, bytes) in run.buffers().iter().zip(&mut contents) {
+            if spec.access().is_output() {
+                let path = self.path(test, run, &spec.name);
+                *bytes = std::fs::read(&path)
+                    .map_err(|error| EngineError(format!("{}: {error}", path.display())))?;
+            }
+        }
+        Ok(contents)
     }
 }

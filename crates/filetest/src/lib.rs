@@ -37,9 +37,9 @@ mod report;
 
 pub use buffer::{BufferSpec, Init};
 pub use element::ElementKind;
-pub use engine::{CudaEngine, Engine, EngineError};
+pub use engine::{Contents, CudaEngine, Engine, EngineError, Recorded};
 pub use header::{Expectation, FileTest, HeaderError, Run, Tolerance};
-pub use outcome::{Difference, Outcome, bless, check, compare, execute};
+pub use outcome::{Difference, Outcome, bless, check, compare};
 pub use report::Report;
 
 use std::path::{Path, PathBuf};

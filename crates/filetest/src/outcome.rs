@@ -1,10 +1,7 @@
 use crate::BufferSpec;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Contents, Engine, EngineError};
 use crate::header::{Expectation, FileTest, Run, Tolerance};
 use serde::Serialize;
-
-/// The buffers of a run after it.
-pub type Contents = Vec<Vec<u8>>;
 
 /// What became of one output.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,14 +27,6 @@ pub struct Difference {
     pub count: usize,
     /// The first of them, with both values.
     pub first: (usize, f64, f64),
-}
-
-/// Runs on one engine.
-pub fn execute(test: &FileTest, run: &Run, engine: &dyn Engine) -> Result<Contents, EngineError> {
-    let program = test.program(run).map_err(|error| EngineError(error.to_string()))?;
-    let mut buffers = run.contents();
-    engine.run(&program, &mut buffers)?;
-    Ok(buffers)
 }
 
 fn outputs<'a>(
@@ -66,7 +55,7 @@ pub fn check(test: &FileTest, engine: &dyn Engine) -> Vec<Outcome> {
             failure: None,
             max_ulps: 0,
         };
-        match execute(test, run, engine) {
+        match engine.execute(test, run) {
             Err(error) => outcomes.push(Outcome { failure: Some(error.to_string()), ..blank }),
             Ok(contents) => outcomes.extend(outputs(run, &contents).map(|(spec, bytes)| Outcome {
                 output: spec.name.clone(),
@@ -115,8 +104,8 @@ pub fn compare(test: &FileTest, a: &dyn Engine, b: &dyn Engine) -> Vec<Outcome> 
             max_ulps: 0,
         };
         let results =
-            execute(test, run, a).map_err(|e| format!("{}: {e}", a.name())).and_then(|first| {
-                let second = execute(test, run, b).map_err(|e| format!("{}: {e}", b.name()))?;
+            a.execute(test, run).map_err(|e| format!("{}: {e}", a.name())).and_then(|first| {
+                let second = b.execute(test, run).map_err(|e| format!("{}: {e}", b.name()))?;
                 Ok((first, second))
             });
         match results {
@@ -183,7 +172,7 @@ pub fn bless(test: &FileTest, engine: &dyn Engine) -> Result<String, EngineError
         }
         if text.starts_with("// run:") {
             let run = runs.next().expect("a run for every run: line");
-            let contents = execute(test, run, engine)?;
+            let contents = engine.execute(test, run)?;
             lines.extend(outputs(run, &contents).map(|(spec, bytes)| {
                 format!("// expect: {} hash {:016x}", spec.name, hash(bytes))
             }));
@@ -195,7 +184,6 @@ pub fn bless(test: &FileTest, engine: &dyn Engine) -> Result<String, EngineError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use program::Program;
 
     const SOURCE: &str = "// run: --block 32 --arg in:f32[4]=iota --arg out:f32[4]=poison
 // expect: out = 0 2 4
@@ -216,13 +204,14 @@ mod tests {
         fn runs(&self, _: &str) -> bool {
             true
         }
-        fn run(&self, _: &Program, buffers: &mut [Vec<u8>]) -> Result<(), EngineError> {
+        fn execute(&self, _: &FileTest, run: &Run) -> Result<Contents, EngineError> {
+            let mut buffers = run.contents();
             for i in 0..4 {
                 let x = f32::from_le_bytes(buffers[0][4 * i..4 * i + 4].try_into().unwrap());
                 let bits = (2.0 * x).to_bits() + if i == 3 { self.0 } else { 0 };
                 buffers[1][4 * i..4 * i + 4].copy_from_slice(&bits.to_le_bytes());
             }
-            Ok(())
+            Ok(buffers)
         }
     }
 

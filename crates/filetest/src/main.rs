@@ -1,0 +1,119 @@
+//! `filetest [--on ENGINE] [--against ENGINE] [--save DIR] [--bless] [--json FILE] PATH…`
+//!
+//! Runs PTX file tests. ENGINE is `cuda` or a directory of recorded outputs. With `--against` the
+//! outputs of two engines are compared, otherwise those of one with the files' expectations.
+
+use filetest::{CudaEngine, Engine, FileTest, Recorded, Report, bless, check, compare, files};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+struct Arguments {
+    on: String,
+    against: Option<String>,
+    save: Option<PathBuf>,
+    bless: bool,
+    json: Option<PathBuf>,
+    paths: Vec<PathBuf>,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut parsed = Arguments {
+        on: "cuda".into(),
+        against: None,
+        save: None,
+        bless: false,
+        json: None,
+        paths: Vec::new(),
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--on" => parsed.on = value()?,
+            "--against" => parsed.against = Some(value()?),
+            "--save" => parsed.save = Some(value()?.into()),
+            "--json" => parsed.json = Some(value()?.into()),
+            "--bless" => parsed.bless = true,
+            _ => parsed.paths.push(word.into()),
+        }
+    }
+    Ok(parsed)
+}
+
+fn engine(name: &str) -> Result<Box<dyn Engine>, String> {
+    match name {
+        "cuda" => Ok(Box::new(CudaEngine::open().map_err(|error| error.to_string())?)),
+        directory if Path::new(directory).is_dir() => Ok(Box::new(Recorded(directory.into()))),
+        _ => Err(format!("{name} is neither an engine (cuda) nor a directory of recordings")),
+    }
+}
+
+fn load(path: &Path) -> Result<FileTest, String> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let source = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    FileTest::parse(&name, &source).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn rewrite(path: &Path, test: &FileTest, engine: &dyn Engine) -> Result<(), String> {
+    let text = bless(test, engine).map_err(|e| format!("{}: {e}", path.display()))?;
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn save(directory: &Path, test: &FileTest, engine: &dyn Engine) {
+    let recorded = Recorded(directory.to_owned());
+    for run in &test.runs {
+        let result = engine.execute(test, run).map_err(|error| error.to_string());
+        let stored =
+            result.and_then(|c| recorded.save(test, run, &c).map_err(|error| error.to_string()));
+        if let Err(error) = stored {
+            eprintln!("{} line {}: {error}", test.name, run.line);
+        }
+    }
+}
+
+fn run() -> Result<bool, String> {
+    let arguments = arguments()?;
+    let on = engine(&arguments.on)?;
+    let against = arguments.against.as_deref().map(engine).transpose()?;
+    let mut report = Report {
+        engines: std::iter::once(&on).chain(&against).map(|engine| engine.name()).collect(),
+        outcomes: Vec::new(),
+        skipped: Vec::new(),
+    };
+    for root in &arguments.paths {
+        for path in files(root).map_err(|e| format!("{}: {e}", root.display()))? {
+            let test = load(&path)?;
+            let runs = |engine: &dyn Engine| engine.runs(test.target());
+            if !runs(on.as_ref()) || against.as_ref().is_some_and(|engine| !runs(engine.as_ref())) {
+                report.skipped.push(test.name);
+                continue;
+            }
+            if arguments.bless {
+                rewrite(&path, &test, on.as_ref())?;
+            } else if let Some(directory) = &arguments.save {
+                save(directory, &test, on.as_ref());
+            } else {
+                report.outcomes.extend(match &against {
+                    Some(other) => compare(&test, on.as_ref(), other.as_ref()),
+                    None => check(&test, on.as_ref()),
+                });
+            }
+        }
+    }
+    print!("{report}");
+    if let Some(path) = arguments.json {
+        std::fs::write(&path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(report.failures() == 0)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
