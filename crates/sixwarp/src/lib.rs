@@ -47,3 +47,8 @@ pub use problem::{
     Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,
     Unsupported, Values, View,
 };
+
+/// The example of README.md runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
