@@ -43,6 +43,10 @@ pub struct Warpgroup<'f> {
 struct View {
     windows: [RowWindow; 2],
     queries: Reg<u64>,
+    /// First tile of keys.
+    begin: Reg<i32>,
+    /// The keys the next scores are computed from, already waited for.
+    keys: Slot<Consumer>,
     /// The keys whose values the next accumulation reads, where they share a buffer.
     pending: Option<Slot<Consumer>>,
 }
@@ -143,8 +147,11 @@ impl<'f> Warpgroup<'f> {
                 RowWindow::of(b, &open.bounds, token)
             });
             let queries = self.frame.config.queries().k_major(b, queries);
-            let mut view = View { windows, queries, pending: None };
-            self.first_scores(b, &mut view, n);
+            let keys = self.k.take(b);
+            keys.wait(b);
+            let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
+            let view = View { windows, queries, keys, pending, begin: range.begin };
+            self.first_scores(b, &view, n);
             self.steps(b, &view, n, clear.end, true);
             self.steps(b, &view, n, clear.begin, false);
             if self.frame.params.visible.has_left() {
@@ -155,18 +162,28 @@ impl<'f> Warpgroup<'f> {
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &mut View, n: Reg<i32>) {
-        let keys = self.k.take(b);
-        keys.wait(b);
-        self.issue_scores(b, view, &keys);
+    fn first_scores(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+        self.issue_scores(b, view);
         b.wgmma_wait(0);
-        if self.frame.config.shared_kv {
-            view.pending = Some(keys);
-        } else {
-            keys.release_if(b, self.lead);
+        if !self.frame.config.shared_kv {
+            view.keys.release_if(b, self.lead);
         }
         self.softmax(b, view, n, true);
+        self.await_keys(b, view, n);
         self.round(b);
+    }
+
+    /// Waits for the keys of tile `n - 1`, if there is one.
+    ///
+    /// Called between the exponentials and the wait for `P·V`: the branch also keeps the assembler
+    /// from sinking the exponentials behind that wait, where they would overlap nothing.
+    fn await_keys(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+        let more = b.setp(Cmp::Gt, n, view.begin);
+        b.if_(more, |b| {
+            let next = self.k.take(b);
+            next.wait(b);
+            view.keys.assign(b, &next);
+        });
     }
 
     /// Tiles from `n - 1` down to `end`; `n` keeps count.
@@ -186,9 +203,7 @@ impl<'f> Warpgroup<'f> {
     fn step(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
         let early = self.frame.config.rescales_early();
         self.wait_turn(b);
-        let keys = self.k.take(b);
-        keys.wait(b);
-        self.issue_scores(b, view, &keys);
+        self.issue_scores(b, view);
         if early {
             self.rescale_out(b);
         }
@@ -196,15 +211,14 @@ impl<'f> Warpgroup<'f> {
         self.issue_output(b, &values);
         self.pass_turn(b);
         b.wgmma_wait(1);
-        if !self.frame.config.shared_kv {
-            keys.release_if(b, self.lead);
+        match &view.pending {
+            Some(pending) => pending.assign(b, &view.keys),
+            None => view.keys.release_if(b, self.lead),
         }
         self.softmax(b, view, n, masked);
+        self.await_keys(b, view, n);
         b.wgmma_wait(0);
         values.release_if(b, self.lead);
-        if let Some(pending) = &view.pending {
-            pending.assign(b, &keys);
-        }
         if !early {
             self.rescale_out(b);
         }
@@ -223,7 +237,7 @@ impl<'f> Warpgroup<'f> {
 
     fn take_values(&self, b: &mut Builder, view: &View) -> Slot<Consumer> {
         if let Some(pending) = view.pending {
-            return pending;
+            return pending.copy(b);
         }
         let values = self.v.take(b);
         values.wait(b);
@@ -231,10 +245,10 @@ impl<'f> Warpgroup<'f> {
     }
 
     /// `S = Q·Kᵀ`, one commit group.
-    fn issue_scores(&self, b: &mut Builder, view: &View, keys: &Slot<Consumer>) {
+    fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
         let (left, right) = (config.queries(), config.keys());
-        let at = keys.buffer(b, self.frame.shared.k, right.bytes());
+        let at = view.keys.buffer(b, self.frame.shared.k, right.bytes());
         let k = right.k_major(b, at);
         b.wgmma_fence();
         for step in 0..config.key_dim.div_ceil(16) {

@@ -144,14 +144,13 @@ pub struct Slot<Side> {
     cursor: Cursor<Side>,
 }
 
-impl<Side> Cursor<Side> {
+impl<Side: Copy> Cursor<Side> {
     /// Takes the buffer the cursor is at and steps on.
     #[track_caller]
     pub fn take(&self, b: &mut Builder) -> Slot<Side> {
-        let (stage, parity) = (b.value(self.stage), b.value(self.parity));
-        let cursor = Cursor { stage, parity, ..*self };
+        let slot = Slot { cursor: *self }.copy(b);
         self.advance(b);
-        Slot { cursor }
+        slot
     }
 
     /// Steps to the next buffer; the parity flips when the ring wraps.
@@ -202,7 +201,14 @@ impl<Side> Cursor<Side> {
     }
 }
 
-impl<Side> Slot<Side> {
+impl<Side: Copy> Slot<Side> {
+    /// Another handle that names the same buffer now.
+    #[track_caller]
+    pub fn copy(&self, b: &mut Builder) -> Slot<Side> {
+        let (stage, parity) = (b.value(self.cursor.stage), b.value(self.cursor.parity));
+        Slot { cursor: Cursor { stage, parity, ..self.cursor } }
+    }
+
     /// Makes this handle name the buffer that `other` names.
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Slot<Side>) {
