@@ -1,15 +1,13 @@
 //! Which tile a CTA works on, and in which order.
 //!
 //! The grid is persistent: unit `c` of `g` (a CTA, or a cluster) takes tiles `c`, then `2g-1-c`, then
-//! `2g+c`, … (a snake), out of a list sorted by length: within a section of KV heads whose keys and
-//! values fit L2 together, the tiles with the most keys (the last queries, under a causal mask) come
-//! first. A static snake over a sorted list balances as well as a work queue and needs no counter.
+//! `2g+c`, … (a snake). Where tiles have different lengths (under a causal mask, later queries have
+//! more keys) the list is sorted, longest first, over all heads: a static snake over a sorted list
+//! balances as well as a work queue and needs no counter. Else the tiles of a KV head are neighbours,
+//! so that its keys and values are read together.
 
 use crate::arguments::Arguments;
 use ptx::build::{Builder, Cmp, Reg};
-
-/// Bytes of keys and values that neighbouring tiles may share in L2.
-const SECTION_BYTES: u64 = 24 << 20;
 
 /// The list of tiles of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +20,6 @@ pub struct TileList {
     pub kv_heads: u32,
     /// Sequences.
     pub batch: u32,
-    /// Bytes of keys and values of one KV head of one sequence.
-    pub head_bytes: u64,
     /// Whether tiles have different lengths.
     pub uneven: bool,
 }
@@ -32,14 +28,6 @@ impl TileList {
     /// Number of tiles.
     pub fn len(&self) -> u32 {
         self.tiles * self.splits * self.kv_heads * self.batch
-    }
-
-    fn section(&self) -> u32 {
-        if !self.uneven {
-            return 1;
-        }
-        (SECTION_BYTES / self.head_bytes.max(1)).clamp(1, (self.kv_heads * self.batch) as u64)
-            as u32
     }
 }
 
@@ -62,7 +50,7 @@ pub struct TileOrder {
     len: Reg<u32>,
     per_head: Reg<u32>,
     splits: Option<Reg<u32>>,
-    section: Reg<u32>,
+    uneven: bool,
     kv_heads: Reg<u32>,
     heads: Reg<u32>,
     cluster: u32,
@@ -76,7 +64,7 @@ impl TileOrder {
             len: args.u32(b, "tiles", list.len()),
             per_head: args.u32(b, "tiles_per_head", list.tiles * list.splits),
             splits: (list.splits > 1).then(|| args.u32(b, "splits", list.splits)),
-            section: args.u32(b, "section", list.section()),
+            uneven: list.uneven,
             kv_heads: args.u32(b, "kv_heads", list.kv_heads),
             heads: args.u32(b, "batch_kv_heads", list.kv_heads * list.batch),
             cluster,
@@ -113,19 +101,13 @@ impl TileOrder {
 
     #[track_caller]
     fn tile(&self, b: &mut Builder, number: Reg<u32>) -> Tile {
-        let section_tiles = b.mul(self.section, self.per_head);
-        let section = b.div(number, section_tiles);
-        let skipped = b.mul(section, section_tiles);
-        let within = b.sub(number, skipped);
-        let first_head = b.mul(section, self.section);
-        let heads_left = b.sub(self.heads, first_head);
-        let width = b.min(self.section, heads_left);
-        let rank = b.div(within, width);
-        let before = b.mul(rank, width);
-        let head = b.sub(within, before);
-        let head = b.add(first_head, head);
-        let last = b.sub(self.per_head, 1);
-        let index = b.sub(last, rank);
+        let (head, index) = if self.uneven {
+            let rank = b.div(number, self.heads);
+            let last = b.sub(self.per_head, 1);
+            (b.rem(number, self.heads), b.sub(last, rank))
+        } else {
+            (b.div(number, self.per_head), b.rem(number, self.per_head))
+        };
         let batch = b.div(head, self.kv_heads);
         let kv_head = b.rem(head, self.kv_heads);
         match self.splits {

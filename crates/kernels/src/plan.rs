@@ -127,7 +127,7 @@ fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
             cluster: [1, 1, 1],
             shared_bytes: kernel.shared_bytes,
             args,
-            overlaps_previous: false,
+            overlaps_previous: true,
         });
         kernels.push(kernel);
     }
@@ -160,7 +160,7 @@ fn combine_launch(
         cluster: [1, 1, 1],
         shared_bytes: 0,
         args,
-        overlaps_previous: false,
+        overlaps_previous: true,
     };
     (kernel, launch)
 }
@@ -182,13 +182,11 @@ fn split(
         Split::Auto => auto_splits(tiles * heads, key_tiles, options.processors),
     };
     let tiles_per_split = key_tiles.div_ceil(splits);
-    let row_bytes = (problem.key_dim() + problem.value_dim()) * problem.dtype().bytes();
     let list = TileList {
         tiles,
         splits: key_tiles.div_ceil(tiles_per_split),
         kv_heads: problem.kv_heads() as u32,
         batch: problem.batch() as u32,
-        head_bytes: segment.longest() * row_bytes,
         uneven: segment.mask != problem::Mask::Full,
     };
     (list, tiles_per_split)

@@ -8,7 +8,7 @@ use super::tile::TileShape;
 use crate::rows::Packing;
 use crate::task::Tiling;
 use crate::tensors::Panel;
-use problem::{DType, Mask, Problem, Values};
+use problem::{DType, Problem, Values};
 use ptx::build::HalfType;
 
 /// Rows of one warpgroup.
@@ -51,12 +51,10 @@ impl Config {
         let group = problem.group() as u32;
         let blocks = packing.blocks(group, problem.longest_query());
         let segment = &problem.segments[n];
-        let full = segment.mask == Mask::Full;
         let (warpgroups, tile) = match key_dim.max(value_dim) {
             0..=64 if blocks >= 3 => (3, 128),
             0..=64 => (2, 128),
-            65..=96 => (2, 128),
-            97..=128 => (2, if full { 176 } else { 128 }),
+            65..=128 => (2, 128),
             129..=192 if value_dim <= 128 => (2, 128),
             129..=192 => (2, 96),
             _ => (2, 80),

@@ -82,7 +82,8 @@ impl Frame {
         );
     }
 
-    /// One thread initialises the barriers; everyone waits for it.
+    /// One thread initialises the barriers; everyone waits for it, and for the previous grid, whose
+    /// tail this prologue overlaps.
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -94,6 +95,8 @@ impl Frame {
             self.shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
+        b.wait_previous_grid();
+        b.launch_next_grid();
         b.barrier_all();
     }
 }
