@@ -1,10 +1,15 @@
-//! Prints the PTX of a dense problem: `emit D DV T S MASK HEADS KV_HEADS BATCH`.
+//! Prints the PTX of a dense problem: `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH`.
 
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
 fn main() {
-    let a: Vec<String> = std::env::args().skip(1).collect();
+    let mut a: Vec<String> = std::env::args().skip(1).collect();
+    let arch = match a.remove(0).as_str() {
+        "sm90" => Arch::Sm90,
+        "sm100" => Arch::Sm100,
+        _ => Arch::Sm103,
+    };
     let n = |i: usize| a[i].parse::<u64>().expect("a number");
     let (d, dv, t, s, h, hk, b) = (n(0), n(1), n(2), n(3), n(5), n(6), n(7));
     let mask = match a[4].as_str() {
@@ -20,7 +25,7 @@ fn main() {
         .return_lse()
         .build()
         .expect("ok");
-    let plan = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)).expect("supported");
+    let plan = plan(&problem, arch, &PlanOptions::for_arch(arch)).expect("supported");
     eprintln!("{}", plan.summary);
     println!("{}", plan.program.module);
 }

@@ -23,12 +23,14 @@ mod order;
 mod output;
 mod plan;
 mod rows;
+mod schedule;
 mod sequence;
+mod sm100;
 mod sm90;
 mod softmax;
 mod task;
 mod tensors;
 mod visible;
 
-pub use options::{Arch, PlanOptions, Split};
+pub use options::{Arch, Loads, PlanOptions, Probabilities, Split};
 pub use plan::{Plan, plan};

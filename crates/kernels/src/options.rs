@@ -1,3 +1,4 @@
+use ptx::build::Target;
 use std::fmt;
 
 /// A GPU generation kernels are emitted for.
@@ -7,6 +8,8 @@ pub enum Arch {
     Sm90,
     /// Datacenter Blackwell.
     Sm100,
+    /// Blackwell Ultra.
+    Sm103,
 }
 
 impl Arch {
@@ -14,17 +17,23 @@ impl Arch {
     pub fn usual_processors(self) -> u32 {
         match self {
             Arch::Sm90 => 132,
-            Arch::Sm100 => 148,
+            Arch::Sm100 | Arch::Sm103 => 148,
+        }
+    }
+
+    /// What PTX is emitted for.
+    pub fn target(self) -> Target {
+        match self {
+            Arch::Sm90 => Target::Sm90a,
+            Arch::Sm100 => Target::Sm100a,
+            Arch::Sm103 => Target::Sm103a,
         }
     }
 }
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Arch::Sm90 => "sm_90a",
-            Arch::Sm100 => "sm_100a",
-        })
+        f.write_str(self.target().name())
     }
 }
 
@@ -43,6 +52,25 @@ pub enum Split {
     Never,
 }
 
+/// Where a Blackwell kernel keeps probabilities between softmax and the second product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Probabilities {
+    /// In tensor memory, in the columns of the scores they were computed from.
+    TensorMemory,
+    /// In shared memory, as a canonical operand tile.
+    SharedMemory,
+}
+
+/// How a Blackwell kernel's tensor copies arrange rows in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loads {
+    /// With the 128-byte swizzle, 64 columns per copy.
+    Swizzled,
+    /// Without swizzle, in core matrices, 8 columns per copy: more copies and bank conflicts; kept
+    /// because it is the plainest layout the matrix unit reads.
+    Plain,
+}
+
 /// Choices that are not part of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanOptions {
@@ -50,11 +78,20 @@ pub struct PlanOptions {
     pub processors: u32,
     /// How keys are divided.
     pub split: Split,
+    /// Where probabilities go, on Blackwell.
+    pub probabilities: Probabilities,
+    /// How rows are copied, on Blackwell.
+    pub loads: Loads,
 }
 
 impl PlanOptions {
     /// The usual choices for `arch`.
     pub fn for_arch(arch: Arch) -> Self {
-        PlanOptions { processors: arch.usual_processors(), split: Split::Auto }
+        PlanOptions {
+            processors: arch.usual_processors(),
+            split: Split::Auto,
+            probabilities: Probabilities::TensorMemory,
+            loads: Loads::Swizzled,
+        }
     }
 }

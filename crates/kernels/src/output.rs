@@ -29,6 +29,11 @@ pub struct BlockOutput<'a> {
 }
 
 impl BlockOutput<'_> {
+    /// Columns of a whole value row.
+    pub fn value_dim(&self) -> u32 {
+        self.params.value_dim
+    }
+
     /// The place of row `row` of the block.
     #[track_caller]
     pub fn place(&self, b: &mut Builder, row: Reg<u32>) -> RowPlace {
@@ -97,18 +102,17 @@ impl BlockOutput<'_> {
         });
     }
 
-    /// Address of a row of partial results of `value_dim` columns, `column` bytes in.
+    /// Address of a row of partial results, `column` bytes in.
     #[track_caller]
     pub fn partial_row(
         &self,
         b: &mut Builder,
         place: &RowPlace,
         partial: GlobalPtr,
-        value_dim: u32,
         column: Reg<u64>,
     ) -> GlobalPtr {
         let row = self.row_number(b, place);
-        let at = b.mad_wide(row, value_dim * 4, column);
+        let at = b.mad_wide(row, self.value_dim() * 4, column);
         b.global_add(partial, at)
     }
 

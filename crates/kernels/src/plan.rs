@@ -3,8 +3,9 @@
 use crate::arguments::Memory;
 use crate::options::{Arch, PlanOptions, Split};
 use crate::order::TileList;
+use crate::schedule::Schedule;
 use crate::task::{Destination, Task};
-use crate::{combine, sm90, tensors};
+use crate::{combine, tensors};
 use problem::{DType, Problem, Storage, Unsupported, Values};
 use program::{BufferId, Launch, Program};
 use ptx::build::{Kernel, Target, module};
@@ -22,10 +23,7 @@ pub struct Plan {
 /// Plans `problem` for `arch`.
 pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
     check(problem, arch)?;
-    match arch {
-        Arch::Sm90 => Ok(plan_sm90(problem, options)),
-        Arch::Sm100 => Err(Unsupported::new("sm_100a", "its kernels are not built yet")),
-    }
+    Ok(launches(problem, arch, options))
 }
 
 fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
@@ -74,25 +72,25 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
         )
         .nearest(dim.next_multiple_of(8).to_string()));
     }
-    if dim > 256 {
+    let (largest, step) = Schedule::largest_dim(arch, name);
+    if dim > largest || (dim > 256 && !dim.is_multiple_of(step)) {
         return Err(Unsupported::new(
             format!("{name} {dim}"),
-            format!("the largest on {arch} is 256"),
+            format!("the largest on {arch} is {largest}, in steps of {step} above 256"),
         )
-        .nearest("256"));
+        .nearest(dim.next_multiple_of(step).min(largest).to_string()));
     }
     Ok(())
 }
 
-fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
+fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut memory = Memory::of(problem);
     let mut stages = Vec::new();
     for n in 0..problem.segments.len() {
-        let config = sm90::Config::choose(problem, n);
-        let rows = config.packing.blocks(config.group, problem.longest_query());
-        let tiles = rows.div_ceil(config.warpgroups as u64) as u32;
-        let (list, tiles_per_split) = split(problem, n, tiles, config.tile, options);
-        stages.push((config, list, tiles_per_split));
+        let schedule = Schedule::choose(problem, n, arch, options);
+        let (list, tiles_per_split) =
+            split(problem, n, schedule.tiles(problem), schedule.tile(), options);
+        stages.push((schedule, list, tiles_per_split));
     }
     let parts: u32 = stages.iter().map(|(_, list, _)| list.splits).sum();
     let partial = (parts > 1).then(|| {
@@ -104,7 +102,7 @@ fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
     let mut launches = Vec::new();
     let mut summary = Vec::new();
     let mut first = 0;
-    for (n, (config, list, tiles_per_split)) in stages.into_iter().enumerate() {
+    for (n, (schedule, list, tiles_per_split)) in stages.into_iter().enumerate() {
         let destination = match partial {
             None => Destination::Output,
             Some([rows, lse]) => Destination::Partial { rows, lse, first },
@@ -112,18 +110,12 @@ fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
         first += list.splits;
         let task = Task { problem, segment: n as u8, destination, list, tiles_per_split };
         let name = format!("attention{n}");
-        let (kernel, args) = sm90::emit(&name, config, &task, &memory);
-        summary.push(format!(
-            "{} rows × {} keys per CTA, {} split(s), {} buffers",
-            config.warpgroups * 64,
-            config.tile,
-            list.splits,
-            config.stages
-        ));
+        let (kernel, args) = schedule.emit(&name, arch.target(), &task, &memory);
+        summary.push(format!("{schedule}, {} split(s)", list.splits));
         launches.push(Launch {
             kernel: name,
             grid: [list.len().min(options.processors), 1, 1],
-            block: [config.threads(), 1, 1],
+            block: [schedule.threads(), 1, 1],
             cluster: [1, 1, 1],
             shared_bytes: kernel.shared_bytes,
             args,
@@ -132,14 +124,14 @@ fn plan_sm90(problem: &Problem, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
     }
     if let Some(buffers) = partial {
-        let (kernel, launch) = combine_launch(Target::Sm90a, problem, &memory, buffers, parts);
+        let (kernel, launch) = combine_launch(arch.target(), problem, &memory, buffers, parts);
         kernels.push(kernel);
         launches.push(launch);
     }
     if problem.lse_len() == 0 {
         launches.clear();
     }
-    let module = Arc::new(module(Target::Sm90a, kernels));
+    let module = Arc::new(module(arch.target(), kernels));
     let program = Program { module, buffers: memory.into_buffers(), launches };
     Plan { program, summary: summary.join("; ") }
 }

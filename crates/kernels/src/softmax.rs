@@ -42,6 +42,19 @@ impl RowState {
     }
 }
 
+/// What a lazy step asks of what was accumulated before.
+#[derive(Clone, Copy, Debug)]
+pub struct Rescale {
+    /// Whether it must be scaled at all.
+    pub due: Reg<bool>,
+    /// The factor, 1 where it is not due.
+    pub factor: Reg<f32>,
+}
+
+/// Powers of two by which scores may exceed a row's reference before the reference moves: `p` then
+/// stays below 2^8, far from where 16-bit floats and f32 sums end.
+const SLACK: f32 = 8.0;
+
 /// Denominator and LSE of a finished row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowResult {
@@ -99,20 +112,62 @@ impl Softmax {
         let largest = reduce(b, largest);
         let max = b.max(largest, row.max);
         let reference = if masked { finite(b, max) } else { max };
-        let shift = b.mul(reference, self.factor);
-        let shift = b.neg(shift);
+        let shift = self.shift(b, reference);
         let exponent = b.fma(row.max, self.factor, shift);
         let rescale = b.ex2(exponent);
+        let added = self.exponentiate(b, scores, shift);
+        let sum = b.fma(row.sum, rescale, added);
+        b.assign(row.sum, sum);
+        b.assign(row.max, max);
+        rescale
+    }
+
+    /// As [`Softmax::step`] for a row that one thread holds alone; the row's `max` is a reference that
+    /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
+    /// reference, so the result is as exact.
+    #[track_caller]
+    pub fn lazy_step(
+        &self,
+        b: &mut Builder,
+        row: &RowState,
+        scores: &[Reg<f32>],
+        masked: bool,
+    ) -> Rescale {
+        let largest = b.max_tree(scores);
+        let max = b.max(largest, row.max);
+        let growth = b.sub(max, row.max);
+        let growth = b.mul(growth, self.factor);
+        // Not a number where nothing was seen yet and nothing is seen now: not due.
+        let due = b.setp(Cmp::Gt, growth, SLACK);
+        let max = b.select::<f32>(due, max, row.max);
+        let reference = if masked { finite(b, max) } else { max };
+        let shift = self.shift(b, reference);
+        let exponent = b.fma(row.max, self.factor, shift);
+        let factor = b.ex2(exponent);
+        let factor = b.select::<f32>(due, factor, 1.0);
+        let added = self.exponentiate(b, scores, shift);
+        let sum = b.fma(row.sum, factor, added);
+        b.assign(row.sum, sum);
+        b.assign(row.max, max);
+        Rescale { due, factor }
+    }
+
+    /// What to add to a scaled score so that `reference` becomes exponent 0.
+    #[track_caller]
+    fn shift(&self, b: &mut Builder, reference: Reg<f32>) -> Reg<f32> {
+        let shift = b.mul(reference, self.factor);
+        b.neg(shift)
+    }
+
+    /// Replaces scores by probabilities and returns their sum.
+    #[track_caller]
+    fn exponentiate(&self, b: &mut Builder, scores: &[Reg<f32>], shift: Reg<f32>) -> Reg<f32> {
         for &score in scores {
             let exponent = b.fma(score, self.factor, shift);
             let p = b.ex2(exponent);
             b.assign(score, p);
         }
-        let added = b.sum_tree(scores);
-        let sum = b.fma(row.sum, rescale, added);
-        b.assign(row.sum, sum);
-        b.assign(row.max, max);
-        rescale
+        b.sum_tree(scores)
     }
 
     /// Denominator and LSE of a row whose `sum` is complete; `sink` is a natural-log logit.

@@ -74,6 +74,8 @@ pub struct Params {
     pub output: Output,
     pub sinks: Option<GlobalPtr>,
     pub tiling: Tiling,
+    /// Columns of a whole value row.
+    pub value_dim: u32,
     /// Rows of keys one copy brings.
     pub rows_per_copy: u32,
     /// Whether rows past a sequence's end may hold anything.
@@ -158,6 +160,7 @@ impl Params {
             sinks: (problem.sinks && matches!(task.destination, Destination::Output))
                 .then(|| args.pointer(b, "sinks", memory.slot(Slot::Sinks))),
             tiling,
+            value_dim: problem.value_dim() as u32,
             rows_per_copy: copy,
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used

@@ -78,8 +78,7 @@ fn write_partial(
     let column = b.mul_wide(quad, 8);
     for (half, place) in places.iter().enumerate() {
         b.if_(place.live, |b| {
-            let value_dim = warpgroup.frame.config.value_dim;
-            let at = output.partial_row(b, place, partial, value_dim, column);
+            let at = output.partial_row(b, place, partial, column);
             let registers = super::consumer::of_row(&warpgroup.out, half);
             for (group, pair) in registers.chunks_exact(2).enumerate() {
                 b.st_global_vector(at.plus(group as i64 * 32), pair);

@@ -1,0 +1,100 @@
+//! The kernels there are, behind one face.
+
+use crate::arguments::Memory;
+use crate::options::{Arch, PlanOptions};
+use crate::task::Task;
+use crate::{sm90, sm100};
+use problem::Problem;
+use program::Argument;
+use ptx::build::{Kernel, Target};
+use std::fmt;
+
+/// A kernel with its tile sizes.
+#[derive(Clone, Copy, Debug)]
+pub enum Schedule {
+    /// Warpgroups that load and multiply.
+    Hopper(sm90::Config),
+    /// Six warps around tensor memory.
+    SixWarps(sm100::Config),
+}
+
+impl Schedule {
+    /// The schedule for segment `n` of a problem.
+    pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
+        match arch {
+            Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n)),
+            Arch::Sm100 | Arch::Sm103 => {
+                Schedule::SixWarps(sm100::Config::choose(problem, options))
+            }
+        }
+    }
+
+    /// The largest key or value dim, and the step in which dims above 256 go.
+    pub fn largest_dim(arch: Arch, name: &str) -> (u64, u64) {
+        match (arch, name) {
+            (Arch::Sm90, _) => (256, 8),
+            (_, "key dim") => (sm100::Config::MOST_KEY_COLUMNS.into(), 8),
+            _ => (512, 16),
+        }
+    }
+
+    /// Tiles of queries of one KV head.
+    pub fn tiles(&self, problem: &Problem) -> u32 {
+        let queries = problem.longest_query();
+        match self {
+            Schedule::Hopper(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
+            }
+            Schedule::SixWarps(c) => c.packing.blocks(c.group, queries) as u32 * c.slices,
+        }
+    }
+
+    /// Keys per tile.
+    pub fn tile(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.tile,
+            Schedule::SixWarps(_) => sm100::TILE,
+        }
+    }
+
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.threads(),
+            Schedule::SixWarps(_) => sm100::THREADS,
+        }
+    }
+
+    /// Emits the kernel `name` and its arguments.
+    pub fn emit(
+        &self,
+        name: &str,
+        target: Target,
+        task: &Task<'_>,
+        memory: &Memory,
+    ) -> (Kernel, Vec<Argument>) {
+        match self {
+            Schedule::Hopper(config) => sm90::emit(name, *config, task, memory),
+            Schedule::SixWarps(config) => sm100::emit(name, target, *config, task, memory),
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Hopper(c) => {
+                let rows = c.warpgroups * 64;
+                write!(f, "{rows} rows × {} keys per CTA, {} buffers", c.tile, c.stages)
+            }
+            Schedule::SixWarps(c) => write!(
+                f,
+                "six warps, {} rows × {} keys per CTA, {} slots of {} columns",
+                sm100::ROWS,
+                sm100::TILE,
+                c.slots,
+                c.slot_columns
+            ),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Tile sizes, buffers and placements of a Blackwell kernel, and the budget that limits them.
+
+use crate::options::{Loads, PlanOptions, Probabilities};
+use crate::rows::Packing;
+use crate::task::Tiling;
+use crate::tensors::Panel;
+use layout::hw::{Major, SmemSwizzle, SmemTile};
+use problem::{DType, Problem};
+use ptx::build::HalfType;
+
+/// Rows of a block: lanes of tensor memory.
+pub const ROWS: u32 = 128;
+/// Keys per tile.
+pub const TILE: u32 = 128;
+/// Value columns that fit tensor memory beside two score tiles.
+const MOST_VALUE_COLUMNS: u32 = 256;
+/// Shared memory a CTA can have, less what barriers and alignment need.
+const SHARED_LIMIT: u32 = 226 * 1024;
+/// Bits of an element.
+pub const ELEMENT_BITS: u64 = 16;
+
+/// Everything a kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Element type.
+    pub half: HalfType,
+    /// Length of a query or key row.
+    pub key_dim: u32,
+    /// Length of a value row.
+    pub value_dim: u32,
+    /// CTAs that share the columns of a value row.
+    pub slices: u32,
+    /// How queries fill the rows of a block.
+    pub packing: Packing,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// How copies arrange rows in shared memory.
+    pub panel: Panel,
+    /// Where probabilities go between softmax and the second product.
+    pub probabilities: Probabilities,
+    /// Buffers of queries.
+    pub q_stages: u32,
+    /// Columns of one slot of the ring of keys and values.
+    pub slot_columns: u32,
+    /// Slots of the ring.
+    pub slots: u32,
+}
+
+/// The columns of a tile of keys or values that one slot of the ring holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First column.
+    pub column: u32,
+    /// Columns in shared memory: whole panels.
+    pub stored: u32,
+    /// Columns the product uses: a multiple of 16.
+    pub used: u32,
+}
+
+impl Config {
+    /// The tile and buffers for a problem.
+    pub fn choose(problem: &Problem, options: &PlanOptions) -> Self {
+        let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
+        let slices = value_dim.div_ceil(MOST_VALUE_COLUMNS);
+        let narrow = key_dim > 256 || key_dim.max(value_dim / slices) <= 64;
+        let mut config = Config {
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            key_dim,
+            value_dim,
+            slices,
+            packing: Packing::choose(problem, ROWS),
+            group: problem.group() as u32,
+            panel: match options.loads {
+                Loads::Swizzled => Panel::Swizzled,
+                Loads::Plain => Panel::Plain,
+            },
+            probabilities: options.probabilities,
+            q_stages: if key_dim <= 128 { 2 } else { 1 },
+            slot_columns: if narrow { 64 } else { 128 },
+            slots: 0,
+        };
+        let left = SHARED_LIMIT - config.shared_bytes();
+        config.slots = (left / config.slot_bytes()).min(12);
+        config
+    }
+
+    fn shared_bytes(&self) -> u32 {
+        let probabilities = match self.probabilities {
+            Probabilities::TensorMemory => 0,
+            Probabilities::SharedMemory => self.probability_tile().bytes() as u32,
+        };
+        self.q_stages * self.query_bytes() + self.slots * self.slot_bytes() + probabilities
+    }
+
+    /// The largest key dim: queries, and three slots of keys and values.
+    pub const MOST_KEY_COLUMNS: u32 = 576;
+
+    /// Value columns of one CTA.
+    pub fn slice_dim(&self) -> u32 {
+        self.value_dim / self.slices
+    }
+
+    /// Bytes of a buffer of queries.
+    pub fn query_bytes(&self) -> u32 {
+        self.query_tile().bytes() as u32
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> u32 {
+        TILE * self.slot_columns * ELEMENT_BITS as u32 / 8
+    }
+
+    /// Bytes of a panel of `ROWS` rows (of queries, keys or values).
+    pub fn panel_bytes(&self) -> u32 {
+        ROWS * self.panel.columns() * ELEMENT_BITS as u32 / 8
+    }
+
+    fn swizzle(&self) -> SmemSwizzle {
+        match self.panel {
+            Panel::Swizzled => SmemSwizzle::B128,
+            Panel::Plain => SmemSwizzle::None,
+        }
+    }
+
+    fn tile(&self, mn: u32, k: u32, major: Major) -> SmemTile {
+        SmemTile::new(mn.into(), k.into(), ELEMENT_BITS, major, self.swizzle())
+            .expect("tiles are whole panels")
+    }
+
+    /// Columns in shared memory of rows of `dim`: whole panels and whole steps of 16.
+    fn stored(&self, dim: u32) -> u32 {
+        dim.next_multiple_of(self.panel.columns().max(16))
+    }
+
+    /// Queries: the A operand of the scores.
+    pub fn query_tile(&self) -> SmemTile {
+        self.tile(ROWS, self.stored(self.key_dim), Major::K)
+    }
+
+    /// Keys of one slot: the B operand of the scores.
+    pub fn key_tile(&self) -> SmemTile {
+        self.tile(TILE, self.slot_columns, Major::K)
+    }
+
+    /// Values of one slot: the B operand of the output, read along its rows.
+    pub fn value_tile(&self) -> SmemTile {
+        self.tile(self.slot_columns, TILE, Major::Mn)
+    }
+
+    /// Probabilities in shared memory: the A operand of the output.
+    pub fn probability_tile(&self) -> SmemTile {
+        self.tile(ROWS, TILE, Major::K)
+    }
+
+    /// A panel of finished rows on its way out; the swizzle spreads it over the banks.
+    pub fn staging_tile(&self) -> SmemTile {
+        SmemTile::new(ROWS.into(), 64, ELEMENT_BITS, Major::K, SmemSwizzle::B128)
+            .expect("one panel of 64 columns")
+    }
+
+    /// How a tile of keys is cut into slots.
+    pub fn key_pieces(&self) -> Vec<Piece> {
+        self.pieces(self.key_dim)
+    }
+
+    /// How a CTA's tile of values is cut into slots.
+    pub fn value_pieces(&self) -> Vec<Piece> {
+        self.pieces(self.slice_dim())
+    }
+
+    fn pieces(&self, dim: u32) -> Vec<Piece> {
+        let (stored, used) = (self.stored(dim), dim.next_multiple_of(16));
+        let starts = (0..stored).step_by(self.slot_columns as usize);
+        starts
+            .map(|column| Piece {
+                column,
+                stored: (stored - column).min(self.slot_columns),
+                used: (used - column).min(self.slot_columns),
+            })
+            .collect()
+    }
+
+    /// How a CTA's tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            packing: self.packing,
+            group: self.group,
+            blocks: 1,
+            tile: TILE,
+            slices: self.slices,
+            panel: self.panel,
+        }
+    }
+}

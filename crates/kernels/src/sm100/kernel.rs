@@ -1,0 +1,139 @@
+//! The kernel's frame: parameters, shared memory, barriers, roles.
+
+use super::config::Config;
+use super::tensor_memory::{SCORE_BUFFERS, TensorMemory};
+use super::{issuer, loader, softmax_warps};
+use crate::arguments::{Arguments, Memory};
+use crate::options::Probabilities;
+use crate::task::{Params, Task};
+use program::Argument;
+use ptx::build::{
+    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, Signals, SmemPtr, Target, TmemPtr,
+};
+
+/// Warps that own rows.
+pub const ROW_WARPS: u32 = 4;
+/// The warp that owns tensor memory and issues multiplies.
+const ISSUING_WARP: u32 = 4;
+/// Threads of a CTA.
+pub const THREADS: u32 = 32 * 6;
+
+/// Shared memory and barriers.
+pub struct Shared {
+    /// Queries; also where finished rows are staged.
+    pub q: SmemPtr,
+    /// The ring of keys and values.
+    pub kv: SmemPtr,
+    /// Probabilities, where they do not stay in tensor memory.
+    pub p: Option<SmemPtr>,
+    pub q_ring: Pipeline,
+    pub kv_ring: Pipeline,
+    /// Scores are in tensor memory.
+    pub scores: Signals,
+    /// Probabilities are where the second product reads them, and the output is rescaled for it.
+    pub probabilities: Signals,
+    /// The output has everything up to this tile.
+    pub output: Signals,
+    /// Values whose tail must be cleared before they are published have arrived.
+    pub tail: Signals,
+    /// Where the allocator leaves the address of tensor memory.
+    address: SmemPtr,
+}
+
+/// The kernel being emitted.
+pub struct Frame {
+    pub config: Config,
+    pub params: Params,
+    pub shared: Shared,
+    pub map: TensorMemory,
+}
+
+/// Emits the kernel `name` and its arguments.
+pub fn emit(
+    name: &str,
+    target: Target,
+    config: Config,
+    task: &Task<'_>,
+    memory: &Memory,
+) -> (Kernel, Vec<Argument>) {
+    let mut b = Builder::new(name, target);
+    b.directive("maxntid", &[THREADS.into(), 1, 1]);
+    b.directive("minnctapersm", &[1]);
+    let mut args = Arguments::default();
+    let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
+    let shared = reserve(&mut b, &config);
+    let frame = Frame { config, params, shared, map: TensorMemory::of(&config) };
+    frame.emit(&mut b);
+    (b.finish(), args.into_values())
+}
+
+fn reserve(b: &mut Builder, config: &Config) -> Shared {
+    let base = b.shared_base();
+    let q = base.plus(b.reserve_shared(config.q_stages * config.query_bytes(), 1024));
+    let kv = base.plus(b.reserve_shared(config.slots * config.slot_bytes(), 1024));
+    let p = match config.probabilities {
+        Probabilities::TensorMemory => None,
+        Probabilities::SharedMemory => {
+            let bytes = config.probability_tile().bytes() as u32;
+            Some(base.plus(b.reserve_shared(bytes, 1024)))
+        }
+    };
+    Shared {
+        q,
+        kv,
+        p,
+        q_ring: Pipeline::reserve(b, base, config.q_stages),
+        kv_ring: Pipeline::reserve(b, base, config.slots),
+        scores: Signals::reserve(b, base, SCORE_BUFFERS),
+        probabilities: Signals::reserve(b, base, SCORE_BUFFERS),
+        output: Signals::reserve(b, base, 1),
+        tail: Signals::reserve(b, base, 1),
+        address: base.plus(b.reserve_shared(4, 4)),
+    }
+}
+
+impl Frame {
+    fn emit(&self, b: &mut Builder) {
+        let warp = b.warp();
+        let tmem = self.init(b, warp);
+        let owns_rows = b.setp(Cmp::Lt, warp, ROW_WARPS);
+        let issues = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        b.if_else(
+            owns_rows,
+            |b| softmax_warps::emit(b, self, tmem, warp),
+            |b| b.if_else(issues, |b| issuer::emit(b, self, tmem), |b| loader::emit(b, self)),
+        );
+        b.warp_sync();
+        b.tcgen05_fence_before();
+        b.barrier_all();
+        b.if_(issues, |b| {
+            b.tcgen05_fence_after();
+            b.tmem_dealloc(CtaGroup::One, tmem.base, self.map.allocation);
+        });
+    }
+
+    /// One thread initialises the barriers, one warp allocates tensor memory; everyone waits for both.
+    fn init(&self, b: &mut Builder, warp: Reg<u32>) -> TmemPtr {
+        let shared = &self.shared;
+        let thread = b.thread();
+        let first = b.setp(Cmp::Eq, thread, 0);
+        b.if_(first, |b| {
+            shared.q_ring.init(b, 1, 1 + ROW_WARPS);
+            shared.kv_ring.init(b, 1, 1);
+            shared.scores.init(b, 1);
+            shared.probabilities.init(b, ROW_WARPS);
+            shared.output.init(b, 1);
+            shared.tail.init(b, 1);
+            b.fence_mbarrier_init();
+        });
+        let allocates = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        b.if_(allocates, |b| {
+            b.tmem_alloc(CtaGroup::One, shared.address, self.map.allocation);
+            b.tmem_relinquish(CtaGroup::One);
+        });
+        b.tcgen05_fence_before();
+        b.barrier_all();
+        b.tcgen05_fence_after();
+        TmemPtr { base: b.ld_shared::<u32>(shared.address), column: 0 }
+    }
+}
