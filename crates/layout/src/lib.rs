@@ -10,6 +10,7 @@
 //!   holds which of them.
 //! - [`transform`]: from one arrangement of a tile to another, with vector width and bank
 //!   conflicts.
+//! - [`draw`]: pictures of all of these.
 //! - [`hw`]: the hardware's own layouts, descriptors and fragments as values.
 //!
 //! Numbers are exact: everything is 64-bit, and what overflows or does not divide is a
@@ -28,6 +29,7 @@ mod algebra;
 mod composed;
 mod coord;
 mod coord_layout;
+pub mod draw;
 mod error;
 pub mod hw;
 mod int_tuple;
@@ -48,6 +50,7 @@ pub use parse::ParseError;
 pub use slice::Slice;
 pub use swizzle::Swizzle;
 pub use transform::{
-    Arrangement, BANKS, Transform, VectorAccess, WORD_BYTES, WarpAccess, bank_of, transform,
+    Arrangement, BANKS, BankLoad, Transform, VectorAccess, WORD_BYTES, WarpAccess, bank_of,
+    transform,
 };
 pub use tv::{Owner, TvLayout};

@@ -35,16 +35,18 @@ impl WarpAccess {
     /// assert_eq!((column.passes, column.conflict_degree()), (32, 32));
     /// ```
     pub fn new(addresses: Vec<u64>, bytes: u64) -> WarpAccess {
-        let lanes_per_pass = (BANKS * WORD_BYTES / bytes.max(WORD_BYTES)).max(1) as usize;
-        let groups = || addresses.chunks(lanes_per_pass);
-        let passes =
-            groups().map(|group| words_by_bank(group, bytes).into_iter().max().unwrap_or(0)).sum();
-        let ideal = groups().map(|group| {
-            let words: u64 = words_by_bank(group, bytes).into_iter().sum();
-            words.div_ceil(BANKS)
-        });
-        let ideal = ideal.sum();
-        WarpAccess { passes, ideal, bytes, addresses }
+        let mut access = WarpAccess { addresses, bytes, passes: 0, ideal: 0 };
+        let loads: Vec<Vec<BankLoad>> = access.phases().collect();
+        access.passes = loads.iter().map(|banks| most_words(banks)).sum();
+        access.ideal = loads.iter().map(|banks| all_words(banks).div_ceil(BANKS)).sum();
+        access
+    }
+
+    /// What each bank must deliver in each group of lanes that the hardware serves together.
+    pub fn phases(&self) -> impl Iterator<Item = Vec<BankLoad>> + '_ {
+        let lanes = (BANKS * WORD_BYTES / self.bytes.max(WORD_BYTES)).max(1) as usize;
+        let groups = self.addresses.chunks(lanes).enumerate();
+        groups.map(move |(phase, group)| bank_loads(group, self.bytes, (phase * lanes) as u64))
     }
 
     /// How many times longer the access takes than without conflicts.
@@ -63,15 +65,35 @@ pub fn bank_of(address: u64) -> u64 {
     address / WORD_BYTES % BANKS
 }
 
-/// Number of distinct words each bank must deliver for a group of lanes.
-fn words_by_bank(addresses: &[u64], bytes: u64) -> Vec<u64> {
-    let words: BTreeSet<u64> = addresses
-        .iter()
-        .flat_map(|&first| first / WORD_BYTES..=first.saturating_add(bytes.max(1) - 1) / WORD_BYTES)
-        .collect();
-    let mut counts = vec![0; BANKS as usize];
-    for word in words {
-        counts[(word % BANKS) as usize] += 1;
+/// What one bank delivers to a group of lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BankLoad {
+    /// Distinct words asked for; each takes one pass.
+    pub words: u64,
+    /// The first lane that asks.
+    pub first_lane: u64,
+}
+
+fn most_words(banks: &[BankLoad]) -> u64 {
+    banks.iter().map(|bank| bank.words).max().unwrap_or(0)
+}
+
+fn all_words(banks: &[BankLoad]) -> u64 {
+    banks.iter().map(|bank| bank.words).sum()
+}
+
+fn bank_loads(addresses: &[u64], bytes: u64, first_lane: u64) -> Vec<BankLoad> {
+    let mut seen = BTreeSet::new();
+    let mut banks = vec![BankLoad::default(); BANKS as usize];
+    for (&address, lane) in addresses.iter().zip(first_lane..) {
+        let last = address.saturating_add(bytes.max(1) - 1);
+        for word in address / WORD_BYTES..=last / WORD_BYTES {
+            let bank = &mut banks[(word % BANKS) as usize];
+            if bank.words == 0 {
+                bank.first_lane = lane;
+            }
+            bank.words += u64::from(seen.insert(word));
+        }
     }
-    counts
+    banks
 }

@@ -22,7 +22,7 @@ mod vectors;
 
 use std::fmt;
 
-pub use banks::{BANKS, WORD_BYTES, WarpAccess, bank_of};
+pub use banks::{BANKS, BankLoad, WORD_BYTES, WarpAccess, bank_of};
 pub use vectors::VectorAccess;
 
 use crate::composed::ComposedLayout;
