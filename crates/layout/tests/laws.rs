@@ -73,6 +73,20 @@ fn holed_layout() -> impl Strategy<Value = Layout> {
     })
 }
 
+const EXTREMES: [u64; 9] = [0, 1, 2, 7, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, u64::MAX];
+
+/// Layouts of any magnitude, the empty one included.
+fn huge_layout() -> impl Strategy<Value = Layout> {
+    let leaf = prop::sample::select(EXTREMES.to_vec());
+    prop::collection::vec((leaf.clone(), leaf), 0..4).prop_filter_map(
+        "a layout that fits 64 bits",
+        |leaves| {
+            let (shape, stride): (Vec<u64>, Vec<u64>) = leaves.into_iter().unzip();
+            Layout::new(shape, stride).ok()
+        },
+    )
+}
+
 fn swizzle() -> impl Strategy<Value = Swizzle> {
     (0u32..4, 0u32..5, 0i32..4, any::<bool>()).prop_map(|(bits, base, extra, negative)| {
         let shift = bits as i32 + extra;
@@ -272,6 +286,23 @@ proptest! {
             if let Err(error) = text.parse::<Layout>() {
                 prop_assert!(!error.to_string().is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn no_numbers_make_the_algebra_panic(
+        a in huge_layout(), b in huge_layout(), number in prop::sample::select(EXTREMES.to_vec()),
+    ) {
+        let tiler = Tiler::from(b.clone());
+        let by_mode = Tiler::ByMode(vec![Tiler::Keep, b.clone().into()]);
+        let _ = (a.compose(&b), a.complement(number), a.left_inverse(), a.right_inverse());
+        let _ = (a.logical_divide(&tiler), a.zipped_divide(&by_mode), a.tiled_divide(&tiler));
+        let _ = (a.logical_product(&tiler), a.blocked_product(&b), a.raked_product(&b));
+        let _ = (a.upcast(number), a.downcast(number), a.recast(number, 8), a.max_common_vector(&b));
+        let _ = (a.at(number), a.at((number, number)), a.shape().coord_of(number), a.coalesce());
+        let _ = (a.shape().shape_div(number), a.group(0, 1), a.append(b.clone()));
+        if let Ok(composed) = ComposedLayout::new(Swizzle::new(3, 4, 3).unwrap(), number, a) {
+            let _ = (composed.at(0), composed.recast(16, number), composed.shifted(number));
         }
     }
 

@@ -6,6 +6,7 @@ use super::colour::Colour;
 use crate::composed::ComposedLayout;
 use crate::error::{LayoutError, Result};
 use crate::int_tuple::Shape;
+use crate::layout::Layout;
 use crate::transform::{Arrangement, BANKS, BankLoad, Transform, WarpAccess, bank_of};
 use crate::tv::TvLayout;
 
@@ -88,6 +89,23 @@ impl Grid {
         });
         let whole = if tv.is_partition() { "each element held once" } else { "not a partition" };
         grid.notes.push(format!("{threads} threads x {} values, {whole}", tv.values()));
+        Ok(grid)
+    }
+
+    /// A matrix in tensor memory, as [`crate::hw::DataPath::layout`] gives it: each cell shows
+    /// `lane,column`, coloured by the quarter of the lanes, which is the warp that can read it.
+    pub fn of_tmem(layout: &Layout) -> Result<Grid> {
+        let (rows, columns) = extents(layout.shape())?;
+        let places: Vec<u64> = layout.indices().collect();
+        let mut grid = Grid::new(layout.to_string(), rows, columns, |row, column| {
+            let place = places[(row + column * rows) as usize];
+            let (cta, lane) = (place >> 32, place >> 16 & 0xffff);
+            let prefix = if cta == 0 { String::new() } else { format!("cta{cta} ") };
+            let colour = Colour::of_ring(2 * (lane / 32 + 4 * cta) + lane / 16 % 2, 16);
+            Cell { label: format!("{prefix}{lane},{}", place & 0xffff), colour }
+        });
+        grid.notes
+            .push("lane,column of each element; one hue per warp that can read it".to_owned());
         Ok(grid)
     }
 
@@ -184,7 +202,7 @@ impl Grid {
 /// Rows are the first mode of the shape, columns everything else; a flat shape is one row.
 fn extents(shape: &Shape) -> Result<(u64, u64)> {
     let size = shape.product()?;
-    let rows = if shape.rank() == 1 { 1 } else { shape.modes()[0].product()? };
+    let rows = if shape.rank() <= 1 { 1 } else { shape.modes()[0].product()? };
     let columns = size / rows.max(1);
     check_cells(rows, columns)?;
     Ok((rows, columns))

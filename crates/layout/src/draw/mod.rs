@@ -13,6 +13,7 @@
 //! ```
 
 mod colour;
+mod deflate;
 mod glyphs;
 mod grid;
 mod png;

@@ -1,6 +1,7 @@
-//! PNG files (W3C PNG, RFC 1950 and RFC 1951): true colour, each line stored as its difference to
-//! the line above, compressed by runs. Pictures of cells are mostly such runs.
+//! PNG files (W3C PNG): true colour, each line stored as its difference to the line above, which
+//! for pictures of cells is mostly zero.
 
+use super::deflate::zlib;
 use super::grid::Grid;
 use super::raster::Canvas;
 use super::scene::Scene;
@@ -60,90 +61,6 @@ fn filtered(canvas: &Canvas) -> Vec<u8> {
     out
 }
 
-fn zlib(data: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x78, 0x01];
-    let mut bits = BitWriter { out: &mut out, pending: 0, count: 0 };
-    // One final block with fixed Huffman codes.
-    bits.write(0b011, 3);
-    let mut at = 0;
-    while at < data.len() {
-        let run = data[at..].iter().take_while(|byte| **byte == data[at]).count();
-        write_run(&mut bits, data[at], run);
-        at += run;
-    }
-    bits.symbol(256);
-    bits.finish();
-    out.extend(adler32(data).to_be_bytes());
-    out
-}
-
-/// One literal, then copies of the byte before it.
-fn write_run(bits: &mut BitWriter, byte: u8, run: usize) {
-    bits.symbol(u32::from(byte));
-    let mut left = run - 1;
-    while left >= 3 {
-        // Symbol 285 is a copy of 258 bytes, 257 to 264 copies of 3 to 10.
-        let (symbol, length) =
-            if left >= 258 { (285, 258) } else { (254 + left.min(10) as u32, left.min(10)) };
-        bits.symbol(symbol);
-        bits.write(0, 5);
-        left -= length;
-    }
-    for _ in 0..left {
-        bits.symbol(u32::from(byte));
-    }
-}
-
-/// Bits are packed from the lowest bit of each byte up.
-struct BitWriter<'a> {
-    out: &'a mut Vec<u8>,
-    pending: u32,
-    count: u32,
-}
-
-impl BitWriter<'_> {
-    fn write(&mut self, bits: u32, count: u32) {
-        self.pending |= bits << self.count;
-        self.count += count;
-        while self.count >= 8 {
-            self.out.push(self.pending as u8);
-            self.pending >>= 8;
-            self.count -= 8;
-        }
-    }
-
-    /// A literal or length symbol in the fixed code, whose bits come highest first.
-    fn symbol(&mut self, symbol: u32) {
-        let (code, length) = match symbol {
-            0..=143 => (0x30 + symbol, 8),
-            144..=255 => (0x190 + symbol - 144, 9),
-            256..=279 => (symbol - 256, 7),
-            _ => (0xc0 + symbol - 280, 8),
-        };
-        self.write(code.reverse_bits() >> (32 - length), length);
-    }
-
-    fn finish(&mut self) {
-        if self.count > 0 {
-            self.write(0, 8 - self.count);
-        }
-    }
-}
-
-fn adler32(data: &[u8]) -> u32 {
-    let (mut a, mut b) = (1u32, 0u32);
-    // 5552 bytes are the most whose sums stay below 2^32.
-    for block in data.chunks(5552) {
-        for byte in block {
-            a += u32::from(*byte);
-            b += a;
-        }
-        a %= 65521;
-        b %= 65521;
-    }
-    b << 16 | a
-}
-
 fn crc32(data: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256u32)
         .map(|byte| {
@@ -160,8 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_match_their_published_examples() {
+    fn the_checksum_matches_its_published_example() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        assert_eq!(adler32(b"Wikipedia"), 0x11e6_0398);
     }
 }
