@@ -20,9 +20,12 @@
 mod config;
 mod consumer;
 mod epilogue;
+mod fragment;
 mod kernel;
 mod producer;
+mod scores;
 mod tile;
+mod turns;
 
 pub use config::Config;
 pub use kernel::emit;
