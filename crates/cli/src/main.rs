@@ -2,6 +2,7 @@
 
 mod device_name;
 mod doctor;
+mod layout;
 mod output;
 mod support;
 mod warm;
@@ -21,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::Args),
+    Layout(Box<layout::Args>),
     Warm(warm::Args),
     /// Prints a completion script for a shell
     Completions {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome {
     match command {
         Command::Doctor(args) => doctor::run(args),
+        Command::Layout(args) => layout::run(*args),
         Command::Warm(args) => warm::run(args),
         Command::Completions { shell } => completions(shell),
     }

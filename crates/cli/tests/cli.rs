@@ -29,6 +29,16 @@ fn doctor_reports_the_same_facts_as_text_and_as_json() {
 }
 
 #[test]
+fn layout_draws_and_refuses() {
+    let drawn = sixwarp(&["layout", "(4,8):(8,1)"]);
+    assert!(drawn.status.success());
+    assert!(text(&drawn.stdout).contains("31"));
+    let refused = sixwarp(&["layout", "(4,8):(8"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).starts_with("sixwarp: "));
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = sixwarp(&["completions", shell]);
