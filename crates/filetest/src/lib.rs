@@ -31,6 +31,7 @@ mod buffer;
 mod element;
 mod engine;
 mod header;
+mod mutate;
 mod options;
 mod outcome;
 mod report;
@@ -39,6 +40,7 @@ pub use buffer::{BufferSpec, Init};
 pub use element::ElementKind;
 pub use engine::{Contents, CudaEngine, Engine, EngineError, Recorded};
 pub use header::{Expectation, FileTest, HeaderError, Run, Tolerance};
+pub use mutate::{Change, Mutant, mutants};
 pub use outcome::{Difference, Outcome, bless, check, compare};
 pub use report::Report;
 

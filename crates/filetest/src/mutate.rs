@@ -1,0 +1,227 @@
+//! Mutants of a kernel: each synchronisation removed, each parity flipped, one at a time.
+//!
+//! What a checker is worth shows when a kernel that works is broken on purpose. [`mutants`] deletes
+//! every fence, wait, barrier, arrive and commit of a module and inverts the parity of every
+//! mbarrier wait; each mutant must be told from the original by a report or by a wrong result.
+
+use ptx::Symbol;
+use ptx::ast::{Instruction, Item, Module, Operand, Registers, Statement, Type};
+
+/// What was done to an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was removed (a wait: it succeeds at once).
+    Deleted,
+    /// Its parity was inverted.
+    ParityFlipped,
+}
+
+/// A changed module.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// What was done.
+    pub change: Change,
+    /// The instruction, as it was.
+    pub instruction: String,
+    /// PTX line, 0 if unknown.
+    pub line: u32,
+    /// The module.
+    pub module: Module,
+}
+
+/// The register that holds an inverted parity.
+const FLIPPED: &str = "%mutant_parity";
+
+/// Whether deleting the instruction breaks a synchronisation.
+fn is_synchronisation(instruction: &Instruction) -> bool {
+    let has = |name: &str| instruction.has(name);
+    let starts =
+        |prefix: &str| instruction.modifiers.iter().any(|m| m.as_str().starts_with(prefix));
+    match instruction.opcode.as_str() {
+        "fence" | "bar" | "barrier" => true,
+        "mbarrier" => !has("init") && !has("inval") && !has("pending_count"),
+        "wgmma" => !has("mma_async"),
+        "tcgen05" => starts("fence::") || starts("wait::") || has("commit"),
+        "cp" => has("wait_group") || has("wait_all") || has("commit_group") || has("mbarrier"),
+        "griddepcontrol" => has("wait"),
+        _ => false,
+    }
+}
+
+/// The operand that holds the parity of a parity wait.
+fn parity_operand(instruction: &Instruction) -> Option<usize> {
+    let waits = instruction.has("try_wait") || instruction.has("test_wait");
+    (instruction.opcode == *"mbarrier" && waits && instruction.has("parity")).then_some(2)
+}
+
+/// Every mutant of the kernels of a module, in source order.
+pub fn mutants(module: &Module) -> Vec<Mutant> {
+    let mut found = Vec::new();
+    let mut index = 0;
+    visit(module, &mut |instruction| {
+        if is_synchronisation(instruction) {
+            found.push((index, Change::Deleted, instruction.clone()));
+        }
+        if parity_operand(instruction).is_some() {
+            found.push((index, Change::ParityFlipped, instruction.clone()));
+        }
+        index += 1;
+    });
+    let build = |(index, change, instruction): (usize, Change, Instruction)| Mutant {
+        change,
+        line: instruction.line.0,
+        instruction: instruction.to_string(),
+        module: changed(module, index, change),
+    };
+    found.into_iter().map(build).collect()
+}
+
+fn visit(module: &Module, f: &mut impl FnMut(&Instruction)) {
+    fn walk(body: &[Statement], f: &mut impl FnMut(&Instruction)) {
+        for statement in body {
+            match statement {
+                Statement::Instruction(instruction) => f(instruction),
+                Statement::Block(body) => walk(body, f),
+                _ => {}
+            }
+        }
+    }
+    module.functions().filter_map(|f| f.body.as_ref()).for_each(|body| walk(body, f));
+}
+
+/// A copy of `module` with instruction number `target` changed.
+fn changed(module: &Module, target: usize, change: Change) -> Module {
+    let mut module = module.clone();
+    let mut index = 0;
+    for item in &mut module.items {
+        let Item::Function(function) = item else { continue };
+        let Some(body) = &mut function.body else { continue };
+        let before = index;
+        rewrite(body, &mut index, target, change);
+        if change == Change::ParityFlipped && (before..index).contains(&target) {
+            body.insert(
+                0,
+                Statement::Registers(Registers {
+                    vector: None,
+                    ty: Type::B32,
+                    names: vec![(Symbol::new(FLIPPED), None)],
+                }),
+            );
+        }
+    }
+    module
+}
+
+fn rewrite(body: &mut Vec<Statement>, index: &mut usize, target: usize, change: Change) {
+    let mut at = 0;
+    while at < body.len() {
+        match &mut body[at] {
+            Statement::Block(inner) => rewrite(inner, index, target, change),
+            Statement::Instruction(instruction) => {
+                if *index == target {
+                    let replacement = match change {
+                        Change::Deleted => deleted(instruction),
+                        Change::ParityFlipped => flipped(instruction),
+                    };
+                    *index += 1;
+                    let count = replacement.len();
+                    let replacement = replacement.into_iter().map(Statement::Instruction);
+                    body.splice(at..=at, replacement);
+                    at += count;
+                    continue;
+                }
+                *index += 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+fn instruction(like: &Instruction, opcode: &str, operands: Vec<Operand>) -> Instruction {
+    let mut parts = opcode.split('.');
+    Instruction {
+        guard: like.guard,
+        opcode: Symbol::new(parts.next().unwrap_or_default()),
+        modifiers: parts.map(Symbol::new).collect(),
+        operands,
+        line: like.line,
+    }
+}
+
+/// What stands for a removed instruction: nothing, or what later code needs of its results.
+fn deleted(old: &Instruction) -> Vec<Instruction> {
+    if old.has("try_wait") || old.has("test_wait") {
+        let (one, predicate) = (Operand::int(0), old.operands[0].clone());
+        return vec![instruction(old, "setp.eq.u32", vec![predicate, one.clone(), one])];
+    }
+    Vec::new()
+}
+
+fn flipped(old: &Instruction) -> Vec<Instruction> {
+    let mut new = old.clone();
+    let Some(at) = parity_operand(old) else { return vec![new] };
+    let parity = new.operands[at].clone();
+    if let Operand::Integer { value, .. } = parity {
+        new.operands[at] = Operand::int(1 - value);
+        return vec![new];
+    }
+    let register = Operand::Name(Symbol::new(FLIPPED));
+    let invert = vec![register.clone(), parity, Operand::int(1)];
+    new.operands[at] = register;
+    vec![instruction(old, "xor.b32", invert), new]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = ".version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+    .reg .pred p;
+    .reg .b32 r, b;
+    fence.proxy.async.shared::cta;
+    mbarrier.init.shared.b64 [b], 1;
+    {
+    WAIT:
+        mbarrier.try_wait.parity.shared.b64 p, [b], r;
+        @!p bra WAIT;
+    }
+    wgmma.wait_group.sync.aligned 0;
+    ret;
+}
+";
+
+    #[test]
+    fn each_synchronisation_gives_a_mutant() {
+        let module = ptx::parse(SOURCE).unwrap();
+        let mutants = mutants(&module);
+        let summary: Vec<_> = mutants.iter().map(|m| (m.change, m.line)).collect();
+        assert_eq!(
+            summary,
+            [
+                (Change::Deleted, 7),
+                (Change::Deleted, 11),
+                (Change::ParityFlipped, 11),
+                (Change::Deleted, 14),
+            ]
+        );
+        let text = |i: usize| mutants[i].module.to_string();
+        assert!(!text(0).contains("fence.proxy.async"));
+        assert!(text(1).contains("setp.eq.u32 p, 0, 0"));
+        assert!(text(2).contains("xor.b32 %mutant_parity, r, 1"));
+        assert!(text(2).contains("p, [b], %mutant_parity"));
+        for mutant in &mutants {
+            ptx::parse(&mutant.module.to_string()).unwrap();
+        }
+    }
+
+    #[test]
+    fn immediate_parities_flip_in_place() {
+        let module = ptx::parse(&SOURCE.replace("[b], r;", "[b], 0;")).unwrap();
+        let flipped = &mutants(&module)[2];
+        assert!(flipped.module.to_string().contains("p, [b], 1"));
+    }
+}
