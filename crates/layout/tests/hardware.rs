@@ -192,6 +192,8 @@ fn what_no_descriptor_describes_is_refused_by_rule() {
         refuse("S<3,3,3> o 4 o (64,64):(64,1)", 16, Major::K, hopper)
             .contains("multiples of 16 bytes")
     );
+    let short = SmemTile::new(64, 24, 16, Major::K, SmemSwizzle::None).unwrap();
+    assert!(short.descriptor(hopper).unwrap_err().to_string().contains("multiple of 32 bytes"));
     let row_pitch_off = refuse("S<3,3,3> o 0 o (64,64):(72,1)", 16, Major::K, hopper);
     assert!(row_pitch_off.contains("K-major swizzled"), "{row_pitch_off}");
 }
@@ -328,6 +330,7 @@ fn accumulators_lie_in_the_documented_lanes() {
         "tmem[127,8]"
     );
     assert!(TmemTile::accumulator(DataPath::D, n, shifted).is_err(), "lane 128 does not exist");
+    assert!(TmemTile::operand_a(DataPath::B, 64, 16, TmemAddress::default()).is_err());
 }
 
 #[test]

@@ -130,7 +130,15 @@ impl MatrixDescriptor {
 impl SmemTile {
     /// The descriptor of the whole tile at address 0; add the address with
     /// [`MatrixDescriptor::at`] or at run time, and [`SmemTile::descriptor_advance`] per step.
+    ///
+    /// K must be whole instruction steps, so that no element is left out.
     pub fn descriptor(&self, generation: Generation) -> Result<MatrixDescriptor> {
+        if !self.k().is_multiple_of(self.k_per_step()) {
+            return Err(LayoutError::hardware(
+                "K of an MMA operand is a multiple of 32 bytes",
+                format!("K = {}, steps of {}", self.k(), self.k_per_step()),
+            ));
+        }
         MatrixDescriptor::from_layout(
             &self.layout()?,
             self.element_bits(),

@@ -22,7 +22,8 @@ pub enum DataPath {
     A,
     /// M = 128, two CTAs, dense: 64 rows each, the halves of N in the two halves of the lanes.
     B,
-    /// M = 128, two CTAs, sparse: 64 rows each, 16 in every 32 lanes.
+    /// M = 128, two CTAs, sparse: 64 rows each, 16 in every 32 lanes. From the ISA's figure only;
+    /// no kernel that was looked at uses it.
     C,
     /// M = 128, one CTA (also `.ws`): row m in lane m.
     D,
@@ -121,7 +122,8 @@ impl TmemTile {
     }
 
     /// An A operand of `k` elements per row, packed `32 / element_bits` to a cell, the lowest
-    /// first.
+    /// first. Rows are where the accumulator has them; data paths that spread columns over lanes
+    /// arrange A in other ways and are refused.
     pub fn operand_a(
         path: DataPath,
         k: u64,
@@ -132,6 +134,12 @@ impl TmemTile {
             return Err(LayoutError::hardware(
                 "A in tensor memory has elements of 8, 16 or 32 bits",
                 format!("element of {element_bits} bits"),
+            ));
+        }
+        if !matches!(path, DataPath::A | DataPath::D | DataPath::F) {
+            return Err(LayoutError::hardware(
+                "A operands in tensor memory are known for data paths A, D and F",
+                format!("data path {path:?}"),
             ));
         }
         TmemTile::new(path, k, element_bits, base)
