@@ -69,7 +69,7 @@ fn clippy() -> Result<(), String> {
 }
 
 fn test() -> Result<(), String> {
-    cargo(&["test", "--workspace", "--locked"], &[])
+    cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &[])
 }
 
 fn docs() -> Result<(), String> {
