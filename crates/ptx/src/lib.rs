@@ -4,6 +4,7 @@
 //!   interned names in source order, so text of any compiler and any PTX version fits; what they
 //!   mean is known to those who use them (the verifier, an engine).
 //! - [`parse`]: text to tree; `Display` of [`Module`] is the way back.
+//! - [`verify`](mod@verify): the numbered rules a module must obey, each with its check.
 //! - [`build`]: kernels as Rust functions: typed registers, structured control flow, mbarrier
 //!   pipelines, TMA, wgmma and tcgen05, with every instruction pointing back at its Rust line.
 //! - [`resolve`]: block-scoped names to numbered registers, variables and label targets.
@@ -15,7 +16,9 @@ mod print;
 pub mod resolve;
 mod symbol;
 pub mod toolchain;
+pub mod verify;
 
 pub use ast::Module;
 pub use parse::{ParseError, parse};
 pub use symbol::Symbol;
+pub use verify::{Violation, verify};
