@@ -2,12 +2,13 @@
 
 use crate::device_name::DeviceName;
 use crate::{Outcome, output};
-use cuda::{Device, Origin};
+use cuda::{CubinCache, Device, Origin};
 use kernels::{Arch, PlanOptions, plan};
 use program::Program;
 use ptx::toolchain::{self, Tool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Fetches NVIDIA's tools, and compiles kernels into the cache of machine code
 #[derive(clap::Args)]
@@ -20,6 +21,9 @@ pub struct Args {
     /// The GPU to compile for: cuda[:n]
     #[arg(long, default_value = "cuda")]
     device: DeviceName,
+    /// Compiles for an architecture (sm_90a, sm_100a) without a GPU, as when an image is built
+    #[arg(long, value_parser = parse_arch, conflicts_with = "device")]
+    arch: Option<Arch>,
     /// Fetches no tools
     #[arg(long)]
     no_tools: bool,
@@ -35,17 +39,22 @@ pub fn run(args: Args) -> Outcome {
     if args.files.is_empty() && args.cases.is_none() {
         return Ok(());
     }
-    let DeviceName::Cuda(ordinal) = args.device else {
-        return Err(format!("{} compiles nothing: only cuda[:n] does", args.device).into());
+    let compiler = match args.arch {
+        Some(arch) => Compiler::for_arch(arch),
+        None => Compiler::for_device(args.device)?,
     };
-    let device = Device::open(ordinal)?;
     for file in &args.files {
-        compile(&device, &file.display().to_string(), read(file)?)?;
+        compiler.compile(&file.display().to_string(), read(file)?)?;
     }
     match &args.cases {
-        Some(glob) => compile_cases(&device, glob),
+        Some(glob) => compiler.compile_cases(glob),
         None => Ok(()),
     }
+}
+
+fn parse_arch(name: &str) -> Result<Arch, String> {
+    let arch = [Arch::Sm90, Arch::Sm100].into_iter().find(|arch| arch.to_string() == name);
+    arch.ok_or_else(|| format!("no kernels are emitted for `{name}`: sm_90a, sm_100a"))
 }
 
 fn read(file: &Path) -> Result<Program, Box<dyn std::error::Error>> {
@@ -55,35 +64,60 @@ fn read(file: &Path) -> Result<Program, Box<dyn std::error::Error>> {
     Ok(Program { module: Arc::new(module), buffers: vec![], launches: vec![] })
 }
 
-/// Compiles what is planned for each case; a case without a kernel is passed over by name.
-fn compile_cases(device: &Device, glob: &str) -> Outcome {
-    let cases = cases::table().into_iter().filter(|case| cases::matches_glob(glob, &case.name));
-    let arch = arch_of(device)?;
-    let processors = device.info().sm_count;
-    let options = PlanOptions { processors, ..PlanOptions::for_arch(arch) };
-    let mut count = 0;
-    for case in cases {
-        count += 1;
-        match plan(&case.problem()?, arch, &options) {
-            Ok(plan) => compile(device, &case.name, plan.program)?,
-            Err(unsupported) => output::print(&format!("{}: {unsupported}\n", case.name))?,
-        }
+/// What compiles: a GPU's driver, or `ptxas` alone.
+struct Compiler {
+    device: Option<Device>,
+    arch: Arch,
+    options: PlanOptions,
+}
+
+impl Compiler {
+    fn for_arch(arch: Arch) -> Compiler {
+        Compiler { device: None, arch, options: PlanOptions::for_arch(arch) }
     }
-    if count == 0 { Err(format!("no case is called `{glob}`").into()) } else { Ok(()) }
-}
 
-fn arch_of(device: &Device) -> Result<Arch, Box<dyn std::error::Error>> {
-    let archs = [Arch::Sm90, Arch::Sm100];
-    let arch = archs.into_iter().find(|arch| device.info().runs(&arch.to_string()));
-    arch.ok_or_else(|| format!("there are no kernels for {}", device.info()).into())
-}
+    fn for_device(name: DeviceName) -> Result<Compiler, Box<dyn std::error::Error>> {
+        let DeviceName::Cuda(ordinal) = name else {
+            return Err(format!("{name} compiles nothing: only cuda[:n] does").into());
+        };
+        let device = Device::open(ordinal)?;
+        let archs = [Arch::Sm90, Arch::Sm100];
+        let arch = archs.into_iter().find(|arch| device.info().runs(&arch.to_string()));
+        let arch = arch.ok_or_else(|| format!("there are no kernels for {}", device.info()))?;
+        let processors = device.info().sm_count;
+        let options = PlanOptions { processors, ..PlanOptions::for_arch(arch) };
+        Ok(Compiler { device: Some(device), arch, options })
+    }
 
-fn compile(device: &Device, name: &str, program: Program) -> Outcome {
-    let loaded = device.load(&program).map_err(|error| format!("{name}: {error}"))?;
-    let what = match loaded.origin() {
-        Origin::Cache => "is in the cache",
-        Origin::Compiled => "compiled",
-        Origin::CompiledInDriver => "compiled by the driver, which keeps it",
-    };
-    output::print(&format!("{name}: {what} ({:.1?})\n", loaded.load_time()))
+    /// Compiles what is planned for each case; a case without a kernel is passed over by name.
+    fn compile_cases(&self, glob: &str) -> Outcome {
+        let mut cases = cases::table();
+        cases.retain(|case| cases::matches_glob(glob, &case.name));
+        if cases.is_empty() {
+            return Err(format!("no case is called `{glob}`").into());
+        }
+        for case in cases {
+            match plan(&case.problem()?, self.arch, &self.options) {
+                Ok(plan) => self.compile(&case.name, plan.program)?,
+                Err(unsupported) => output::print(&format!("{}: {unsupported}\n", case.name))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn compile(&self, name: &str, program: Program) -> Outcome {
+        let start = Instant::now();
+        let origin = match &self.device {
+            Some(device) => {
+                device.load(&program).map(|loaded| loaded.origin()).map_err(|e| e.to_string())
+            }
+            None => CubinCache::default().compile(&program.module).map_err(|e| e.to_string()),
+        };
+        let what = match origin.map_err(|error| format!("{name}: {error}"))? {
+            Origin::Cache => "is in the cache",
+            Origin::Compiled => "compiled",
+            Origin::CompiledInDriver => "compiled by the driver, which keeps it",
+        };
+        output::print(&format!("{name}: {what} ({:.1?})\n", start.elapsed()))
+    }
 }

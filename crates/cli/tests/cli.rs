@@ -39,6 +39,23 @@ fn layout_draws_and_refuses() {
 }
 
 #[test]
+fn kernels_are_compiled_into_the_cache_without_a_gpu() {
+    let directory = std::env::temp_dir().join(format!("sixwarp-warm-{}", std::process::id()));
+    let warm = || {
+        // The tools stay where they are; only the cache of machine code is a new one.
+        let ptxas = ptx::toolchain::find(ptx::toolchain::Tool::Ptxas).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sixwarp"));
+        command.env("SIXWARP_CACHE", &directory).env("SIXWARP_PTXAS", ptxas);
+        let arguments = ["warm", "--no-tools", "--arch", "sm_90a", "--cases", "seed-d64-t1-s128"];
+        text(&command.args(arguments).output().unwrap().stdout)
+    };
+    let (first, second) = (warm(), warm());
+    assert!(first.starts_with("seed-d64-t1-s128: compiled ("), "{first}");
+    assert!(second.starts_with("seed-d64-t1-s128: is in the cache ("), "{second}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = sixwarp(&["completions", shell]);

@@ -1,8 +1,9 @@
 //! Machine code on disk.
 //!
-//! An entry's name is the key: a hash of the PTX text, the architecture and the driver's version. Entries
-//! are written beside and renamed into place, so readers in other processes see whole files; each
-//! carries its key and a checksum, and one that does not check is removed and built again.
+//! An entry's name is the key: a hash of the PTX text and the architecture. (Not of the driver's
+//! version: the machine code is `ptxas`'s, and one that this driver is too old for is passed over.)
+//! Entries are written beside and renamed into place, so readers in other processes see whole files;
+//! each carries its key and a checksum, and one that does not check is removed and built again.
 
 use std::fs;
 use std::io;
@@ -28,14 +29,11 @@ impl Default for CubinCache {
 pub(crate) struct Key(u128);
 
 impl Key {
-    pub(crate) fn new(ptx: &str, arch: &str, driver: (u32, u32)) -> Key {
+    pub(crate) fn new(ptx: &str, arch: &str) -> Key {
         let mut hash = Fnv::new();
         // The architecture has no zero byte, so no two pairs run together to the same bytes.
         for part in [arch.as_bytes(), &[0], ptx.as_bytes()] {
             hash.update(part);
-        }
-        for number in [driver.0, driver.1] {
-            hash.update(&number.to_le_bytes());
         }
         Key(hash.0)
     }
@@ -114,12 +112,6 @@ impl CubinCache {
             },
         )
     }
-
-    pub(crate) fn remove(&self, key: Key) {
-        if let Some(path) = self.path(key) {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 fn seal(cubin: &[u8], key: Key) -> Vec<u8> {
@@ -147,25 +139,20 @@ mod tests {
     #[test]
     fn what_is_put_is_got_and_nothing_else() {
         let cache = cache("put");
-        let key = Key::new("ptx", "sm_90", (13, 0));
+        let key = Key::new("ptx", "sm_90");
         assert_eq!(cache.get(key), None);
         cache.put(key, b"code").unwrap();
         assert_eq!(cache.get(key).as_deref(), Some(&b"code"[..]));
-        let others = [
-            Key::new("ptx2", "sm_90", (13, 0)),
-            Key::new("ptx", "sm_100", (13, 0)),
-            Key::new("ptx", "sm_90", (13, 1)),
-        ];
+        let others = [Key::new("ptx2", "sm_90"), Key::new("ptx", "sm_100")];
         assert!(others.iter().all(|&other| cache.get(other).is_none()));
         assert_eq!(cache.usage().0, 1);
-        cache.remove(key);
-        assert_eq!(cache.usage(), (0, 0));
+        assert_eq!(cache.usage().1, 8 + 16 + 16 + 4);
     }
 
     #[test]
     fn damage_anywhere_is_seen_and_the_entry_removed() {
         let cache = cache("damage");
-        let key = Key::new("ptx", "sm_90", (13, 0));
+        let key = Key::new("ptx", "sm_90");
         let path = cache.path(key).unwrap();
         let whole = seal(b"machine code", key);
         for i in 0..whole.len() {
@@ -184,7 +171,7 @@ mod tests {
     #[test]
     fn writers_at_once_leave_one_whole_entry() {
         let cache = cache("parallel");
-        let key = Key::new("ptx", "sm_90", (13, 0));
+        let key = Key::new("ptx", "sm_90");
         let code = vec![7u8; 1 << 16];
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -201,7 +188,7 @@ mod tests {
 
     #[test]
     fn no_cache_keeps_nothing() {
-        let key = Key::new("ptx", "sm_90", (13, 0));
+        let key = Key::new("ptx", "sm_90");
         CubinCache::none().put(key, b"code").unwrap();
         assert_eq!(CubinCache::none().get(key), None);
     }

@@ -82,7 +82,10 @@ pub enum Error {
 impl Error {
     /// Whether the machine simply has no usable GPU, as opposed to something being wrong.
     pub fn is_no_gpu(&self) -> bool {
-        let no_device = |e: &DriverError| e.name == "CUDA_ERROR_NO_DEVICE";
+        // A machine without a GPU may still have the library, or the stub that programs link to.
+        let no_device = |e: &DriverError| {
+            matches!(e.name.as_str(), "CUDA_ERROR_NO_DEVICE" | "CUDA_ERROR_STUB_LIBRARY")
+        };
         match self {
             Error::NoDriver | Error::NoDevice { .. } => true,
             Error::Driver(error) => no_device(error),

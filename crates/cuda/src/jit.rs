@@ -2,8 +2,8 @@
 
 use crate::cache::Key;
 use crate::driver::{JitLog, Module};
-use crate::{Device, Error};
-use ptx::toolchain::{self, Diagnostic, Tool};
+use crate::{CubinCache, Device, Error};
+use ptx::toolchain::{self, Diagnostic, Tool, ToolchainError};
 use std::ffi::CString;
 
 /// Where a loaded program's machine code came from.
@@ -25,6 +25,11 @@ pub(crate) struct Built {
 }
 
 /// Compiles and loads `module`, from the cache where it has it.
+///
+/// Else an installed `ptxas` compiles, because its machine code can be kept; else, or where this
+/// driver is too old for that machine code, the driver compiles, and keeps what it compiled in a
+/// cache of its own. The driver's linker would give machine code out too, but it compiles for
+/// linking, and such code ignores `setmaxnreg` and spills.
 pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Error> {
     let target = module.target.first().map_or("", |t| t.as_str());
     if !device.info().runs(target) {
@@ -33,28 +38,33 @@ pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Erro
     }
     let text = text_for_driver(module, device.info().driver);
     let arch = machine_arch(target, device.info().compute_capability);
-    let key = Key::new(&text, &arch, device.info().driver);
-    if let Some(cubin) = device.cache().get(key) {
-        if let Ok((module, _)) = Module::load(device.context(), &cubin) {
-            return Ok(Built { module, origin: Origin::Cache, log: String::new() });
-        }
-        device.cache().remove(key);
-    }
-    compile(device, text, &arch, key)
+    let built = match device.cache().get(Key::new(&text, &arch)) {
+        Some(cubin) => load_machine_code(device, &cubin, Origin::Cache, String::new()),
+        None => assemble(device, &text, &arch),
+    };
+    built.map_or_else(|| compile_in_driver(device, &text), Ok)
 }
 
-/// Compiles with `ptxas` where one is installed, because its machine code can be kept; else the
-/// driver compiles, and keeps what it compiled in a cache of its own. The driver's linker would give
-/// machine code out too, but it compiles for linking, and such code ignores `setmaxnreg` and spills.
-fn compile(device: &Device, text: String, arch: &str, key: Key) -> Result<Built, Error> {
-    if let Some(built) = assemble(device, &text, arch, key) {
-        return Ok(built);
-    }
-    let refused = |log: JitLog| Error::Jit {
-        errors: Diagnostic::errors(&log.errors, &text),
-        log: log.errors,
-    };
-    let image = CString::new(text.as_str()).map_err(|_| {
+/// `None` where the driver is too old for the machine code.
+fn load_machine_code(device: &Device, cubin: &[u8], origin: Origin, log: String) -> Option<Built> {
+    let (module, _) = Module::load(device.context(), cubin).ok()?;
+    Some(Built { module, origin, log })
+}
+
+/// Machine code by an installed `ptxas`; `None` where there is none or it refuses this PTX (the
+/// driver is then the one to say why).
+fn assemble(device: &Device, text: &str, arch: &str) -> Option<Built> {
+    toolchain::installed(Tool::Ptxas)?;
+    let assembled = toolchain::assemble(text, arch).ok()?;
+    // A cache that cannot be written only costs the next process a compilation.
+    let _ = device.cache().put(Key::new(text, arch), &assembled.cubin);
+    load_machine_code(device, &assembled.cubin, Origin::Compiled, assembled.warnings.join("\n"))
+}
+
+fn compile_in_driver(device: &Device, text: &str) -> Result<Built, Error> {
+    let refused =
+        |log: JitLog| Error::Jit { errors: Diagnostic::errors(&log.errors, text), log: log.errors };
+    let image = CString::new(text).map_err(|_| {
         refused(JitLog { errors: "the PTX holds a zero byte".into(), ..JitLog::default() })
     })?;
     match Module::load(device.context(), image.as_bytes_with_nul()) {
@@ -64,14 +74,24 @@ fn compile(device: &Device, text: String, arch: &str, key: Key) -> Result<Built,
     }
 }
 
-/// Machine code by an installed `ptxas`, `None` where there is none or it refuses this PTX.
-fn assemble(device: &Device, text: &str, arch: &str, key: Key) -> Option<Built> {
-    toolchain::installed(Tool::Ptxas)?;
-    let assembled = toolchain::assemble(text, arch).ok()?;
-    let (module, _) = Module::load(device.context(), &assembled.cubin).ok()?;
-    // A cache that cannot be written only costs the next process a compilation.
-    let _ = device.cache().put(key, &assembled.cubin);
-    Some(Built { module, origin: Origin::Compiled, log: assembled.warnings.join("\n") })
+impl CubinCache {
+    /// Compiles `module` for its target with `ptxas` (fetched if need be) and keeps the machine
+    /// code, without a GPU or a driver; says where it came from.
+    ///
+    /// For `a` and `f` targets: machine code of a plain target is for a device, which is not here.
+    pub fn compile(&self, module: &ptx::Module) -> Result<Origin, ToolchainError> {
+        let target = module.target.first().map_or("", |t| t.as_str());
+        let text = module.to_string();
+        let key = Key::new(&text, target);
+        if self.get(key).is_some() {
+            return Ok(Origin::Cache);
+        }
+        let assembled = toolchain::assemble(&text, target)?;
+        let reason = |error: std::io::Error| format!("its machine code cannot be kept: {error}");
+        self.put(key, &assembled.cubin)
+            .map_err(|error| ToolchainError::Failed { tool: Tool::Ptxas, reason: reason(error) })?;
+        Ok(Origin::Compiled)
+    }
 }
 
 /// The module's text, its `.version` lowered to what the driver reads.
@@ -126,6 +146,21 @@ mod tests {
         assert_eq!(ptx_version((12, 6)), (8, 5));
         assert_eq!(ptx_version((12, 9)), (8, 8));
         assert_eq!(ptx_version((13, 0)), (9, 0));
+    }
+
+    #[test]
+    fn machine_code_is_made_and_kept_without_a_gpu() {
+        let name = format!("sixwarp-aot-test-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let cache = CubinCache::at(&directory);
+        let text = ".version 8.0 .target sm_90a .address_size 64 .entry f() { ret; }";
+        let module = ptx::parse(text).unwrap();
+        assert_eq!(cache.compile(&module), Ok(Origin::Compiled));
+        assert_eq!(cache.compile(&module), Ok(Origin::Cache));
+        // What a device of this architecture looks for.
+        let key = Key::new(&text_for_driver(&module, (13, 0)), &machine_arch("sm_90a", (9, 0)));
+        assert!(cache.get(key).is_some_and(|cubin| cubin.starts_with(b"\x7fELF")));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
