@@ -83,35 +83,52 @@ pub(crate) fn unpack_b(element: Element, registers: &[Lanes], panel: &mut [f32])
     }
 }
 
-/// Reads a warp's accumulator fragment of floats into a 16 x `columns` panel.
-pub(crate) fn unpack_d(kind: Accumulator, registers: &[Lanes], columns: usize, panel: &mut [f32]) {
-    for i in 0..columns / 2 {
-        for lane in 0..32 {
-            let (row, column) = d_position(i, lane);
-            panel[row * columns + column] = match kind {
-                Accumulator::F16 => f16_to_f32((registers[i / 2][lane] >> (16 * (i % 2))) as u16),
-                _ => f32::from_bits(registers[i][lane]),
-            };
+/// Calls `f` for every eight neighbouring numbers of a row: with the panel index of the first, the
+/// number of the register pair's first number, and the first of the four lanes that hold two each.
+fn for_each_octet(columns: usize, mut f: impl FnMut(usize, usize, usize)) {
+    for block in 0..columns / 8 {
+        for half in 0..2 {
+            for group in 0..8 {
+                f((group + 8 * half) * columns + 8 * block, 4 * block + 2 * half, 4 * group);
+            }
         }
     }
+}
+
+/// Reads a warp's accumulator fragment of floats into a 16 x `columns` panel.
+pub(crate) fn unpack_d(kind: Accumulator, registers: &[Lanes], columns: usize, panel: &mut [f32]) {
+    for_each_octet(columns, |at, i, lane| {
+        let octet: &mut [f32; 8] = panel[at..].first_chunk_mut().expect("eight columns");
+        for t in 0..4 {
+            (octet[2 * t], octet[2 * t + 1]) = match kind {
+                Accumulator::F16 => {
+                    let word = registers[i / 2][lane + t];
+                    (f16_to_f32(word as u16), f16_to_f32((word >> 16) as u16))
+                }
+                _ => {
+                    let (even, odd) = (registers[i][lane + t], registers[i + 1][lane + t]);
+                    (f32::from_bits(even), f32::from_bits(odd))
+                }
+            };
+        }
+    });
 }
 
 /// Writes a 16 x `columns` panel of floats to a warp's accumulator fragment.
 pub(crate) fn pack_d(kind: Accumulator, panel: &[f32], columns: usize, registers: &mut [Lanes]) {
     let half = Conversion::nearest(Format::F16);
-    for i in 0..columns / 2 {
-        for lane in 0..32 {
-            let (row, column) = d_position(i, lane);
-            let value = panel[row * columns + column];
+    for_each_octet(columns, |at, i, lane| {
+        let octet: &[f32; 8] = panel[at..].first_chunk().expect("eight columns");
+        for t in 0..4 {
+            let (even, odd) = (octet[2 * t], octet[2 * t + 1]);
             if kind == Accumulator::F16 {
-                let shift = 16 * (i % 2);
-                let word = &mut registers[i / 2][lane];
-                *word = *word & !(0xFFFF << shift) | half.apply_f32(value) << shift;
+                registers[i / 2][lane + t] = half.apply_f32(even) | half.apply_f32(odd) << 16;
             } else {
-                registers[i][lane] = value.to_bits();
+                registers[i][lane + t] = even.to_bits();
+                registers[i + 1][lane + t] = odd.to_bits();
             }
         }
-    }
+    });
 }
 
 /// Adds a 16 x `columns` panel of integer sums to a warp's s32 fragment.
