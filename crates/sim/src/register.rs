@@ -1,0 +1,167 @@
+//! A warp's registers: one row of 32 lanes per virtual register.
+//!
+//! Registers of up to 32 bits share one file, 64-bit ones another; a predicate is one bit per lane.
+//! Constants, special registers and variable addresses are rows too, filled once when a warp
+//! starts, so that every operand of every instruction is simply a row.
+
+/// Lanes of a warp.
+pub const LANES: usize = 32;
+/// Every lane.
+pub const FULL: u32 = u32::MAX;
+
+/// 32 lanes of at most 32 bits.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Row32(pub [u32; LANES]);
+
+/// 32 lanes of 64 bits.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Row64(pub [u64; LANES]);
+
+impl Row32 {
+    /// The same value in every lane.
+    pub const fn splat(value: u32) -> Row32 {
+        Row32([value; LANES])
+    }
+}
+
+impl Row64 {
+    /// The same value in every lane.
+    pub const fn splat(value: u64) -> Row64 {
+        Row64([value; LANES])
+    }
+}
+
+macro_rules! slot {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+    };
+}
+
+slot!(
+    /// A row of the 32-bit file.
+    R32
+);
+slot!(
+    /// A row of the 64-bit file.
+    R64
+);
+slot!(
+    /// A predicate.
+    P
+);
+
+/// A register of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reg {
+    /// Predicate.
+    P(P),
+    /// 8 to 32 bits.
+    R32(R32),
+    /// 64 bits.
+    R64(R64),
+    /// 128 bits: two neighbouring rows, the low one first.
+    R128(R64),
+}
+
+/// The register files of one warp.
+pub struct Registers {
+    r32: Vec<Row32>,
+    r64: Vec<Row64>,
+    p: Vec<u32>,
+}
+
+impl Registers {
+    /// Files of the given sizes, all zero.
+    pub fn new(r32: usize, r64: usize, p: usize) -> Registers {
+        Registers { r32: vec![Row32::splat(0); r32], r64: vec![Row64::splat(0); r64], p: vec![0; p] }
+    }
+
+    /// A 32-bit row.
+    #[inline(always)]
+    pub fn r32(&self, r: R32) -> &Row32 {
+        &self.r32[r.0 as usize]
+    }
+
+    /// A 64-bit row.
+    #[inline(always)]
+    pub fn r64(&self, r: R64) -> &Row64 {
+        &self.r64[r.0 as usize]
+    }
+
+    /// A predicate's lanes.
+    #[inline(always)]
+    pub fn p(&self, p: P) -> u32 {
+        self.p[p.0 as usize]
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub fn set32(&mut self, r: R32, mask: u32, value: &Row32) {
+        let row = &mut self.r32[r.0 as usize];
+        if mask == FULL {
+            *row = *value;
+            return;
+        }
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                row.0[lane] = value.0[lane];
+            }
+        }
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub fn set64(&mut self, r: R64, mask: u32, value: &Row64) {
+        let row = &mut self.r64[r.0 as usize];
+        if mask == FULL {
+            *row = *value;
+            return;
+        }
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                row.0[lane] = value.0[lane];
+            }
+        }
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub fn set_p(&mut self, p: P, mask: u32, value: u32) {
+        let bits = &mut self.p[p.0 as usize];
+        *bits = (*bits & !mask) | (value & mask);
+    }
+
+    /// One lane of a register of at most 64 bits.
+    pub fn lane(&self, reg: Reg, lane: usize) -> u64 {
+        match reg {
+            Reg::P(p) => u64::from(self.p(p) >> lane & 1),
+            Reg::R32(r) => u64::from(self.r32(r).0[lane]),
+            Reg::R64(r) | Reg::R128(r) => self.r64(r).0[lane],
+        }
+    }
+
+    /// Writes one lane of a register of at most 64 bits.
+    pub fn set_lane(&mut self, reg: Reg, lane: usize, value: u64) {
+        match reg {
+            Reg::P(p) => self.set_p(p, 1 << lane, (value as u32 & 1) << lane),
+            Reg::R32(r) => self.r32[r.0 as usize].0[lane] = value as u32,
+            Reg::R64(r) | Reg::R128(r) => self.r64[r.0 as usize].0[lane] = value,
+        }
+    }
+
+    /// The two halves of a 128-bit register.
+    pub fn lane128(&self, r: R64, lane: usize) -> u128 {
+        let low = u128::from(self.r64(r).0[lane]);
+        low | u128::from(self.r64(R64(r.0 + 1)).0[lane]) << 64
+    }
+
+    /// Writes one lane of a 128-bit register.
+    pub fn set_lane128(&mut self, r: R64, lane: usize, value: u128) {
+        self.r64[r.0 as usize].0[lane] = value as u64;
+        self.r64[r.0 as usize + 1].0[lane] = (value >> 64) as u64;
+    }
+}
