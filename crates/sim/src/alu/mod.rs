@@ -8,13 +8,15 @@ mod cvt;
 mod float;
 mod half;
 mod integer;
+mod lane;
 mod predicate;
 
-pub use bits::{bit_op, lop3, prmt};
+pub use bits::{bfe64, bit_insert, bit_op, lop3, prmt};
 pub use cvt::{Cvt, CvtSource};
-pub use float::{float_op, mufu};
-pub use half::half_op;
+pub use float::{double_op, float_op, float_pair_op, mufu, saturate};
+pub use half::{half_op, mixed_op};
 pub use integer::{integer_op, wide_op};
+pub use lane::{packed_integer_op, special_lane_op, test_property};
 pub use predicate::{BoolOp, Compare, compare_float, compare_half, compare_integer};
 
 use crate::register::{Row32, Row64};

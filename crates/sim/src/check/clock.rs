@@ -1,0 +1,47 @@
+/// A vector clock: for each agent, how much of what it did is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clock(Vec<u32>);
+
+impl Clock {
+    /// What is known of `agent`.
+    #[inline(always)]
+    pub fn get(&self, agent: usize) -> u32 {
+        self.0.get(agent).copied().unwrap_or(0)
+    }
+
+    /// Raises what is known of `agent`.
+    pub fn raise(&mut self, agent: usize, time: u32) {
+        if self.0.len() <= agent {
+            self.0.resize(agent + 1, 0);
+        }
+        self.0[agent] = self.0[agent].max(time);
+    }
+
+    /// Learns all that `other` knows.
+    pub fn join(&mut self, other: &Clock) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+}
+
+/// What an agent knows: all that happened before it, and the part of it that was made visible to
+/// the asynchronous proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// Everything.
+    pub all: Clock,
+    /// Generic writes behind a `fence.proxy.async`.
+    pub fenced: Clock,
+}
+
+impl Clocks {
+    /// Learns all that `other` knows.
+    pub fn join(&mut self, other: &Clocks) {
+        self.all.join(&other.all);
+        self.fenced.join(&other.fenced);
+    }
+}

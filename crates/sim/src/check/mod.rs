@@ -1,0 +1,5 @@
+//! Happens-before checking.
+
+mod clock;
+
+pub use clock::{Clock, Clocks};

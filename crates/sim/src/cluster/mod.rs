@@ -1,0 +1,226 @@
+//! One cluster: its CTAs, their memories, warps and barriers.
+//!
+//! A cluster is what runs on one host thread. Only global memory is shared with other clusters.
+
+mod barrier;
+mod deadlock;
+mod schedule;
+mod site;
+
+pub use barrier::{ClusterBarrier, NamedBarrier};
+pub use schedule::Status;
+
+use crate::engine::Engines;
+use crate::load::{Fill, Kernel, Special};
+use crate::mbarrier::Mbarrier;
+use crate::memory::{Global, Shared, address};
+use crate::options::{Options, Random};
+use crate::register::{R64, Registers, Row32, Row64};
+use crate::report::Counters;
+use crate::warp::Warp;
+use std::collections::HashMap;
+
+/// Everything the clusters of a launch share.
+pub struct LaunchState<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Parameter bytes.
+    pub params: Vec<u8>,
+    /// Global memory.
+    pub global: &'a Global,
+    /// Addresses of module variables.
+    pub variables: Vec<(R64, u64)>,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads.
+    pub block: [u32; 3],
+    /// CTAs of a cluster.
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory.
+    pub dynamic_shared: u32,
+    /// Options.
+    pub options: &'a Options,
+}
+
+impl LaunchState<'_> {
+    /// Clusters of the grid.
+    pub fn clusters(&self) -> u32 {
+        (0..3).map(|i| self.grid[i] / self.cluster[i]).product()
+    }
+
+    fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    /// Bytes of shared memory of a CTA, the reserved ones included.
+    pub fn shared_size(&self) -> u32 {
+        self.kernel.dynamic_shared + self.dynamic_shared
+    }
+}
+
+/// One CTA.
+pub struct Cta {
+    /// `%ctaid`.
+    pub id: [u32; 3],
+    /// Shared memory.
+    pub shared: Shared,
+    /// Mbarriers by offset.
+    pub mbarriers: HashMap<u32, Mbarrier>,
+    /// Named barriers.
+    pub named: Vec<NamedBarrier>,
+    /// Its warps, as indices into the cluster's.
+    pub warps: std::ops::Range<usize>,
+    /// Warps that have not exited.
+    pub live_warps: u32,
+}
+
+/// One cluster.
+pub struct Cluster<'a> {
+    pub(crate) launch: &'a LaunchState<'a>,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) ctas: Vec<Cta>,
+    pub(crate) warps: Vec<Warp>,
+    pub(crate) barrier: ClusterBarrier,
+    pub(crate) engines: Engines,
+    pub(crate) random: Random,
+    pub(crate) counters: Counters,
+    /// Warp instructions executed.
+    pub(crate) steps: u64,
+    /// Changes that others may wait for; a cluster without any is stuck.
+    pub(crate) events: u64,
+    pub(crate) progress: schedule::Progress,
+    pub(crate) notes: Vec<String>,
+    next_warp: usize,
+}
+
+/// Named barriers of a CTA.
+const NAMED_BARRIERS: usize = 16;
+
+impl<'a> Cluster<'a> {
+    /// The cluster of linear number `number`, x fastest.
+    pub fn new(launch: &'a LaunchState<'a>, number: u32) -> Cluster<'a> {
+        let per_axis: [u32; 3] = std::array::from_fn(|i| launch.grid[i] / launch.cluster[i]);
+        let at = split(number, per_axis);
+        let size: u32 = launch.cluster.iter().product();
+        let mut cluster = Cluster {
+            launch,
+            kernel: launch.kernel,
+            ctas: Vec::new(),
+            warps: Vec::new(),
+            barrier: ClusterBarrier::default(),
+            engines: Engines::default(),
+            random: Random::new(launch.options.seed.wrapping_add(u64::from(number))),
+            counters: Counters::default(),
+            steps: 0,
+            events: 0,
+            progress: schedule::Progress::default(),
+            notes: Vec::new(),
+            next_warp: 0,
+        };
+        for rank in 0..size {
+            cluster.add_cta(rank, at);
+        }
+        cluster
+    }
+
+    fn add_cta(&mut self, rank: u32, cluster_at: [u32; 3]) {
+        let inside = split(rank, self.launch.cluster);
+        let id = std::array::from_fn(|i| cluster_at[i] * self.launch.cluster[i] + inside[i]);
+        let threads = self.launch.threads();
+        let first = self.warps.len();
+        for index in 0..threads.div_ceil(32) {
+            let live = threads - 32 * index;
+            let live = if live >= 32 { u32::MAX } else { (1 << live) - 1 };
+            let registers = self.registers(rank, id, index);
+            let local = self.kernel.local_bytes as usize;
+            self.warps.push(Warp::new(rank as usize, index, registers, live, local));
+        }
+        self.ctas.push(Cta {
+            id,
+            shared: Shared::new(self.launch.shared_size() as usize),
+            mbarriers: HashMap::new(),
+            named: vec![NamedBarrier::default(); NAMED_BARRIERS],
+            warps: first..self.warps.len(),
+            live_warps: (self.warps.len() - first) as u32,
+        });
+    }
+
+    /// Register files with constants and special registers filled in.
+    fn registers(&self, rank: u32, cta: [u32; 3], warp: u32) -> Registers {
+        let frame = self.kernel.frame;
+        let mut r = Registers::new(frame.r32 as usize, frame.r64 as usize, frame.p as usize);
+        for fill in &self.kernel.fills {
+            match *fill {
+                Fill::Const32(d, value) => r.set32(d, u32::MAX, &Row32::splat(value)),
+                Fill::Const64(d, value) => r.set64(d, u32::MAX, &Row64::splat(value)),
+                Fill::Special32(d, special) => {
+                    let row = self.special(special, rank, cta, warp);
+                    r.set32(d, u32::MAX, &Row32(row));
+                }
+                Fill::Special64(d, special) => {
+                    let row = self.special(special, rank, cta, warp);
+                    r.set64(d, u32::MAX, &Row64(row.map(u64::from)));
+                }
+                Fill::Shared32(d, offset) => {
+                    r.set32(d, u32::MAX, &Row32::splat(address::shared(rank, offset)));
+                }
+                Fill::Shared64(d, offset) => {
+                    let value = u64::from(address::shared(rank, offset));
+                    r.set64(d, u32::MAX, &Row64::splat(value));
+                }
+            }
+        }
+        for (d, value) in &self.launch.variables {
+            r.set64(*d, u32::MAX, &Row64::splat(*value));
+        }
+        r
+    }
+
+    fn special(&self, special: Special, rank: u32, cta: [u32; 3], warp: u32) -> [u32; 32] {
+        let LaunchState { grid, block, cluster, .. } = *self.launch;
+        let thread = |lane: u32| split(32 * warp + lane, block);
+        let lane = |f: &dyn Fn(u32) -> u32| std::array::from_fn(|i| f(i as u32));
+        let same = |value: u32| [value; 32];
+        let linear = cta[0] + grid[0] * (cta[1] + grid[1] * cta[2]);
+        match special {
+            Special::Tid(i) => lane(&|l| thread(l)[i]),
+            Special::Ntid(i) => same(block[i]),
+            Special::Ctaid(i) => same(cta[i]),
+            Special::Nctaid(i) => same(grid[i]),
+            Special::ClusterCtaid(i) => same(cta[i] % cluster[i]),
+            Special::ClusterNctaid(i) => same(cluster[i]),
+            Special::Clusterid(i) => same(cta[i] / cluster[i]),
+            Special::Nclusterid(i) => same(grid[i] / cluster[i]),
+            Special::CtaRank => same(rank),
+            Special::ClusterSize => same(cluster.iter().product()),
+            Special::ExplicitCluster => same(u32::from(cluster != [1, 1, 1])),
+            Special::Lane => lane(&|l| l),
+            Special::Warp => same(warp),
+            Special::Warps => same(64),
+            Special::Sm => same(linear % SMS),
+            Special::Sms => same(SMS),
+            Special::Grid | Special::Zero => same(0),
+            Special::MaskEq => lane(&|l| 1 << l),
+            Special::MaskLe => lane(&|l| u32::MAX >> (31 - l)),
+            Special::MaskLt => lane(&|l| (1 << l) - 1),
+            Special::MaskGe => lane(&|l| u32::MAX << l),
+            Special::MaskGt => lane(&|l| (u32::MAX << l) & !(1 << l)),
+            Special::DynamicShared => same(self.launch.dynamic_shared),
+            Special::TotalShared => same(self.launch.shared_size()),
+            Special::ReservedShared => same(crate::load::RESERVED_SHARED),
+        }
+    }
+
+    /// What the run counted so far, and notes for the user.
+    pub fn into_counters(self) -> (Counters, Vec<String>) {
+        (self.counters, self.notes)
+    }
+}
+
+/// Multiprocessors of the machine a kernel believes to run on (a B200's 148).
+const SMS: u32 = 148;
+
+/// Coordinates of a linear number, x fastest.
+fn split(number: u32, extent: [u32; 3]) -> [u32; 3] {
+    [number % extent[0], number / extent[0] % extent[1], number / extent[0] / extent[1]]
+}

@@ -1,0 +1,184 @@
+//! Which warp runs when, and what happens when none can.
+
+use super::Cluster;
+use super::site::Run;
+use crate::options::{Completion, Schedule};
+use crate::warp::Wait;
+
+/// How far a cluster came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All warps have exited.
+    Done,
+    /// Its budget is used up.
+    Running,
+    /// It only polls; perhaps another cluster must run first.
+    Polling,
+}
+
+/// What is remembered to tell progress from standing still.
+#[derive(Default)]
+pub(crate) struct Progress {
+    events: u64,
+    /// Steps when the last event was seen.
+    at: u64,
+    /// Rounds in which every wait timed out without any event between.
+    timeouts: u32,
+}
+
+/// Instructions a warp runs at a stretch.
+const QUANTUM: u32 = 24;
+/// Instructions without an event, per live warp, after which waiting work is completed.
+const PATIENCE: u64 = 4_000;
+/// Rounds of timed-out waits without an event that prove a deadlock.
+const TIMEOUTS: u32 = 4;
+
+impl Cluster<'_> {
+    /// Runs until done, stuck, or about `budget` more instructions were executed.
+    pub fn run(&mut self, budget: u64) -> Run<Status> {
+        let end = self.steps + budget;
+        while self.steps < end {
+            if self.warps.iter().all(|w| w.done()) {
+                self.finish()?;
+                return Ok(Status::Done);
+            }
+            let ran = self.round()?;
+            self.complete_some()?;
+            if !ran {
+                self.unblock()?;
+            } else if self.polls_in_vain() && !self.complete_one()? {
+                self.progress.at = self.steps;
+                return Ok(Status::Polling);
+            }
+        }
+        Ok(Status::Running)
+    }
+
+    /// Gives warps their turns; whether any instruction ran.
+    fn round(&mut self) -> Run<bool> {
+        let n = self.warps.len();
+        let before = self.steps;
+        match self.launch.options.schedule {
+            Schedule::RoundRobin => {
+                for w in 0..n {
+                    self.run_warp(w, QUANTUM)?;
+                }
+            }
+            Schedule::Random => {
+                let start = self.random.below(n);
+                for i in 0..n {
+                    let quantum = 1 + self.random.below(4 * QUANTUM as usize) as u32;
+                    self.run_warp((start + i) % n, quantum)?;
+                }
+            }
+            Schedule::Adversarial => {
+                let ready = (0..n).rev().map(|i| (self.next_warp + i) % n);
+                let pick = { ready }.find(|w| self.warps[*w].ready());
+                if let Some(w) = pick {
+                    self.run_warp(w, 64 * QUANTUM)?;
+                    // Keep on with the same warp until it waits.
+                    self.next_warp = (w + 1) % n;
+                }
+            }
+        }
+        Ok(self.steps != before)
+    }
+
+    /// Records that something changed that others may wait for.
+    pub(crate) fn event(&mut self) {
+        self.events += 1;
+    }
+
+    fn note_events(&mut self) {
+        if self.events != self.progress.events {
+            self.progress = Progress { events: self.events, at: self.steps, timeouts: 0 };
+        }
+    }
+
+    fn polls_in_vain(&mut self) -> bool {
+        self.note_events();
+        let live = self.warps.iter().filter(|w| !w.done()).count() as u64;
+        self.steps - self.progress.at > PATIENCE * live.max(1)
+    }
+
+    /// Completes asynchronous work as the mode likes it.
+    fn complete_some(&mut self) -> Run<()> {
+        match self.launch.options.completion {
+            Completion::Latest => Ok(()),
+            Completion::Eager => {
+                while self.engines.ripe(self.steps) {
+                    self.complete_next(None)?;
+                }
+                Ok(())
+            }
+            Completion::Random => {
+                if self.engines.is_idle() || self.random.below(4) != 0 {
+                    return Ok(());
+                }
+                let pick = self.random.below(usize::MAX >> 1);
+                self.complete_next(Some(pick))
+            }
+        }
+    }
+
+    /// Completes one pending operation if there is one.
+    fn complete_one(&mut self) -> Run<bool> {
+        if self.engines.is_idle() {
+            return Ok(false);
+        }
+        self.complete_next(None)?;
+        Ok(true)
+    }
+
+    /// No warp can run: completes work, lets waits time out, or reports a deadlock.
+    fn unblock(&mut self) -> Run<()> {
+        self.note_events();
+        if self.complete_one()? || self.release_missed_phase() {
+            return Ok(());
+        }
+        self.progress.timeouts += 1;
+        if self.progress.timeouts > TIMEOUTS || !self.time_out_waits() {
+            return self.deadlock();
+        }
+        Ok(())
+    }
+
+    /// `try_wait` may give up: every such wait returns false once.
+    fn time_out_waits(&mut self) -> bool {
+        let mut any = false;
+        for warp in &mut self.warps {
+            for fragment in &mut warp.fragments {
+                if let Wait::Mbarrier { done, .. } = fragment.wait {
+                    warp.registers.set_p(done, fragment.mask, 0);
+                    fragment.wait = Wait::Ready;
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Lets one waiter go whose phase completed before it looked, while the barrier has moved on.
+    fn release_missed_phase(&mut self) -> bool {
+        for w in 0..self.warps.len() {
+            for f in 0..self.warps[w].fragments.len() {
+                let Wait::Mbarrier { cta, offset, phase, .. } = self.warps[w].fragments[f].wait else {
+                    continue;
+                };
+                let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };
+                let seen = bar.observed.get(&w).map_or(-1, |p| *p as i64);
+                if phase >= 2 && seen < phase as i64 - 2 {
+                    let site = self.site(w, self.warps[w].fragments[f].wait_pc, None);
+                    self.notes.push(format!(
+                        "a waiter missed its phase: mbarrier {} completed phase {} and the next one \
+                         before this wait looked\n  --> {site}",
+                        self.mbarrier_name(cta, offset), phase - 2
+                    ));
+                    self.wake(w, f, phase - 2);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,68 @@
+use super::Cluster;
+use crate::error::{Error, Fault, Hazard, Site, Unsupported};
+use crate::op::Pc;
+
+/// Results of executing instructions; errors are rare and large.
+pub type Run<T> = Result<T, Box<Error>>;
+
+impl Cluster<'_> {
+    /// Where `warp` is when it executes `pc`.
+    pub(crate) fn site(&self, warp: usize, pc: Pc, lane: Option<usize>) -> Site {
+        let warp = &self.warps[warp];
+        let source = &self.kernel.sources;
+        let index = self.kernel.code[pc as usize].source as usize;
+        let (instruction, line, loc) = match source.get(index) {
+            Some(s) => (s.text.clone(), s.line, s.loc.clone()),
+            None => ("(end of kernel)".into(), 0, None),
+        };
+        Site {
+            kernel: self.kernel.name.clone(),
+            instruction,
+            line,
+            loc,
+            cta: self.ctas[warp.cta].id,
+            warp: warp.index,
+            lane: lane.map(|l| l as u32),
+        }
+    }
+
+    /// Instruction the warp's running fragment is at.
+    pub(crate) fn pc(&self, warp: usize) -> Pc {
+        self.warps[warp].fragments[0].pc
+    }
+
+    /// A fault at the warp's current instruction.
+    pub(crate) fn fault<T>(
+        &self,
+        warp: usize,
+        lane: Option<usize>,
+        rule: &'static str,
+        message: String,
+        help: Option<&str>,
+    ) -> Run<T> {
+        let site = self.site(warp, self.pc(warp), lane);
+        let help = help.map(String::from);
+        Err(Box::new(Error::Fault(Box::new(Fault { rule, message, site, help }))))
+    }
+
+    /// A hazard at the warp's current instruction.
+    pub(crate) fn hazard<T>(
+        &self,
+        warp: usize,
+        rule: &'static str,
+        message: String,
+        other: Option<(String, Site)>,
+        help: Option<&str>,
+    ) -> Run<T> {
+        let site = self.site(warp, self.pc(warp), None);
+        let help = help.map(String::from);
+        Err(Box::new(Error::Hazard(Box::new(Hazard { rule, message, site, other, help }))))
+    }
+
+    /// The warp's current instruction is beyond this simulator.
+    pub(crate) fn unsupported<T>(&self, warp: usize, reason: String) -> Run<T> {
+        let site = self.site(warp, self.pc(warp), None);
+        let unsupported = Unsupported { instruction: site.instruction, line: site.line, reason };
+        Err(Box::new(Error::Unsupported(unsupported)))
+    }
+}

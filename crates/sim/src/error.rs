@@ -1,0 +1,207 @@
+//! What can go wrong, and how it is told.
+//!
+//! A program's own error ([`Fault`]), an ordering the hardware does not promise ([`Hazard`]), a
+//! machine that cannot go on ([`Deadlock`]) and something this simulator does not know
+//! ([`Unsupported`]) are different types. Each names the PTX line, the rule and what to do.
+
+use std::fmt::{self, Display, Formatter};
+
+/// Why a run ended early.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The module, launch or buffers do not fit together.
+    Load(String),
+    /// An instruction or form the simulator does not model.
+    Unsupported(Unsupported),
+    /// The program broke a rule.
+    Fault(Box<Fault>),
+    /// The program relies on an order nothing guarantees.
+    Hazard(Box<Hazard>),
+    /// No warp can go on.
+    Deadlock(Box<Deadlock>),
+}
+
+impl Error {
+    /// `load`, `unsupported`, `fault`, `hazard` or `deadlock`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Load(_) => "load",
+            Error::Unsupported(_) => "unsupported",
+            Error::Fault(_) => "fault",
+            Error::Hazard(_) => "hazard",
+            Error::Deadlock(_) => "deadlock",
+        }
+    }
+
+    /// The short name of the rule broken, where there is one.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            Error::Load(_) | Error::Unsupported(_) => "",
+            Error::Fault(fault) => fault.rule,
+            Error::Hazard(hazard) => hazard.rule,
+            Error::Deadlock(_) => "deadlock",
+        }
+    }
+}
+
+/// An instruction the simulator does not model.
+#[derive(Clone, Debug)]
+pub struct Unsupported {
+    /// The instruction.
+    pub instruction: String,
+    /// PTX line, 0 if unknown.
+    pub line: u32,
+    /// What exactly.
+    pub reason: String,
+}
+
+/// A place in the program, and who was there.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// Kernel.
+    pub kernel: String,
+    /// The instruction.
+    pub instruction: String,
+    /// PTX line, 0 if unknown.
+    pub line: u32,
+    /// Source file and line, where the PTX has `.loc`.
+    pub loc: Option<(String, u32)>,
+    /// `%ctaid`.
+    pub cta: [u32; 3],
+    /// Warp in the CTA.
+    pub warp: u32,
+    /// Lane, where one is to blame.
+    pub lane: Option<u32>,
+}
+
+/// The program broke a rule.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Short name of the rule (`out-of-bounds`).
+    pub rule: &'static str,
+    /// What happened.
+    pub message: String,
+    /// Where.
+    pub site: Site,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// The program relies on an order nothing guarantees.
+#[derive(Clone, Debug)]
+pub struct Hazard {
+    /// Short name of the rule (`race`, `missing-proxy-fence`).
+    pub rule: &'static str,
+    /// What happened.
+    pub message: String,
+    /// The later of the two operations.
+    pub site: Site,
+    /// The earlier one.
+    pub other: Option<(String, Site)>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// A warp that cannot go on.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Where it waits.
+    pub site: Site,
+    /// For what.
+    pub what: String,
+}
+
+/// No warp can go on.
+#[derive(Clone, Debug)]
+pub struct Deadlock {
+    /// Who waits for what.
+    pub waiting: Vec<Waiting>,
+    /// What is known of each barrier waited for.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub help: Vec<String>,
+}
+
+impl From<Unsupported> for Error {
+    fn from(unsupported: Unsupported) -> Error {
+        Error::Unsupported(unsupported)
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Load(message) => write!(f, "error: {message}"),
+            Error::Unsupported(unsupported) => unsupported.fmt(f),
+            Error::Fault(fault) => fault.fmt(f),
+            Error::Hazard(hazard) => hazard.fmt(f),
+            Error::Deadlock(deadlock) => deadlock.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Display for Unsupported {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "unsupported: {}", self.reason)?;
+        writeln!(f, "  --> PTX line {}", self.line)?;
+        write!(f, "   | {}", self.instruction)
+    }
+}
+
+impl Display for Site {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.cta;
+        write!(f, "kernel `{}`", self.kernel)?;
+        if self.line > 0 {
+            write!(f, ", PTX line {}", self.line)?;
+        }
+        if let Some((file, line)) = &self.loc {
+            write!(f, " ({file}:{line})")?;
+        }
+        write!(f, ", CTA ({x},{y},{z}) warp {}", self.warp)?;
+        if let Some(lane) = self.lane {
+            write!(f, " lane {lane}")?;
+        }
+        write!(f, "\n   | {}", self.instruction)
+    }
+}
+
+fn help(f: &mut Formatter<'_>, help: Option<&String>) -> fmt::Result {
+    help.map_or(Ok(()), |help| write!(f, "\n   = help: {help}"))
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "fault[{}]: {}\n  --> {}", self.rule, self.message, self.site)?;
+        help(f, self.help.as_ref())
+    }
+}
+
+impl Display for Hazard {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "hazard[{}]: {}\n  --> {}", self.rule, self.message, self.site)?;
+        if let Some((what, site)) = &self.other {
+            write!(f, "\n  {what}\n  --> {site}")?;
+        }
+        help(f, self.help.as_ref())
+    }
+}
+
+impl Display for Deadlock {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let stuck = self.waiting.len();
+        write!(f, "deadlock: no warp can go on; {stuck} wait")?;
+        for waiting in &self.waiting {
+            write!(f, "\n  waits for {}\n  --> {}", waiting.what, waiting.site)?;
+        }
+        for note in &self.notes {
+            write!(f, "\n   = note: {note}")?;
+        }
+        for line in &self.help {
+            write!(f, "\n   = help: {line}")?;
+        }
+        Ok(())
+    }
+}

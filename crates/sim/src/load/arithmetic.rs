@@ -1,0 +1,383 @@
+//! Decoding of arithmetic, logic, comparison and conversion.
+
+use super::{Decoded, Loader, arg};
+use crate::alu::{
+    BoolOp, Compare, Cvt, CvtSource, RowFn, bit_op, compare_float, compare_half, compare_integer,
+    double_op, float_op, float_pair_op, half_op, integer_op, mixed_op, mufu, packed_integer_op,
+    saturate, special_lane_op, wide_op,
+};
+use crate::numeric::{Flush, Rounding};
+use crate::op::Op;
+use crate::register::Reg;
+use ptx::ast::{Instruction, Type};
+use ptx::resolve::{Arg, Resolved};
+
+/// The modifiers of an arithmetic instruction, sorted out.
+struct Mods {
+    rounding: Rounding,
+    flush: Flush,
+    sat: bool,
+    approx: bool,
+    carry_out: bool,
+    /// What is left: parts that select the operation, joined by dots (`lo`, `NaN`).
+    rest: String,
+    types: Vec<&'static str>,
+}
+
+fn is_type(name: &str) -> bool {
+    Type::from_name(name).is_some() || matches!(name, "u16x2" | "s16x2" | "tf32")
+}
+
+impl Mods {
+    fn of(instruction: &Instruction) -> Mods {
+        let mut mods = Mods {
+            rounding: Rounding::Nearest,
+            flush: Flush::Keep,
+            sat: false,
+            approx: false,
+            carry_out: false,
+            rest: String::new(),
+            types: Vec::new(),
+        };
+        for modifier in &instruction.modifiers {
+            match modifier.as_str() {
+                "rn" => {}
+                "rz" => mods.rounding = Rounding::Zero,
+                "rm" => mods.rounding = Rounding::Down,
+                "rp" => mods.rounding = Rounding::Up,
+                "ftz" => mods.flush = Flush::ToZero,
+                "sat" => mods.sat = true,
+                "approx" | "full" => mods.approx = true,
+                "cc" => mods.carry_out = true,
+                name if is_type(name) => mods.types.push(name),
+                name => {
+                    mods.rest.push('.');
+                    mods.rest.push_str(name);
+                }
+            }
+        }
+        mods
+    }
+
+    fn ty(&self) -> Decoded<&'static str> {
+        self.types.last().copied().ok_or_else(|| "the instruction has no type".into())
+    }
+}
+
+fn unknown<T>() -> Decoded<T> {
+    Err("this form of the instruction is not known here".into())
+}
+
+impl<'m> Loader<'m> {
+    pub(super) fn arithmetic(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        match opcode {
+            "setp" => self.setp(i),
+            "set" => self.set(i),
+            "selp" => self.selp(i),
+            "slct" => self.slct(i),
+            "cvt" => self.cvt(i),
+            "lop3" => self.lop3(i),
+            "prmt" => self.prmt(i),
+            "bfi" => self.bfi(i),
+            "dp4a" | "dp2a" | "copysign" => self.lane_op(opcode, i),
+            "testp" => self.testp(i),
+            "addc" | "subc" | "madc" => self.carry(opcode, i, true),
+            _ => self.row_op(opcode, i),
+        }
+    }
+
+    fn row_op(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let mods = Mods::of(i.instruction);
+        if mods.carry_out {
+            return self.carry(opcode, i, false);
+        }
+        let ty = mods.ty()?;
+        if ty == "pred" {
+            return self.predicate_logic(opcode, i);
+        }
+        if opcode == "bfe" && matches!(ty, "u64" | "s64") {
+            let (d, a) = (self.d64(i, 0)?, self.s64(i, 1)?);
+            let at = [self.s32(i, 2)?, self.s32(i, 3)?];
+            self.emit(i, Op::Bfe64 { d, a, at, signed: ty == "s64" });
+            return Ok(());
+        }
+        let three = if matches!(opcode, "min" | "max") && i.args.len() == 4 { "3" } else { "" };
+        let name = format!("{opcode}{three}{}", mods.rest);
+        let f = row_function(opcode, &name, &mods, ty).ok_or_else(|| unknown::<()>().unwrap_err())?;
+        self.emit_row(i, f)?;
+        if mods.sat && matches!(ty, "f32" | "f16" | "bf16" | "f16x2" | "bf16x2") {
+            let f = if ty == "f32" { saturate() } else { half_op("sat", ty).ok_or("no .sat")? };
+            let d = self.d32(i, 0)?.0;
+            self.emit(i, Op::Row { f, d, s: [d, d, d] });
+        }
+        Ok(())
+    }
+
+    /// Emits a row function over operands 0 (destination) and 1.. (sources).
+    fn emit_row(&mut self, i: &Resolved<'m>, f: RowFn) -> Decoded<()> {
+        let (d, s) = match f {
+            RowFn::A1(_) => (self.d32(i, 0)?.0, [self.s32(i, 1)?.0, 0, 0]),
+            RowFn::A2(_) => (self.d32(i, 0)?.0, [self.s32(i, 1)?.0, self.s32(i, 2)?.0, 0]),
+            RowFn::A3(_) => {
+                (self.d32(i, 0)?.0, [self.s32(i, 1)?.0, self.s32(i, 2)?.0, self.s32(i, 3)?.0])
+            }
+            RowFn::B1(_) => (self.d64(i, 0)?.0, [self.s64(i, 1)?.0, 0, 0]),
+            RowFn::B2(_) => (self.d64(i, 0)?.0, [self.s64(i, 1)?.0, self.s64(i, 2)?.0, 0]),
+            RowFn::B3(_) => {
+                (self.d64(i, 0)?.0, [self.s64(i, 1)?.0, self.s64(i, 2)?.0, self.s64(i, 3)?.0])
+            }
+            RowFn::Wide2(_) => (self.d64(i, 0)?.0, [self.s32(i, 1)?.0, self.s32(i, 2)?.0, 0]),
+            RowFn::Wide3(_) => {
+                (self.d64(i, 0)?.0, [self.s32(i, 1)?.0, self.s32(i, 2)?.0, self.s64(i, 3)?.0])
+            }
+            RowFn::Narrow(_) => (self.d32(i, 0)?.0, [self.s64(i, 1)?.0, 0, 0]),
+            RowFn::Shift64(_) => (self.d64(i, 0)?.0, [self.s64(i, 1)?.0, self.s32(i, 2)?.0, 0]),
+        };
+        self.emit(i, Op::Row { f, d, s });
+        Ok(())
+    }
+
+    fn predicate_logic(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let d = self.predicate_destination(arg(i, 0)?)?;
+        let a = self.predicate(arg(i, 1)?)?;
+        let (f, s) = match opcode {
+            "not" => (None, [(a.0, !a.1), a]),
+            _ => {
+                let f = BoolOp::from_name(opcode).ok_or("not an operation on predicates")?;
+                (Some(f), [a, self.predicate(arg(i, 2)?)?])
+            }
+        };
+        self.emit(i, Op::Logic { d, f, s });
+        Ok(())
+    }
+
+    fn compare(&mut self, i: &Resolved<'m>, at: usize) -> Decoded<(Compare, [u32; 2])> {
+        let ty = i.instruction.modifiers.last().ok_or("no type")?.as_str();
+        let ty = Type::from_name(ty).ok_or("unknown type")?;
+        let name = i.instruction.modifiers.first().ok_or("no comparison")?.as_str();
+        let f = match ty {
+            Type::F32 | Type::F64 => compare_float(name, ty, i.instruction.has("ftz")),
+            Type::F16 | Type::Bf16 => compare_half(name, ty),
+            _ => compare_integer(name, ty),
+        };
+        let f = f.ok_or_else(|| format!("comparison .{name} of .{ty} is not known here"))?;
+        let s = match f {
+            Compare::A(_) => [self.s32(i, at)?.0, self.s32(i, at + 1)?.0],
+            Compare::B(_) => [self.s64(i, at)?.0, self.s64(i, at + 1)?.0],
+        };
+        Ok((f, s))
+    }
+
+    fn setp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let (f, s) = self.compare(i, 1)?;
+        let (d, q) = match arg(i, 0)? {
+            Arg::Pair(a, b) => {
+                (self.predicate_destination(a)?, Some(self.predicate_destination(b)?))
+            }
+            a => (self.predicate_destination(a)?, None),
+        };
+        let with = match i.instruction.modifiers.get(1).map(|m| BoolOp::from_name(m.as_str())) {
+            Some(Some(op)) => {
+                let (p, negated) = self.predicate(arg(i, 3)?)?;
+                Some((op, p, negated))
+            }
+            _ => None,
+        };
+        self.emit(i, Op::Compare { f, d, q, s, with });
+        Ok(())
+    }
+
+    fn set(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        if i.args.len() != 3 {
+            return Err("set with a boolean operand is not known here".into());
+        }
+        let (f, s) = self.compare(i, 1)?;
+        let n = i.instruction.modifiers.len();
+        let float = i.instruction.modifiers[n - 2] == "f32";
+        let yes = if float { 1f32.to_bits() } else { u32::MAX };
+        let d = self.d32(i, 0)?;
+        self.emit(i, Op::Set { f, d, s, yes });
+        Ok(())
+    }
+
+    fn selp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let p = self.predicate(arg(i, 3)?)?;
+        let ty = i.instruction.modifiers.last().and_then(|m| Type::from_name(m.as_str()));
+        let op = if ty.ok_or("unknown type")?.bits() == 64 {
+            Op::Select64 { d: self.d64(i, 0)?, s: [self.s64(i, 1)?, self.s64(i, 2)?], p }
+        } else {
+            Op::Select32 { d: self.d32(i, 0)?, s: [self.s32(i, 1)?, self.s32(i, 2)?], p }
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    fn slct(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let modifiers = &i.instruction.modifiers;
+        let (ty, by) = (modifiers[modifiers.len() - 2], modifiers[modifiers.len() - 1]);
+        let by = Type::from_name(by.as_str()).ok_or("unknown type")?;
+        let zero = self.constants.const32(&mut self.frame, 0);
+        let f = match by {
+            Type::S32 => compare_integer("ge", by),
+            Type::F32 => compare_float("ge", by, i.instruction.has("ftz")),
+            _ => None,
+        };
+        let p = self.frame.new_p();
+        let s = [self.s32(i, 3)?.0, zero.0];
+        self.emit(i, Op::Compare { f: f.ok_or("slct by this type")?, d: p, q: None, s, with: None });
+        let wide = Type::from_name(ty.as_str()).is_some_and(|t| t.bits() == 64);
+        let p = (p, false);
+        let op = if wide {
+            Op::Select64 { d: self.d64(i, 0)?, s: [self.s64(i, 1)?, self.s64(i, 2)?], p }
+        } else {
+            Op::Select32 { d: self.d32(i, 0)?, s: [self.s32(i, 1)?, self.s32(i, 2)?], p }
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    fn testp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let modifiers = &i.instruction.modifiers;
+        let f = match (modifiers[0].as_str(), modifiers[1].as_str()) {
+            ("notanumber", "f32") => compare_float("nan", Type::F32, false),
+            ("number", "f32") => compare_float("num", Type::F32, false),
+            (name, "f32") => crate::alu::test_property(name),
+            _ => None,
+        };
+        let d = self.predicate_destination(arg(i, 0)?)?;
+        let a = self.s32(i, 1)?.0;
+        let f = f.ok_or("testp of this kind is not known here")?;
+        self.emit(i, Op::Compare { f, d, q: None, s: [a, a], with: None });
+        Ok(())
+    }
+
+    fn cvt(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        if i.instruction.has("pack") {
+            return self.lane_op("cvt.pack", i);
+        }
+        let cvt = Cvt::decode(i.instruction)
+            .ok_or("this conversion is not known here")?;
+        let d = self.reg(i, 0)?;
+        let from = i.instruction.modifiers.last().map_or("", |m| m.as_str());
+        let bits = Type::from_name(from).map_or(32, Type::bits);
+        let a = self.source(arg(i, 1)?, bits)?;
+        let b = match cvt.source {
+            CvtSource::TwoSingles => self.source(arg(i, 2)?, bits)?,
+            _ => a,
+        };
+        self.emit(i, Op::Cvt { cvt: Box::new(cvt), d, s: [a, b] });
+        Ok(())
+    }
+
+    fn lop3(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let with_op = i.instruction.modifiers.first().and_then(|m| BoolOp::from_name(m.as_str()));
+        let (d, p) = match arg(i, 0)? {
+            Arg::Pair(a, b) => {
+                let d = match &**a {
+                    Arg::Sink => self.frame.new32(),
+                    a => self.source32(a)?,
+                };
+                (d, Some(self.predicate_destination(b)?))
+            }
+            _ => (self.d32(i, 0)?, None),
+        };
+        let s = [self.s32(i, 1)?, self.s32(i, 2)?, self.s32(i, 3)?];
+        let table = self.immediate(i, 4)? as u8;
+        let with = match (with_op, p) {
+            (Some(op), Some(p)) => Some((op, p, self.predicate(arg(i, 5)?)?.0)),
+            _ => None,
+        };
+        self.emit(i, Op::Lop3 { d, s, table, with });
+        Ok(())
+    }
+
+    fn prmt(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let mode = i.instruction.modifiers.iter().map(|m| m.as_str()).find(|m| *m != "b32");
+        if crate::alu::prmt(mode, 0, 0, 0).is_none() {
+            return unknown();
+        }
+        let d = self.d32(i, 0)?;
+        let s = [self.s32(i, 1)?, self.s32(i, 2)?, self.s32(i, 3)?];
+        self.emit(i, Op::Prmt { d, s, mode });
+        Ok(())
+    }
+
+    fn bfi(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let wide = i.instruction.has("b64");
+        let bits = if wide { 64 } else { 32 };
+        let d = self.reg(i, 0)?;
+        let s = [self.source(arg(i, 1)?, bits)?, self.source(arg(i, 2)?, bits)?];
+        let at = [self.s32(i, 3)?, self.s32(i, 4)?];
+        self.emit(i, Op::Bfi { d, s, at });
+        Ok(())
+    }
+
+    /// Lane functions of up to three 32-bit sources.
+    fn lane_op(&mut self, name: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
+        let f = special_lane_op(name, &modifiers).ok_or("this form is not known here")?;
+        let d = self.d32(i, 0)?;
+        let zero = self.constants.const32(&mut self.frame, 0);
+        let mut s = [zero; 3];
+        for (slot, index) in s.iter_mut().zip(1..i.args.len()) {
+            *slot = self.s32(i, index)?;
+        }
+        self.emit(i, Op::Lane3 { f, d, s });
+        Ok(())
+    }
+
+    /// `add.cc`, `addc{.cc}`, `sub.cc`, `subc`, `mad{c}.{lo,hi}.cc`.
+    fn carry(&mut self, opcode: &str, i: &Resolved<'m>, carry_in: bool) -> Decoded<()> {
+        let mods = Mods::of(i.instruction);
+        let wide = Type::from_name(mods.ty()?).is_some_and(|t| t.bits() == 64);
+        let bits = if wide { 64 } else { 32 };
+        let d = self.reg(i, 0)?;
+        let (a, b) = if opcode.starts_with("mad") {
+            let half = integer_op(&format!("mul{}", mods.rest), type_of(mods.ty()?)?);
+            let product = self.frame.new_reg(if wide { Type::B64 } else { Type::B32 });
+            let s = [slot(self.source(arg(i, 1)?, bits)?), slot(self.source(arg(i, 2)?, bits)?), 0];
+            self.emit(i, Op::Row { f: half.ok_or("this product")?, d: slot(product), s });
+            (product, self.source(arg(i, 3)?, bits)?)
+        } else {
+            (self.source(arg(i, 1)?, bits)?, self.source(arg(i, 2)?, bits)?)
+        };
+        let sub = opcode.starts_with("sub");
+        self.emit(i, Op::Carry { d, a, b, sub, carry_in, carry_out: mods.carry_out });
+        Ok(())
+    }
+}
+
+fn type_of(name: &str) -> Decoded<Type> {
+    Type::from_name(name).ok_or_else(|| format!("type .{name} is not known here"))
+}
+
+fn slot(reg: Reg) -> u32 {
+    match reg {
+        Reg::P(p) => p.0,
+        Reg::R32(r) => r.0,
+        Reg::R64(r) | Reg::R128(r) => r.0,
+    }
+}
+
+fn row_function(opcode: &str, name: &str, mods: &Mods, ty: &str) -> Option<RowFn> {
+    if mods.types.len() == 2 && mods.types[0] == "f32" && ty != "f32" {
+        return mixed_op(name, ty);
+    }
+    match ty {
+        "f32" => {
+            let unit = mods.approx || matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt");
+            if unit { mufu(name, mods.flush) } else { float_op(name, mods.rounding, mods.flush) }
+        }
+        "f32x2" => float_pair_op(name, mods.rounding, mods.flush),
+        "f16" | "bf16" | "f16x2" | "bf16x2" => half_op(name, ty),
+        "f64" => double_op(name),
+        "u16x2" | "s16x2" => packed_integer_op(name, ty),
+        _ => {
+            let ty = Type::from_name(ty)?;
+            let saturated = if mods.sat { format!("{name}.sat") } else { name.to_string() };
+            integer_op(&saturated, ty)
+                .or_else(|| wide_op(name, ty))
+                .or_else(|| bit_op(name, ty))
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Decoding of control flow, synchronisation and instructions without functional effect.
+
+use super::operand::kind;
+use super::{Decoded, Loader, arg};
+use crate::alu::BoolOp;
+use crate::op::{BarKind, Fence, Op};
+use crate::register::Reg;
+use ptx::resolve::{Arg, Resolved};
+
+impl<'m> Loader<'m> {
+    pub(super) fn control(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let op = match opcode {
+            "bra" => match arg(i, 0)? {
+                Arg::Label(at) => Op::Branch { target: *at as u32 },
+                other => return Err(format!("a branch to {}", kind(other))),
+            },
+            "brx" => match arg(i, 1)? {
+                Arg::BranchTargets(labels) => Op::BranchIndex {
+                    index: self.s32(i, 0)?,
+                    targets: labels.iter().map(|at| *at as u32).collect(),
+                },
+                other => return Err(format!("brx.idx over {}", kind(other))),
+            },
+            "ret" | "exit" => Op::Exit,
+            "trap" => Op::Trap("trap"),
+            "brkpt" => Op::Trap("brkpt"),
+            "call" => return self.call(i),
+            "nanosleep" => Op::Sleep,
+            "createpolicy" => {
+                let d = self.d64(i, 0)?;
+                let a = self.constants.const64(&mut self.frame, 0);
+                Op::Mov64 { d, a }
+            }
+            "setmaxnreg" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard"
+            | "applypriority" | "pmevent" => Op::Nop,
+            "membar" => Op::Fence(Fence::Thread),
+            "fence" => Op::Fence(fence(i)),
+            "bar" | "barrier" => return self.barrier(opcode, i),
+            "clusterlaunchcontrol" => return self.cluster_launch_control(i),
+            "activemask" => Op::ActiveMask { d: self.d32(i, 0)? },
+            "elect" | "shfl" | "vote" | "match" | "redux" => return self.warp_wide(opcode, i),
+            other => return Err(format!("instruction `{other}` is not known here")),
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    fn call(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let callee = i.args.iter().find_map(|arg| match arg {
+            Arg::Function(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let op = match callee {
+            // Output of printf goes nowhere; its result is not looked at by anyone.
+            Some("vprintf") => Op::Nop,
+            Some("__assertfail") => Op::Trap("a device-side assertion failed"),
+            Some("cudaTriggerProgrammaticLaunchCompletion") => Op::Nop,
+            Some(name) => return Err(format!("calls of `{name}` are not known here")),
+            None => return Err("an indirect call".into()),
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    fn barrier(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let has = |name: &str| i.instruction.has(name);
+        if has("warp") {
+            let mask = self.s32(i, 0)?;
+            self.emit(i, Op::WarpSync { mask });
+            return Ok(());
+        }
+        // `bar` is `barrier.aligned`.
+        let aligned = opcode == "bar" || has("aligned");
+        if has("cluster") {
+            let op = if has("arrive") { Op::ClusterArrive { aligned } } else { Op::ClusterWait { aligned } };
+            self.emit(i, op);
+            return Ok(());
+        }
+        let op = if has("red") { self.reducing_barrier(i, aligned)? } else {
+            let kind = if has("arrive") { BarKind::Arrive } else { BarKind::Sync };
+            let count = if i.args.len() > 1 { Some(self.s32(i, 1)?) } else { None };
+            Op::Bar { kind, aligned, id: self.s32(i, 0)?, count, reduce: None }
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    fn reducing_barrier(&mut self, i: &Resolved<'m>, aligned: bool) -> Decoded<Op> {
+        let kind = if i.instruction.has("popc") {
+            BarKind::Popc
+        } else {
+            let op = i.instruction.modifiers.iter().find_map(|m| BoolOp::from_name(m.as_str()));
+            BarKind::Reduce(op.ok_or("bar.red without an operation")?)
+        };
+        let d = match (arg(i, 0)?, kind) {
+            (Arg::Reg(_), _) => self.reg(i, 0)?,
+            (other, _) => return Err(format!("bar.red into {}", super::operand::kind(other))),
+        };
+        let last = i.args.len() - 1;
+        let (p, negated) = self.predicate(arg(i, last)?)?;
+        let count = if last == 3 { Some(self.s32(i, 2)?) } else { None };
+        let id = self.s32(i, 1)?;
+        Ok(Op::Bar { kind, aligned, id, count, reduce: Some(Box::new((d, p, negated))) })
+    }
+
+    /// `try_cancel` answers "not canceled"; the queries read such an answer.
+    fn cluster_launch_control(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let has = |name: &str| i.instruction.has(name);
+        if has("try_cancel") {
+            let (dst, mbar) = (self.address(i, 0)?, self.address(i, 1)?);
+            let multicast = has("multicast::cluster::all");
+            self.emit(i, Op::TryCancel { dst, mbar, multicast });
+            return Ok(());
+        }
+        if has("is_canceled") {
+            let d = self.predicate_destination(arg(i, 0)?)?;
+            let Reg::R128(response) = self.reg(i, 1)? else {
+                return Err("the response must be a 128-bit register".into());
+            };
+            self.emit(i, Op::IsCanceled { d, response });
+            return Ok(());
+        }
+        // The first CTA of a response that was not a success is undefined; 0 is as good as any.
+        let zero = self.constants.const32(&mut self.frame, 0);
+        let first = arg(i, 0)?.clone();
+        for element in self.elements(&first) {
+            if let Some(Reg::R32(d)) = self.destination(element)? {
+                self.emit(i, Op::Mov32 { d, a: zero });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fence(i: &Resolved) -> Fence {
+    let has = |name: &str| i.instruction.has(name);
+    let starts = |prefix: &str| i.instruction.modifiers.iter().any(|m| m.as_str().starts_with(prefix));
+    if has("mbarrier_init") {
+        Fence::MbarrierInit
+    } else if has("proxy") && starts("async") {
+        Fence::ProxyAsync
+    } else if has("proxy") {
+        Fence::Proxy
+    } else {
+        Fence::Thread
+    }
+}

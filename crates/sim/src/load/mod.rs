@@ -1,0 +1,265 @@
+//! Loading: a PTX kernel to a dense array of decoded instructions.
+//!
+//! Names become register rows, labels become instruction indices, variables get addresses.
+//! An instruction that is not known here is [`Unsupported`] with its line; nothing is skipped.
+
+mod arithmetic;
+mod asynchronous;
+mod constant;
+mod control;
+mod data;
+mod layout;
+mod operand;
+mod warp_wide;
+
+pub use constant::{Fill, Special};
+pub use layout::{Parameter, SharedVariable};
+
+use crate::error::{Error, Unsupported};
+use crate::op::{Inst, Op, Pc};
+use crate::register::{P, R32, R64, Reg};
+use constant::Constants;
+use layout::Variables;
+use ptx::ast::{Function, Item, Module, Type};
+use ptx::resolve::{Arg, Body, Resolved};
+
+/// A kernel ready to run.
+pub struct Kernel {
+    /// Name.
+    pub name: String,
+    /// Instructions.
+    pub code: Vec<Inst>,
+    /// Per PTX instruction: its text, line and Rust or C++ source position.
+    pub sources: Vec<Source>,
+    /// Sizes of the register files.
+    pub frame: Frame,
+    /// Rows to fill when a warp starts.
+    pub fills: Vec<Fill>,
+    /// Kernel parameters.
+    pub params: Vec<Parameter>,
+    /// Bytes of all parameters.
+    pub param_bytes: u32,
+    /// Shared variables, for messages.
+    pub shared: Vec<SharedVariable>,
+    /// Offset behind the static shared variables; dynamic shared memory starts there.
+    pub dynamic_shared: u32,
+    /// Bytes of local memory per thread.
+    pub local_bytes: u32,
+    /// Module variables this kernel uses: name and the row that takes their address.
+    pub globals: Vec<(usize, R64)>,
+    /// `.reqnctapercluster`, if given.
+    pub cluster: Option<[u32; 3]>,
+    /// `.reqntid`, if given.
+    pub required_threads: Option<u32>,
+    /// `.maxntid`, if given.
+    pub max_threads: Option<u32>,
+}
+
+/// Where an instruction was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The instruction.
+    pub text: String,
+    /// PTX line, 0 if unknown.
+    pub line: u32,
+    /// File and line of `.loc`.
+    pub loc: Option<(String, u32)>,
+}
+
+/// Rows per register file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frame {
+    /// 32-bit rows.
+    pub r32: u32,
+    /// 64-bit rows.
+    pub r64: u32,
+    /// Predicates.
+    pub p: u32,
+}
+
+impl Frame {
+    fn new32(&mut self) -> R32 {
+        self.r32 += 1;
+        R32(self.r32 - 1)
+    }
+
+    fn new64(&mut self) -> R64 {
+        self.r64 += 1;
+        R64(self.r64 - 1)
+    }
+
+    fn new_p(&mut self) -> P {
+        self.p += 1;
+        P(self.p - 1)
+    }
+
+    fn new_reg(&mut self, ty: Type) -> Reg {
+        match ty.bits() {
+            1 => Reg::P(self.new_p()),
+            64 => Reg::R64(self.new64()),
+            128 => {
+                let low = self.new64();
+                self.new64();
+                Reg::R128(low)
+            }
+            _ => Reg::R32(self.new32()),
+        }
+    }
+}
+
+/// Why decoding stopped: the reason goes into [`Unsupported`].
+pub(crate) type Decoded<T> = Result<T, String>;
+
+struct Loader<'m> {
+    body: &'m Body<'m>,
+    frame: Frame,
+    registers: Vec<Reg>,
+    constants: Constants,
+    variables: Variables,
+    code: Vec<Inst>,
+    /// The carry flag of `add.cc` and its readers.
+    carry: P,
+    source: u32,
+}
+
+/// Decodes the kernel called `name`.
+pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
+    let function = module.entry(name).ok_or_else(|| no_such_kernel(module, name))?;
+    let body = ptx::resolve::resolve(module, function).map_err(|e| Error::Load(e.to_string()))?;
+    let mut frame = Frame::default();
+    let registers = body.registers.iter().map(|r| frame.new_reg(r.ty)).collect();
+    let variables = Variables::place(&body).map_err(Error::Load)?;
+    let carry = frame.new_p();
+    let mut loader = Loader {
+        body: &body,
+        frame,
+        registers,
+        constants: Constants::default(),
+        variables,
+        code: Vec::new(),
+        carry,
+        source: 0,
+    };
+    let starts = loader.instructions()?;
+    loader.patch_targets(&starts);
+    loader.mark_wgmma_registers();
+    Ok(loader.finish(module, function))
+}
+
+fn no_such_kernel(module: &Module, name: &str) -> Error {
+    let names: Vec<_> = module.functions().filter(|f| f.entry).map(|f| f.name.as_str()).collect();
+    Error::Load(format!("no kernel `{name}` in the module; it has: {}", names.join(", ")))
+}
+
+impl<'m> Loader<'m> {
+    /// Decodes all instructions; the index of the first decoded one of each PTX instruction.
+    fn instructions(&mut self) -> Result<Vec<Pc>, Error> {
+        let mut starts = Vec::with_capacity(self.body.instructions.len() + 1);
+        let body = self.body;
+        for (i, resolved) in body.instructions.iter().enumerate() {
+            starts.push(self.code.len() as Pc);
+            self.source = i as u32;
+            self.instruction(resolved).map_err(|reason| Unsupported {
+                instruction: resolved.instruction.to_string(),
+                line: resolved.instruction.line.0,
+                reason,
+            })?;
+        }
+        starts.push(self.code.len() as Pc);
+        self.emit_unguarded(Op::Exit);
+        Ok(starts)
+    }
+
+    fn instruction(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let opcode = i.instruction.opcode.as_str();
+        match opcode {
+            "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" | "nanosleep"
+            | "setmaxnreg" | "griddepcontrol" | "prefetch" | "prefetchu" | "createpolicy"
+            | "discard" | "applypriority" | "pmevent" | "bar" | "barrier" | "membar" | "fence"
+            | "activemask" | "elect" | "shfl" | "vote" | "match" | "redux" | "alloca"
+            | "stacksave" | "stackrestore" | "clusterlaunchcontrol" => self.control(opcode, i),
+            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank"
+            | "mov" | "istypep" => self.data(opcode, i),
+            "mbarrier" | "cp" | "tensormap" | "wgmma" | "tcgen05" | "mma" | "ldmatrix"
+            | "stmatrix" | "movmatrix" | "multimem" => self.asynchronous(opcode, i),
+            _ => self.arithmetic(opcode, i),
+        }
+    }
+
+    fn emit(&mut self, i: &Resolved<'m>, op: Op) {
+        let guard = i.guard.map(|(register, negated)| match self.registers[register.0 as usize] {
+            Reg::P(p) => (p, negated),
+            _ => unreachable!("the resolver only accepts predicates as guards"),
+        });
+        self.code.push(Inst { guard, op, source: self.source, touches_wgmma: false });
+    }
+
+    fn emit_unguarded(&mut self, op: Op) {
+        self.code.push(Inst { guard: None, op, source: self.source, touches_wgmma: false });
+    }
+
+    /// Branch targets are PTX instruction numbers until all instructions are decoded.
+    fn patch_targets(&mut self, starts: &[Pc]) {
+        for inst in &mut self.code {
+            match &mut inst.op {
+                Op::Branch { target } => *target = starts[*target as usize],
+                Op::BranchIndex { targets, .. } => {
+                    targets.iter_mut().for_each(|target| *target = starts[*target as usize]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn mark_wgmma_registers(&mut self) {}
+
+    fn finish(self, module: &Module, function: &Function) -> Kernel {
+        let files = files(module);
+        let loc = |i: &Resolved| {
+            i.loc.map(|loc| {
+                let file = files.iter().find(|(index, _)| *index == loc.file);
+                (file.map_or_else(|| format!("file {}", loc.file), |f| f.1.clone()), loc.line)
+            })
+        };
+        let sources = self.body.instructions.iter().map(|i| Source {
+            text: i.instruction.to_string(),
+            line: i.instruction.line.0,
+            loc: loc(i),
+        });
+        let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
+        let product = |name: &str| directive(name).map(|d| d.values.iter().product::<u64>() as u32);
+        let cluster = directive("reqnctapercluster").map(|d| {
+            let at = |i: usize| d.values.get(i).map_or(1, |v| *v as u32);
+            [at(0), at(1), at(2)]
+        });
+        Kernel {
+            name: function.name.to_string(),
+            sources: sources.collect(),
+            code: self.code,
+            frame: self.frame,
+            fills: self.constants.fills,
+            params: self.variables.params,
+            param_bytes: self.variables.param_bytes,
+            shared: self.variables.shared,
+            dynamic_shared: self.variables.dynamic_shared,
+            local_bytes: self.variables.local_bytes,
+            globals: self.constants.globals,
+            cluster,
+            required_threads: product("reqntid"),
+            max_threads: product("maxntid"),
+        }
+    }
+}
+
+fn files(module: &Module) -> Vec<(u32, String)> {
+    let files = module.items.iter().filter_map(|item| match item {
+        Item::File(file) => Some((file.index, file.path.clone())),
+        _ => None,
+    });
+    files.collect()
+}
+
+/// The operand at `index`.
+fn arg<'a>(i: &'a Resolved, index: usize) -> Decoded<&'a Arg> {
+    i.args.get(index).ok_or_else(|| format!("operand {} is missing", index + 1))
+}

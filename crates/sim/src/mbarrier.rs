@@ -1,0 +1,176 @@
+//! The mbarrier object: arrivals, transaction bytes, phases.
+
+use crate::check::Clocks;
+use crate::op::Pc;
+use std::collections::HashMap;
+
+/// Largest arrival count and transaction count.
+const LIMIT: i64 = (1 << 20) - 1;
+
+/// Who did something to a barrier, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// Warp in the cluster.
+    pub warp: usize,
+    /// Instruction.
+    pub pc: Pc,
+}
+
+/// One mbarrier.
+#[derive(Clone, Debug)]
+pub struct Mbarrier {
+    /// Index of the current, incomplete phase.
+    pub phase: u64,
+    /// Arrivals each phase needs.
+    pub expected: i64,
+    /// Arrivals the current phase still needs.
+    pub pending: i64,
+    /// Transaction bytes still to come.
+    pub tx: i64,
+    /// Count given to `init`.
+    pub init_count: i64,
+    /// Who initialised it.
+    pub init: Touch,
+    /// Who touched it last.
+    pub last: Touch,
+    /// Most arrivals seen in one phase.
+    pub most_arrivals: i64,
+    arrivals: i64,
+    /// Last phase each warp saw complete.
+    pub observed: HashMap<usize, u64>,
+    /// Simulated time at which the last phase completed, and of the arrivals so far.
+    pub done_time: u64,
+    time: u64,
+    /// What arrivals of the current phase published.
+    pub incoming: Clocks,
+    /// What completed phases published.
+    pub published: Clocks,
+}
+
+/// A rule of mbarriers that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MbarrierError {
+    /// Count 0 or above the limit.
+    Count(i64),
+    /// More arrivals than the phase needs.
+    TooManyArrivals {
+        /// Arrivals by this instruction.
+        arrivals: i64,
+        /// Arrivals left.
+        pending: i64,
+    },
+    /// Transaction count out of range.
+    Transactions(i64),
+}
+
+impl Mbarrier {
+    /// A fresh barrier for `count` arrivals.
+    pub fn new(count: u32, by: Touch) -> Result<Mbarrier, MbarrierError> {
+        let count = i64::from(count);
+        if !(1..=LIMIT).contains(&count) {
+            return Err(MbarrierError::Count(count));
+        }
+        Ok(Mbarrier {
+            phase: 0,
+            expected: count,
+            pending: count,
+            tx: 0,
+            init_count: count,
+            init: by,
+            last: by,
+            most_arrivals: 0,
+            arrivals: 0,
+            observed: HashMap::new(),
+            done_time: 0,
+            time: 0,
+            incoming: Clocks::default(),
+            published: Clocks::default(),
+        })
+    }
+
+    /// Whether the phase of `parity` is complete, as a wait sees it.
+    pub fn complete(&self, parity: u32) -> bool {
+        (self.phase & 1) as u32 != parity & 1
+    }
+
+    /// `count` arrivals; whether the phase completed.
+    pub fn arrive(&mut self, count: i64, by: Touch, time: u64) -> Result<bool, MbarrierError> {
+        if count > self.pending {
+            return Err(MbarrierError::TooManyArrivals { arrivals: count, pending: self.pending });
+        }
+        self.last = by;
+        self.pending -= count;
+        self.arrivals += count;
+        self.most_arrivals = self.most_arrivals.max(self.arrivals);
+        Ok(self.settle(time))
+    }
+
+    /// Adds to the transaction count (negative completes); whether the phase completed.
+    pub fn transact(&mut self, bytes: i64, by: Touch, time: u64) -> Result<bool, MbarrierError> {
+        self.last = by;
+        self.tx += bytes;
+        if self.tx.abs() > LIMIT {
+            return Err(MbarrierError::Transactions(self.tx));
+        }
+        Ok(self.settle(time))
+    }
+
+    /// One arrival fewer in every later phase (`arrive_drop`).
+    pub fn drop_participant(&mut self, count: i64) {
+        self.expected -= count;
+    }
+
+    /// One more arrival needed (`cp.async.mbarrier.arrive` without `.noinc`).
+    pub fn add_pending(&mut self) {
+        self.pending += 1;
+    }
+
+    fn settle(&mut self, time: u64) -> bool {
+        self.time = self.time.max(time);
+        if self.pending != 0 || self.tx != 0 {
+            return false;
+        }
+        self.phase += 1;
+        self.pending = self.expected;
+        self.arrivals = 0;
+        self.done_time = self.time;
+        let incoming = std::mem::take(&mut self.incoming);
+        self.published.join(&incoming);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BY: Touch = Touch { warp: 0, pc: 0 };
+
+    #[test]
+    fn a_phase_needs_arrivals_and_bytes() {
+        let mut bar = Mbarrier::new(1, BY).unwrap();
+        assert!(bar.complete(1) && !bar.complete(0));
+        assert!(!bar.transact(256, BY, 0).unwrap());
+        assert!(!bar.arrive(1, BY, 0).unwrap());
+        assert!(!bar.transact(-128, BY, 0).unwrap());
+        assert!(bar.transact(-128, BY, 0).unwrap());
+        assert!(bar.complete(0) && !bar.complete(1));
+        assert_eq!(bar.pending, 1);
+    }
+
+    #[test]
+    fn counts_have_limits() {
+        assert_eq!(Mbarrier::new(0, BY).unwrap_err(), MbarrierError::Count(0));
+        let mut bar = Mbarrier::new(2, BY).unwrap();
+        let error = bar.arrive(3, BY, 0).unwrap_err();
+        assert_eq!(error, MbarrierError::TooManyArrivals { arrivals: 3, pending: 2 });
+    }
+
+    #[test]
+    fn data_may_come_before_it_is_expected() {
+        let mut bar = Mbarrier::new(1, BY).unwrap();
+        assert!(!bar.transact(-64, BY, 0).unwrap());
+        assert!(!bar.transact(64, BY, 0).unwrap());
+        assert!(bar.arrive(1, BY, 0).unwrap());
+    }
+}

@@ -1,0 +1,274 @@
+//! Global memory: named allocations with gaps between them.
+//!
+//! CTAs run on several host threads and may touch the same bytes, so every access is a relaxed
+//! atomic one. A simulated race is then a simulated race, never undefined behaviour of the host.
+
+use super::address::GLOBAL_BASE;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Unmapped bytes between allocations.
+const GUARD: u64 = 1 << 20;
+/// Alignment of every allocation.
+const ALIGN: u64 = 512;
+
+/// What an allocation holds before the kernel runs.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// These bytes; the rest of the allocation is zero.
+    Bytes(Vec<u8>),
+    /// Nothing: reading a byte before it is written is an error.
+    Poison,
+}
+
+/// A named piece of global memory.
+pub struct Allocation {
+    /// Name.
+    pub name: String,
+    /// First address.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Whether stores are errors.
+    pub read_only: bool,
+    words: Box<[AtomicU64]>,
+    written: Option<Box<[AtomicU64]>>,
+}
+
+/// An access outside every allocation, or to the wrong one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlobalError {
+    /// First byte of the access.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The allocation before it: name, length, and the access's offset from its start.
+    pub near: Option<(String, u64, i64)>,
+}
+
+impl fmt::Display for GlobalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.near {
+            Some((name, len, offset)) => write!(
+                f,
+                "{} bytes at offset {offset} of `{name}`, which has {len} bytes (address {:#x})",
+                self.bytes, self.address
+            ),
+            None => write!(f, "{} bytes at {:#x}, where no buffer is", self.bytes, self.address),
+        }
+    }
+}
+
+/// Bytes of poison: a NaN in every float format.
+const POISON: u64 = u64::MAX;
+
+impl Allocation {
+    fn new(name: String, base: u64, len: u64, contents: &Contents, read_only: bool) -> Allocation {
+        let count = len.div_ceil(8) as usize;
+        let (words, written) = match contents {
+            Contents::Poison => {
+                let bits = (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+                ((0..count).map(|_| AtomicU64::new(POISON)).collect(), Some(bits))
+            }
+            Contents::Bytes(bytes) => {
+                let word = |i: usize| {
+                    let mut word = [0; 8];
+                    let from = bytes.get(8 * i..).unwrap_or_default();
+                    let n = from.len().min(8);
+                    word[..n].copy_from_slice(&from[..n]);
+                    AtomicU64::new(u64::from_le_bytes(word))
+                };
+                ((0..count).map(word).collect(), None)
+            }
+        };
+        Allocation { name, base, len, read_only, words, written }
+    }
+
+    /// The whole contents.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
+        bytes.truncate(self.len as usize);
+        bytes
+    }
+
+    fn byte_ptr(&self, offset: u64) -> *mut u8 {
+        debug_assert!(offset < self.len);
+        self.words.as_ptr().cast::<u8>().cast_mut().wrapping_add(offset as usize)
+    }
+
+    /// Reads 1, 2, 4 or 8 naturally aligned bytes.
+    #[inline(always)]
+    pub fn load(&self, offset: u64, bytes: u64) -> u64 {
+        let ptr = self.byte_ptr(offset);
+        // SAFETY: `offset + bytes <= len` was checked by `Global::find`, the pointer is aligned to
+        // `bytes` (also checked), lies in `words`, and every access to `words` is atomic.
+        unsafe {
+            match bytes {
+                1 => u64::from(AtomicU8::from_ptr(ptr).load(Relaxed)),
+                2 => u64::from(AtomicU16::from_ptr(ptr.cast()).load(Relaxed)),
+                4 => u64::from(AtomicU32::from_ptr(ptr.cast()).load(Relaxed)),
+                _ => AtomicU64::from_ptr(ptr.cast()).load(Relaxed),
+            }
+        }
+    }
+
+    /// Writes 1, 2, 4 or 8 naturally aligned bytes.
+    #[inline(always)]
+    pub fn store(&self, offset: u64, bytes: u64, value: u64) {
+        let ptr = self.byte_ptr(offset);
+        // SAFETY: as for `load`.
+        unsafe {
+            match bytes {
+                1 => AtomicU8::from_ptr(ptr).store(value as u8, Relaxed),
+                2 => AtomicU16::from_ptr(ptr.cast()).store(value as u16, Relaxed),
+                4 => AtomicU32::from_ptr(ptr.cast()).store(value as u32, Relaxed),
+                _ => AtomicU64::from_ptr(ptr.cast()).store(value, Relaxed),
+            }
+        }
+        self.mark(offset, bytes);
+    }
+
+    /// Replaces 2, 4 or 8 aligned bytes by a function of them; the old value.
+    pub fn update(&self, offset: u64, bytes: u64, f: impl Fn(u64) -> u64) -> u64 {
+        let word = &self.words[(offset / 8) as usize];
+        let shift = 8 * (offset % 8);
+        let mask = if bytes == 8 { u64::MAX } else { ((1 << (8 * bytes)) - 1) << shift };
+        let old = word.fetch_update(Relaxed, Relaxed, |old| {
+            let value = f((old & mask) >> shift);
+            Some(old & !mask | value << shift & mask)
+        });
+        self.mark(offset, bytes);
+        (old.unwrap_or_else(|x| x) & mask) >> shift
+    }
+
+    /// Copies bytes out.
+    pub fn read_into(&self, offset: u64, out: &mut [u8]) {
+        let mut at = 0;
+        while at < out.len() {
+            let from = offset + at as u64;
+            if from % 8 == 0 && out.len() - at >= 8 {
+                out[at..at + 8].copy_from_slice(&self.load(from, 8).to_le_bytes());
+                at += 8;
+            } else {
+                out[at] = self.load(from, 1) as u8;
+                at += 1;
+            }
+        }
+    }
+
+    /// Copies bytes in.
+    pub fn write_from(&self, offset: u64, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let to = offset + at as u64;
+            match bytes[at..].first_chunk::<8>() {
+                Some(word) if to % 8 == 0 => {
+                    self.store(to, 8, u64::from_le_bytes(*word));
+                    at += 8;
+                }
+                _ => {
+                    self.store(to, 1, bytes[at].into());
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn mark(&self, offset: u64, bytes: u64) {
+        let Some(written) = &self.written else { return };
+        let ones = (1u64 << bytes) - 1;
+        let bits = ones << (offset % 64);
+        let word = &written[(offset / 64) as usize];
+        if word.load(Relaxed) & bits != bits {
+            word.fetch_or(bits, Relaxed);
+        }
+    }
+
+    /// The first byte of a range that nobody wrote, for allocations that began as poison.
+    #[inline(always)]
+    pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
+        let written = self.written.as_ref()?;
+        (offset..offset + bytes).find(|at| written[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 == 0)
+    }
+}
+
+/// All global memory of a run.
+#[derive(Default)]
+pub struct Global {
+    allocations: Vec<Allocation>,
+}
+
+impl Global {
+    /// Adds an allocation behind the others; its index.
+    pub fn allocate(&mut self, name: &str, len: u64, contents: &Contents, read_only: bool) -> usize {
+        let end = self.allocations.last().map_or(GLOBAL_BASE, |a| a.base + a.len);
+        let base = (end + GUARD).next_multiple_of(ALIGN);
+        self.allocations.push(Allocation::new(name.into(), base, len, contents, read_only));
+        self.allocations.len() - 1
+    }
+
+    /// The allocation of an index.
+    pub fn get(&self, index: usize) -> &Allocation {
+        &self.allocations[index]
+    }
+
+    /// The allocation that holds all of a range, and the offset in it; `hint` is tried first.
+    #[inline(always)]
+    pub fn find(&self, address: u64, bytes: u64, hint: &mut usize) -> Result<(&Allocation, u64), Box<GlobalError>> {
+        if let Some(allocation) = self.allocations.get(*hint) {
+            let offset = address.wrapping_sub(allocation.base);
+            if offset < allocation.len && bytes <= allocation.len - offset {
+                return Ok((allocation, offset));
+            }
+        }
+        self.search(address, bytes, hint)
+    }
+
+    fn search(&self, address: u64, bytes: u64, hint: &mut usize) -> Result<(&Allocation, u64), Box<GlobalError>> {
+        let index = self.allocations.partition_point(|a| a.base <= address);
+        let before = index.checked_sub(1).map(|i| (i, &self.allocations[i]));
+        if let Some((i, allocation)) = before {
+            let offset = address - allocation.base;
+            if offset < allocation.len && bytes <= allocation.len - offset {
+                *hint = i;
+                return Ok((allocation, offset));
+            }
+        }
+        Err(Box::new(GlobalError { address, bytes, near: self.near(address, before.map(|b| b.1)) }))
+    }
+
+    /// The closest allocation within the guard gap.
+    fn near(&self, address: u64, before: Option<&Allocation>) -> Option<(String, u64, i64)> {
+        if let Some(a) = before.filter(|a| address - a.base < a.len + GUARD / 2) {
+            return Some((a.name.clone(), a.len, (address - a.base) as i64));
+        }
+        let after = self.allocations.iter().find(|a| a.base > address)?;
+        let gap = after.base - address;
+        (gap < GUARD / 2).then(|| (after.name.clone(), after.len, -(gap as i64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_find_their_allocation_or_its_neighbour() {
+        let mut global = Global::default();
+        let a = global.allocate("a", 100, &Contents::Bytes(vec![7; 100]), false);
+        let b = global.allocate("b", 64, &Contents::Poison, false);
+        let (base_a, base_b) = (global.get(a).base, global.get(b).base);
+        let mut hint = 0;
+        assert_eq!(global.find(base_a + 96, 4, &mut hint).unwrap().1, 96);
+        let error = global.find(base_a + 98, 4, &mut hint).err().unwrap();
+        assert_eq!(error.near, Some(("a".into(), 100, 98)));
+        let (b, offset) = global.find(base_b + 8, 8, &mut hint).unwrap();
+        assert_eq!(b.first_unwritten(offset, 8), Some(8));
+        b.store(offset, 4, 5);
+        assert_eq!(b.first_unwritten(8, 8), Some(12));
+        assert_eq!(b.update(8, 4, |x| x + 1), 5);
+        assert_eq!(b.load(8, 4), 6);
+        assert!(global.find(base_b - 4, 4, &mut hint).err().unwrap().near.unwrap().2 < 0);
+    }
+}

@@ -1,0 +1,8 @@
+//! The memories of the simulated machine.
+
+pub mod address;
+mod global;
+mod shared;
+
+pub use global::{Allocation, Contents, Global, GlobalError};
+pub use shared::Shared;

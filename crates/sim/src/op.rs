@@ -1,0 +1,737 @@
+//! Decoded instructions.
+
+use crate::alu::{BoolOp, Compare, Cvt, RowFn};
+use crate::register::{P, R32, R64, Reg};
+
+/// Index of an instruction in [`crate::load::Kernel::code`].
+pub type Pc = u32;
+
+/// One decoded instruction.
+pub struct Inst {
+    /// The predicate that guards it, and whether it is negated.
+    pub guard: Option<(P, bool)>,
+    /// What it does.
+    pub op: Op,
+    /// Index of the PTX instruction it comes from.
+    pub source: u32,
+    /// Whether it writes a register that some `wgmma` uses.
+    pub touches_wgmma: bool,
+}
+
+/// A memory operand: a register (or constant row) plus an offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Addr {
+    /// Base, 32 or 64 bits wide.
+    pub base: Reg,
+    /// Byte offset.
+    pub offset: i64,
+}
+
+/// A state space as an instruction names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemSpace {
+    /// None given: windows decide.
+    Generic,
+    /// Global or constant memory.
+    Global,
+    /// Shared memory of this CTA or, by the rank in the address, of its cluster.
+    Shared,
+    /// Per-thread memory.
+    Local,
+    /// Kernel parameters.
+    Param,
+}
+
+/// What a fence orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// `membar`, `fence.{sc,acq_rel,…}`.
+    Thread,
+    /// `fence.mbarrier_init`.
+    MbarrierInit,
+    /// `fence.proxy.async*`.
+    ProxyAsync,
+    /// Other proxies.
+    Proxy,
+}
+
+/// A warp-wide exchange of one register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShflMode {
+    /// `.idx`.
+    Index,
+    /// `.up`.
+    Up,
+    /// `.down`.
+    Down,
+    /// `.bfly`.
+    Butterfly,
+}
+
+/// A warp-wide vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VoteKind {
+    /// `.all`.
+    All,
+    /// `.any`.
+    Any,
+    /// `.uni`.
+    Uniform,
+    /// `.ballot`.
+    Ballot,
+}
+
+/// What `bar` does beside counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarKind {
+    /// Wait.
+    Sync,
+    /// Count only.
+    Arrive,
+    /// Wait and reduce a predicate (`.and`, `.or`).
+    Reduce(BoolOp),
+    /// Wait and count a predicate (`.popc`).
+    Popc,
+}
+
+/// Reduction and exchange operations of `atom`, `red`, bulk reductions and `redux`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomOp {
+    /// Addition.
+    Add,
+    /// Minimum.
+    Min,
+    /// Maximum.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// `old >= b ? 0 : old + 1`.
+    Inc,
+    /// `old == 0 || old > b ? b : old - 1`.
+    Dec,
+    /// Exchange.
+    Exch,
+    /// Compare and swap.
+    Cas,
+}
+
+/// The element type of an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomType {
+    /// Unsigned or untyped, of this many bits.
+    Unsigned(u32),
+    /// Signed.
+    Signed(u32),
+    /// f16.
+    F16,
+    /// bf16.
+    Bf16,
+    /// Two f16.
+    F16x2,
+    /// Two bf16.
+    Bf16x2,
+    /// f32.
+    F32,
+    /// f64.
+    F64,
+}
+
+/// `ld`.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Space.
+    pub space: MemSpace,
+    /// Destinations, one per vector element; `None` is `_`.
+    pub dst: Box<[Option<Reg>]>,
+    /// Bytes of one element.
+    pub bytes: u8,
+    /// Bits to sign-extend from (`.s8`, `.s16`, `.s32` into a wider register).
+    pub sign: Option<u8>,
+    /// Address.
+    pub addr: Addr,
+    /// `.volatile`, `.relaxed`, `.acquire`: other threads may write at the same time.
+    pub strong: bool,
+}
+
+/// `st`.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// Space.
+    pub space: MemSpace,
+    /// Sources.
+    pub src: Box<[Reg]>,
+    /// Bytes of one element.
+    pub bytes: u8,
+    /// Address.
+    pub addr: Addr,
+    /// As in [`Load::strong`].
+    pub strong: bool,
+}
+
+/// `atom` and `red`.
+#[derive(Clone, Debug)]
+pub struct Atomic {
+    /// Space.
+    pub space: MemSpace,
+    /// Operation.
+    pub op: AtomOp,
+    /// Element type.
+    pub ty: AtomType,
+    /// Old values; empty for `red`.
+    pub dst: Box<[Option<Reg>]>,
+    /// Operands, one per vector element.
+    pub src: Box<[Reg]>,
+    /// `cas`: the new value.
+    pub swap: Option<Reg>,
+    /// Address.
+    pub addr: Addr,
+}
+
+/// A count that is an immediate or the thread's register.
+pub type Count = R32;
+
+/// What an `mbarrier` instruction does.
+#[derive(Clone, Copy, Debug)]
+pub enum MbarrierOp {
+    /// `init [a], count`.
+    Init(Count),
+    /// `inval`.
+    Invalidate,
+    /// `arrive{.expect_tx}{_drop}`.
+    Arrive {
+        /// Arrivals (`None` is 1).
+        count: Option<Count>,
+        /// Bytes to expect first.
+        expect: Option<Count>,
+        /// `arrive_drop`.
+        drop: bool,
+        /// State token.
+        token: Option<R64>,
+    },
+    /// `expect_tx`.
+    ExpectTx(Count),
+    /// `complete_tx`.
+    CompleteTx(Count),
+    /// `test_wait`, `try_wait`.
+    Wait {
+        /// Result.
+        done: P,
+        /// `.parity` operand.
+        parity: Option<R32>,
+        /// State token.
+        token: Option<R64>,
+        /// `try_wait`: may block for a while.
+        blocking: bool,
+    },
+    /// `pending_count` of a token.
+    PendingCount {
+        /// Result.
+        dst: R32,
+        /// Token.
+        token: R64,
+    },
+}
+
+/// An `mbarrier` instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarrier {
+    /// What it does.
+    pub op: MbarrierOp,
+    /// The barrier.
+    pub addr: Addr,
+    /// Its space.
+    pub space: MemSpace,
+}
+
+/// Non-tensor copies between global and shared memory that run asynchronously.
+#[derive(Clone, Debug)]
+pub struct BulkCopy {
+    /// Destination.
+    pub dst: Addr,
+    /// Destination space.
+    pub dst_space: MemSpace,
+    /// Source.
+    pub src: Addr,
+    /// Source space.
+    pub src_space: MemSpace,
+    /// Bytes.
+    pub size: R32,
+    /// Barrier to complete on; none is bulk-group completion.
+    pub mbar: Option<Addr>,
+    /// Multicast CTA mask.
+    pub multicast: Option<R32>,
+    /// Reduction instead of a copy.
+    pub reduce: Option<(AtomOp, AtomType)>,
+    /// `.cp_mask` byte mask.
+    pub byte_mask: Option<R32>,
+}
+
+/// Direction of a tensor copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorDirection {
+    /// Global to shared.
+    Load,
+    /// Shared to global.
+    Store,
+    /// Shared into global, reducing.
+    Reduce(AtomOp),
+    /// Global to L2.
+    Prefetch,
+}
+
+/// `cp{.reduce}.async.bulk{.prefetch}.tensor`.
+#[derive(Clone, Debug)]
+pub struct TensorCopy {
+    /// Direction.
+    pub direction: TensorDirection,
+    /// Shared-memory side.
+    pub shared: Option<Addr>,
+    /// Tensor map.
+    pub map: Addr,
+    /// Coordinates, innermost first; for gather4/scatter4 the column and four rows.
+    pub coords: Box<[R32]>,
+    /// `.tile::gather4` or `.tile::scatter4`.
+    pub rows4: bool,
+    /// Barrier.
+    pub mbar: Option<Addr>,
+    /// Multicast CTA mask.
+    pub multicast: Option<R32>,
+    /// `.cta_group::2`.
+    pub pair: bool,
+}
+
+/// Everything an instruction can do.
+pub enum Op {
+    /// A row function; the slots' files follow from its shape.
+    Row {
+        /// Function.
+        f: RowFn,
+        /// Destination.
+        d: u32,
+        /// Sources.
+        s: [u32; 3],
+    },
+    /// `lop3.b32`.
+    Lop3 {
+        /// Destination.
+        d: R32,
+        /// Sources.
+        s: [R32; 3],
+        /// Truth table.
+        table: u8,
+        /// `.and`/`.or` with a predicate: operation, result, input.
+        with: Option<(BoolOp, P, P)>,
+    },
+    /// `prmt.b32`.
+    Prmt {
+        /// Destination.
+        d: R32,
+        /// Sources and selector.
+        s: [R32; 3],
+        /// Mode.
+        mode: Option<&'static str>,
+    },
+    /// `bfi`.
+    Bfi {
+        /// Destination.
+        d: Reg,
+        /// Field source and base.
+        s: [Reg; 2],
+        /// Position and length.
+        at: [R32; 2],
+    },
+    /// `bfe` of 64 bits.
+    Bfe64 {
+        /// Destination.
+        d: R64,
+        /// Source.
+        a: R64,
+        /// Position and length.
+        at: [R32; 2],
+        /// Signed.
+        signed: bool,
+    },
+    /// `dp4a`, `dp2a` and other lane functions over three 32-bit sources.
+    Lane3 {
+        /// Function.
+        f: fn(u32, u32, u32) -> u32,
+        /// Destination.
+        d: R32,
+        /// Sources.
+        s: [R32; 3],
+    },
+    /// `mad.lo` and friends with carry.
+    Carry {
+        /// Destination.
+        d: Reg,
+        /// First addend.
+        a: Reg,
+        /// Second addend.
+        b: Reg,
+        /// Subtract.
+        sub: bool,
+        /// Use the carry flag.
+        carry_in: bool,
+        /// Set the carry flag.
+        carry_out: bool,
+    },
+    /// `setp`.
+    Compare {
+        /// Comparison.
+        f: Compare,
+        /// Result.
+        d: P,
+        /// Complement's result.
+        q: Option<P>,
+        /// Operand slots.
+        s: [u32; 2],
+        /// Third operand.
+        with: Option<(BoolOp, P, bool)>,
+    },
+    /// `set`: a comparison into a register of all-ones (or 1.0).
+    Set {
+        /// Comparison.
+        f: Compare,
+        /// Destination.
+        d: R32,
+        /// Operand slots.
+        s: [u32; 2],
+        /// Value for true.
+        yes: u32,
+    },
+    /// `selp` of up to 32 bits.
+    Select32 {
+        /// Destination.
+        d: R32,
+        /// If true, if false.
+        s: [R32; 2],
+        /// Condition.
+        p: (P, bool),
+    },
+    /// `selp` of 64 bits.
+    Select64 {
+        /// Destination.
+        d: R64,
+        /// If true, if false.
+        s: [R64; 2],
+        /// Condition.
+        p: (P, bool),
+    },
+    /// Logic on predicates.
+    Logic {
+        /// Destination.
+        d: P,
+        /// Operation (`None` moves the first operand).
+        f: Option<BoolOp>,
+        /// Operands with negation.
+        s: [(P, bool); 2],
+    },
+    /// `mov` of up to 32 bits.
+    Mov32 {
+        /// Destination.
+        d: R32,
+        /// Source.
+        a: R32,
+    },
+    /// `mov` of 64 bits.
+    Mov64 {
+        /// Destination.
+        d: R64,
+        /// Source.
+        a: R64,
+    },
+    /// `mov` that packs elements into a wider register.
+    Pack {
+        /// Destination.
+        d: Reg,
+        /// Elements, lowest first.
+        s: Box<[Reg]>,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// `mov` that splits a register into elements.
+    Unpack {
+        /// Elements, lowest first.
+        d: Box<[Option<Reg>]>,
+        /// Source.
+        a: Reg,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// `cvt`.
+    Cvt {
+        /// The conversion.
+        cvt: Box<Cvt>,
+        /// Destination.
+        d: Reg,
+        /// Sources.
+        s: [Reg; 2],
+    },
+    /// `cvta` and its inverse: adds a constant.
+    Offset {
+        /// Destination.
+        d: Reg,
+        /// Source.
+        a: Reg,
+        /// Added modulo 2^64.
+        add: u64,
+        /// Bits kept.
+        mask: u64,
+    },
+    /// `isspacep`.
+    IsSpace {
+        /// Result.
+        d: P,
+        /// Address.
+        a: R64,
+        /// Space.
+        space: MemSpace,
+    },
+    /// `mapa`.
+    Mapa {
+        /// Destination.
+        d: Reg,
+        /// Address.
+        a: Reg,
+        /// Rank.
+        rank: R32,
+    },
+    /// `getctarank`.
+    CtaRank {
+        /// Destination.
+        d: R32,
+        /// Address.
+        a: Reg,
+    },
+    /// Reads of `%clock`, `%clock64`, `%globaltimer`.
+    Clock {
+        /// Destination.
+        d: Reg,
+        /// Right shift (32 for the `_hi` halves).
+        shift: u32,
+    },
+    /// `activemask`.
+    ActiveMask {
+        /// Destination.
+        d: R32,
+    },
+    /// `bra`.
+    Branch {
+        /// Where to.
+        target: Pc,
+    },
+    /// `brx.idx`.
+    BranchIndex {
+        /// Index.
+        index: R32,
+        /// Where to.
+        targets: Box<[Pc]>,
+    },
+    /// `exit`, and `ret` from a kernel.
+    Exit,
+    /// `trap`, `brkpt`, a failed device assertion.
+    Trap(&'static str),
+    /// No functional effect here.
+    Nop,
+    /// `nanosleep`: lets others run.
+    Sleep,
+    /// `ld`.
+    Load(Box<Load>),
+    /// `st`.
+    Store(Box<Store>),
+    /// `atom`, `red`.
+    Atomic(Box<Atomic>),
+    /// `shfl.sync`.
+    Shfl {
+        /// Mode.
+        mode: ShflMode,
+        /// Destination.
+        d: R32,
+        /// In-range predicate.
+        p: Option<P>,
+        /// Value, lane operand, clamp-and-segment operand, member mask.
+        s: Box<[R32; 4]>,
+    },
+    /// `vote.sync`.
+    Vote {
+        /// Kind.
+        kind: VoteKind,
+        /// Destination.
+        d: Reg,
+        /// Predicate.
+        a: (P, bool),
+        /// Member mask.
+        mask: R32,
+    },
+    /// `match.sync`.
+    Match {
+        /// `.all`.
+        all: bool,
+        /// Destination.
+        d: R32,
+        /// `.all`'s predicate.
+        p: Option<P>,
+        /// Value.
+        a: Reg,
+        /// Member mask.
+        mask: R32,
+    },
+    /// `redux.sync`.
+    Redux {
+        /// Operation.
+        op: AtomOp,
+        /// Type.
+        ty: AtomType,
+        /// `.NaN`.
+        nan: bool,
+        /// `.abs`.
+        abs: bool,
+        /// Destination.
+        d: R32,
+        /// Value.
+        a: R32,
+        /// Member mask.
+        mask: R32,
+    },
+    /// `elect.sync`.
+    Elect {
+        /// Elected lane.
+        d: Option<R32>,
+        /// Whether this lane is it.
+        p: P,
+        /// Member mask.
+        mask: R32,
+    },
+    /// `bar.warp.sync`.
+    WarpSync {
+        /// Member mask.
+        mask: R32,
+    },
+    /// `bar` / `barrier`.
+    Bar {
+        /// Kind.
+        kind: BarKind,
+        /// Whether the whole warp must be there.
+        aligned: bool,
+        /// Barrier number.
+        id: R32,
+        /// Participating threads.
+        count: Option<R32>,
+        /// Reduction: destination and operand.
+        reduce: Option<Box<(Reg, P, bool)>>,
+    },
+    /// `barrier.cluster.arrive`.
+    ClusterArrive {
+        /// `.aligned`.
+        aligned: bool,
+    },
+    /// `barrier.cluster.wait`.
+    ClusterWait {
+        /// `.aligned`.
+        aligned: bool,
+    },
+    /// Fences.
+    Fence(Fence),
+    /// `mbarrier.*`.
+    Mbarrier(Box<Mbarrier>),
+    /// `cp.async.{ca,cg}`.
+    CpAsync {
+        /// Destination.
+        dst: Addr,
+        /// Source.
+        src: Addr,
+        /// Bytes to write.
+        bytes: u32,
+        /// Bytes to read; the rest is zero.
+        source_bytes: Option<R32>,
+        /// Predicate that replaces the source by zeros.
+        ignore: Option<P>,
+    },
+    /// `cp.async.commit_group`.
+    CpAsyncCommit,
+    /// `cp.async.wait_group` (`None` is `wait_all`).
+    CpAsyncWait(Option<u32>),
+    /// `cp.async.mbarrier.arrive`.
+    CpAsyncArrive {
+        /// Barrier.
+        addr: Addr,
+        /// `.noinc`.
+        noinc: bool,
+        /// Space.
+        space: MemSpace,
+    },
+    /// `cp{.reduce}.async.bulk` without a tensor map.
+    Bulk(Box<BulkCopy>),
+    /// `cp{.reduce}.async.bulk.tensor`.
+    Tensor(Box<TensorCopy>),
+    /// `cp.async.bulk.commit_group`.
+    BulkCommit,
+    /// `cp.async.bulk.wait_group{.read}`.
+    BulkWait {
+        /// Groups that may stay pending.
+        pending: u32,
+        /// Only sources must have been read.
+        read: bool,
+    },
+    /// `st.async` and `red.async`.
+    StoreAsync {
+        /// Destination.
+        addr: Addr,
+        /// Values.
+        src: Box<[Reg]>,
+        /// Bytes of one value.
+        bytes: u32,
+        /// Barrier.
+        mbar: Addr,
+        /// Reduction.
+        reduce: Option<(AtomOp, AtomType)>,
+    },
+    /// `tensormap.replace`.
+    TensormapReplace {
+        /// Map.
+        map: Addr,
+        /// Space.
+        space: MemSpace,
+        /// Field name.
+        field: &'static str,
+        /// Dimension.
+        ordinal: u32,
+        /// Value.
+        value: Reg,
+    },
+    /// `tensormap.cp_fenceproxy`.
+    TensormapCopy {
+        /// Destination.
+        dst: Addr,
+        /// Source.
+        src: Addr,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// `clusterlaunchcontrol.try_cancel`.
+    TryCancel {
+        /// Where the 16-byte answer goes.
+        dst: Addr,
+        /// Barrier.
+        mbar: Addr,
+        /// Answer to every CTA of the cluster.
+        multicast: bool,
+    },
+    /// `clusterlaunchcontrol.query_cancel.is_canceled`.
+    IsCanceled {
+        /// Result.
+        d: P,
+        /// The answer.
+        response: R64,
+    },
+    /// `wgmma.fence`.
+    WgmmaFence,
+    /// `wgmma.commit_group`.
+    WgmmaCommit,
+    /// `wgmma.wait_group`.
+    WgmmaWait(u32),
+}

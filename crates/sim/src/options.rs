@@ -1,0 +1,92 @@
+//! How a program is run.
+
+/// When asynchronous work completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Soon after it was issued, as on an idle machine.
+    Eager,
+    /// Only when a wait cannot be satisfied otherwise.
+    Latest,
+    /// At random, by the seed.
+    Random,
+}
+
+/// Which warp runs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Each for a few instructions in turn.
+    RoundRobin,
+    /// One warp as long as it can, the others starve; youngest first.
+    Adversarial,
+    /// At random, by the seed.
+    Random,
+}
+
+/// How a program is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When asynchronous work completes.
+    pub completion: Completion,
+    /// Which warp runs next.
+    pub schedule: Schedule,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Whether races, missing fences and uninitialised reads are looked for.
+    pub checks: bool,
+    /// Whether a timeline is recorded.
+    pub trace: bool,
+    /// Host threads; 0 is one per core.
+    pub threads: usize,
+    /// Warp instructions after which a launch is given up.
+    pub max_instructions: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            completion: Completion::Eager,
+            schedule: Schedule::RoundRobin,
+            seed: 0,
+            checks: true,
+            trace: false,
+            threads: 0,
+            max_instructions: 1 << 40,
+        }
+    }
+}
+
+impl Options {
+    /// The named combinations of the command line: `eager`, `latest`, `random`, `adversarial`.
+    pub fn mode(name: &str, seed: u64) -> Option<Options> {
+        let (completion, schedule) = match name {
+            "eager" => (Completion::Eager, Schedule::RoundRobin),
+            "latest" => (Completion::Latest, Schedule::RoundRobin),
+            "random" => (Completion::Random, Schedule::Random),
+            "adversarial" => (Completion::Latest, Schedule::Adversarial),
+            _ => return None,
+        };
+        Some(Options { completion, schedule, seed, ..Options::default() })
+    }
+}
+
+/// A small fast generator (xorshift64*), so that a seed means the same run everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n.max(1)
+    }
+}

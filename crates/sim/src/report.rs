@@ -1,0 +1,57 @@
+//! What a run counted.
+
+use std::ops::AddAssign;
+
+/// Counts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Warp instructions.
+    pub instructions: u64,
+    /// Lane instructions.
+    pub lanes: u64,
+    /// Special-function results (lanes).
+    pub mufu: u64,
+    /// Multiply-add operations of matrix instructions, two per product.
+    pub mma_flops: u64,
+    /// Bytes read from global memory.
+    pub global_read: u64,
+    /// Bytes written to global memory.
+    pub global_written: u64,
+    /// Bytes read from shared memory.
+    pub shared_read: u64,
+    /// Bytes written to shared memory.
+    pub shared_written: u64,
+    /// Bytes moved by asynchronous copies.
+    pub copied: u64,
+    /// Extra shared-memory cycles due to bank conflicts.
+    pub bank_conflicts: u64,
+    /// Waits on mbarriers that had to block.
+    pub barrier_waits: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.instructions += other.instructions;
+        self.lanes += other.lanes;
+        self.mufu += other.mufu;
+        self.mma_flops += other.mma_flops;
+        self.global_read += other.global_read;
+        self.global_written += other.global_written;
+        self.shared_read += other.shared_read;
+        self.shared_written += other.shared_written;
+        self.copied += other.copied;
+        self.bank_conflicts += other.bank_conflicts;
+        self.barrier_waits += other.barrier_waits;
+    }
+}
+
+/// What a run gives back.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Contents of the buffers after the run, in the order of the program's.
+    pub buffers: Vec<Vec<u8>>,
+    /// Counts over all launches.
+    pub counters: Counters,
+    /// Things worth knowing that are not errors.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,225 @@
+//! A warp: its registers and the groups of lanes that run together.
+//!
+//! Lanes that took different branches form fragments, each with its own instruction pointer. The
+//! fragment with the lowest one runs first, so that the others are met where paths join; a fragment
+//! that waits lets the others run, as independent thread scheduling promises.
+
+use crate::op::Pc;
+use crate::register::{P, Reg, Registers};
+
+/// What a fragment waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wait {
+    /// Nothing: it can run.
+    Ready,
+    /// A phase of an mbarrier.
+    Mbarrier {
+        /// CTA in the cluster.
+        cta: usize,
+        /// Offset in its shared memory.
+        offset: u32,
+        /// Index of the phase.
+        phase: u64,
+        /// The predicate that takes the result.
+        done: P,
+    },
+    /// A named barrier.
+    Named {
+        /// Number.
+        id: u32,
+        /// Where a reduction's result goes.
+        result: Option<Reg>,
+    },
+    /// The cluster barrier's phase.
+    Cluster(u64),
+    /// The other lanes of the warp, before an instruction they execute together.
+    Lanes(u32),
+    /// Free tensor memory.
+    TensorMemory,
+}
+
+/// Lanes that run together.
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    /// Next instruction.
+    pub pc: Pc,
+    /// Its lanes.
+    pub mask: u32,
+    /// Whether it can run.
+    pub wait: Wait,
+    /// The instruction at which it waits.
+    pub wait_pc: Pc,
+}
+
+/// One warp.
+pub struct Warp {
+    /// CTA in the cluster.
+    pub cta: usize,
+    /// Number in the CTA.
+    pub index: u32,
+    /// Registers.
+    pub registers: Registers,
+    /// Groups of lanes; the first one is running.
+    pub fragments: Vec<Fragment>,
+    /// Lanes that have not exited.
+    pub live: u32,
+    /// Local memory, lane after lane.
+    pub local: Vec<u8>,
+    /// Phase of the cluster barrier it arrived at.
+    pub cluster_phase: u64,
+    /// Allocation its last global access hit.
+    pub global_hint: usize,
+    /// Simulated time of its last instruction.
+    pub time: u64,
+    /// Instructions since another fragment last had its turn.
+    since_switch: u32,
+}
+
+/// Instructions a fragment may run while another one of its warp could.
+const FRAGMENT_TURN: u32 = 4096;
+
+impl Warp {
+    /// A warp whose lanes all start at instruction 0.
+    pub fn new(cta: usize, index: u32, registers: Registers, live: u32, local_bytes: usize) -> Warp {
+        let start = Fragment { pc: 0, mask: live, wait: Wait::Ready, wait_pc: 0 };
+        Warp {
+            cta,
+            index,
+            registers,
+            fragments: vec![start],
+            live,
+            local: vec![0; local_bytes * 32],
+            cluster_phase: 0,
+            global_hint: 0,
+            time: 0,
+            since_switch: 0,
+        }
+    }
+
+    /// Whether all lanes have exited.
+    pub fn done(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Whether some fragment can run.
+    pub fn ready(&self) -> bool {
+        self.fragments.iter().any(|f| f.wait == Wait::Ready)
+    }
+
+    /// Brings the fragment to run next to the front, joined with all others at its place, and
+    /// returns the instruction at which it meets the next one.
+    pub fn select(&mut self) -> Option<Pc> {
+        if let [only] = &self.fragments[..] {
+            return (only.wait == Wait::Ready).then_some(Pc::MAX);
+        }
+        self.join();
+        let ready = |f: &&Fragment| f.wait == Wait::Ready;
+        let lowest = self.fragments.iter().filter(ready).map(|f| f.pc).min()?;
+        let pick = if self.since_switch > FRAGMENT_TURN {
+            self.since_switch = 0;
+            self.fragments.iter().filter(ready).map(|f| f.pc).max()?
+        } else {
+            lowest
+        };
+        let at = self.fragments.iter().position(|f| f.wait == Wait::Ready && f.pc == pick)?;
+        self.fragments.swap(0, at);
+        let behind = self.fragments[1..].iter().filter(|f| meets(f) && f.pc > pick);
+        Some(behind.map(|f| f.pc).min().unwrap_or(Pc::MAX))
+    }
+
+    /// Counts instructions for [`FRAGMENT_TURN`].
+    pub fn ran(&mut self, instructions: u32) {
+        self.since_switch = if self.fragments.len() > 1 { self.since_switch + instructions } else { 0 };
+    }
+
+    /// Joins fragments at the same instruction.
+    fn join(&mut self) {
+        self.fragments.sort_by_key(|f| (f.pc, f.wait != Wait::Ready));
+        let mut joined: Vec<Fragment> = Vec::with_capacity(self.fragments.len());
+        for fragment in self.fragments.drain(..) {
+            match joined.last_mut() {
+                Some(last) if last.pc == fragment.pc && meets(last) && meets(&fragment) => {
+                    last.mask |= fragment.mask;
+                    // Lanes that waited for these look again.
+                    last.wait = Wait::Ready;
+                }
+                _ => joined.push(fragment),
+            }
+        }
+        self.fragments = joined;
+    }
+
+    /// Removes exited lanes of the running fragment.
+    pub fn exit(&mut self, mask: u32) {
+        self.live &= !mask;
+        self.fragments[0].mask &= !mask;
+        if self.fragments[0].mask == 0 {
+            self.fragments.swap_remove(0);
+        }
+        // Whoever waits for lanes that are gone must look again.
+        for fragment in &mut self.fragments {
+            if matches!(fragment.wait, Wait::Lanes(_)) {
+                fragment.wait = Wait::Ready;
+            }
+        }
+    }
+
+    /// Splits `taken` lanes of the running fragment off to `target`.
+    pub fn diverge(&mut self, taken: u32, target: Pc) {
+        let fragment = &mut self.fragments[0];
+        fragment.mask &= !taken;
+        let wait_pc = fragment.wait_pc;
+        self.fragments.push(Fragment { pc: target, mask: taken, wait: Wait::Ready, wait_pc });
+    }
+
+    /// Threads a fragment of `mask` counts for in a barrier: exited lanes count with the lowest
+    /// live one, so that a warp always counts 32.
+    pub fn barrier_threads(&self, mask: u32) -> u32 {
+        let first = self.live & self.live.wrapping_neg();
+        let gone = if mask & first != 0 { 32 - self.live.count_ones() } else { 0 };
+        mask.count_ones() + gone
+    }
+}
+
+/// Whether another fragment arriving at the same instruction may join this one.
+fn meets(fragment: &Fragment) -> bool {
+    matches!(fragment.wait, Wait::Ready | Wait::Lanes(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warp() -> Warp {
+        Warp::new(0, 0, Registers::new(0, 0, 0), u32::MAX, 0)
+    }
+
+    #[test]
+    fn fragments_join_where_paths_meet() {
+        let mut warp = warp();
+        warp.fragments[0].pc = 5;
+        warp.diverge(0xFF, 9);
+        assert_eq!(warp.select(), Some(9));
+        warp.fragments[0].pc = 9;
+        assert_eq!(warp.select(), Some(Pc::MAX));
+        assert_eq!((warp.fragments.len(), warp.fragments[0].mask), (1, u32::MAX));
+    }
+
+    #[test]
+    fn a_waiting_fragment_lets_the_other_run() {
+        let mut warp = warp();
+        warp.diverge(1, 20);
+        warp.fragments[0].wait = Wait::Cluster(1);
+        assert_eq!(warp.select(), Some(Pc::MAX));
+        assert_eq!((warp.fragments[0].pc, warp.fragments[0].mask), (20, 1));
+    }
+
+    #[test]
+    fn exited_lanes_count_in_barriers_once() {
+        let mut warp = warp();
+        warp.diverge(0xF, 7);
+        warp.exit(0xFFF0_0000);
+        let counted: u32 = warp.fragments.iter().map(|f| warp.barrier_threads(f.mask)).sum();
+        assert_eq!(counted, 32);
+    }
+}
