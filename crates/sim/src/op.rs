@@ -1,7 +1,11 @@
 //! Decoded instructions.
 
 use crate::alu::{BoolOp, Compare, Cvt, RowFn};
+use crate::matrix::{
+    Ldmatrix, MmaSync, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma,
+};
 use crate::register::{P, R32, R64, Reg};
+use crate::tensor_copy::{ReduceOp, ReduceType};
 
 /// Index of an instruction in [`crate::load::Kernel::code`].
 pub type Pc = u32;
@@ -94,50 +98,15 @@ pub enum BarKind {
     Popc,
 }
 
-/// Reduction and exchange operations of `atom`, `red`, bulk reductions and `redux`.
+/// What `atom` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomOp {
-    /// Addition.
-    Add,
-    /// Minimum.
-    Min,
-    /// Maximum.
-    Max,
-    /// Bitwise and.
-    And,
-    /// Bitwise or.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-    /// `old >= b ? 0 : old + 1`.
-    Inc,
-    /// `old == 0 || old > b ? b : old - 1`.
-    Dec,
-    /// Exchange.
+    /// Combines.
+    Reduce(ReduceOp),
+    /// Exchanges.
     Exch,
-    /// Compare and swap.
+    /// Compares and swaps.
     Cas,
-}
-
-/// The element type of an atomic operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtomType {
-    /// Unsigned or untyped, of this many bits.
-    Unsigned(u32),
-    /// Signed.
-    Signed(u32),
-    /// f16.
-    F16,
-    /// bf16.
-    Bf16,
-    /// Two f16.
-    F16x2,
-    /// Two bf16.
-    Bf16x2,
-    /// f32.
-    F32,
-    /// f64.
-    F64,
 }
 
 /// `ld`.
@@ -180,7 +149,9 @@ pub struct Atomic {
     /// Operation.
     pub op: AtomOp,
     /// Element type.
-    pub ty: AtomType,
+    pub ty: ReduceType,
+    /// Bytes of one operand; packed types hold several elements.
+    pub bytes: u32,
     /// Old values; empty for `red`.
     pub dst: Box<[Option<Reg>]>,
     /// Operands, one per vector element.
@@ -265,7 +236,7 @@ pub struct BulkCopy {
     /// Multicast CTA mask.
     pub multicast: Option<R32>,
     /// Reduction instead of a copy.
-    pub reduce: Option<(AtomOp, AtomType)>,
+    pub reduce: Option<(ReduceOp, ReduceType)>,
     /// `.cp_mask` byte mask.
     pub byte_mask: Option<R32>,
 }
@@ -278,7 +249,7 @@ pub enum TensorDirection {
     /// Shared to global.
     Store,
     /// Shared into global, reducing.
-    Reduce(AtomOp),
+    Reduce(ReduceOp),
     /// Global to L2.
     Prefetch,
 }
@@ -302,6 +273,155 @@ pub struct TensorCopy {
     pub multicast: Option<R32>,
     /// `.cta_group::2`.
     pub pair: bool,
+}
+
+/// Matrix operand A of `wgmma` or `tcgen05.mma`.
+#[derive(Clone, Debug)]
+pub enum MatrixSource {
+    /// Shared memory, by descriptor.
+    Descriptor(R64),
+    /// Registers.
+    Registers(Box<[R32]>),
+    /// Tensor memory.
+    Tensor(Addr),
+}
+
+/// `wgmma.mma_async`.
+#[derive(Clone, Debug)]
+pub struct WgmmaOp {
+    /// Shape and types.
+    pub mma: Wgmma,
+    /// Accumulator registers.
+    pub d: Box<[R32]>,
+    /// A.
+    pub a: MatrixSource,
+    /// Descriptor of B.
+    pub b: R64,
+    /// Whether D is added.
+    pub accumulate: (P, bool),
+    /// Negate A, negate B.
+    pub negate: [bool; 2],
+    /// M/N-major A, B.
+    pub transpose: [bool; 2],
+}
+
+/// `mma.sync`.
+#[derive(Clone, Debug)]
+pub struct MmaSyncOp {
+    /// Shape and types.
+    pub mma: MmaSync,
+    /// D.
+    pub d: Box<[R32]>,
+    /// A, B, C.
+    pub s: [Box<[R32]>; 3],
+}
+
+/// `tcgen05.mma`.
+#[derive(Clone, Debug)]
+pub struct Tcgen05MmaOp {
+    /// Kind and group.
+    pub mma: Tcgen05Mma,
+    /// D.
+    pub d: Addr,
+    /// A.
+    pub a: MatrixSource,
+    /// Descriptor of B.
+    pub b: R64,
+    /// Instruction descriptor.
+    pub descriptor: R32,
+    /// Lanes of D to keep.
+    pub disabled: Box<[R32]>,
+    /// Whether D is added.
+    pub accumulate: (P, bool),
+    /// Exponent D is divided by.
+    pub scale_d: u32,
+    /// Block scales of A and B.
+    pub scales: Option<[Addr; 2]>,
+}
+
+/// `tcgen05` instructions.
+#[derive(Clone, Debug)]
+pub enum Tcgen05 {
+    /// `alloc`.
+    Alloc {
+        /// Where the address is written.
+        dst: Addr,
+        /// Its space.
+        space: MemSpace,
+        /// Columns.
+        columns: R32,
+        /// `.cta_group::2`.
+        pair: bool,
+    },
+    /// `dealloc`.
+    Dealloc {
+        /// What `alloc` gave.
+        address: R32,
+        /// Columns.
+        columns: R32,
+    },
+    /// `relinquish_alloc_permit`.
+    Relinquish,
+    /// `ld`.
+    Load {
+        /// Shape.
+        transfer: TmemTransfer,
+        /// Destinations.
+        d: Box<[R32]>,
+        /// Tensor-memory address.
+        address: Addr,
+        /// Second half's column offset.
+        immediate: u32,
+    },
+    /// `st`.
+    Store {
+        /// Shape.
+        transfer: TmemTransfer,
+        /// Sources.
+        s: Box<[R32]>,
+        /// Tensor-memory address.
+        address: Addr,
+        /// Second half's column offset.
+        immediate: u32,
+    },
+    /// `wait::ld` or `wait::st`.
+    Wait {
+        /// `::ld`.
+        loads: bool,
+    },
+    /// `fence::before_thread_sync`, `fence::after_thread_sync`.
+    Fence,
+    /// `mma`.
+    Mma(Box<Tcgen05MmaOp>),
+    /// `cp`.
+    Copy {
+        /// Shape.
+        copy: TmemCopy,
+        /// Tensor-memory address.
+        address: Addr,
+        /// Source descriptor.
+        descriptor: R64,
+        /// `.cta_group::2`.
+        pair: bool,
+    },
+    /// `shift.down`.
+    Shift {
+        /// Tensor-memory address.
+        address: Addr,
+        /// `.cta_group::2`.
+        pair: bool,
+    },
+    /// `commit`.
+    Commit {
+        /// Barrier.
+        mbar: Addr,
+        /// Its space.
+        space: MemSpace,
+        /// Multicast CTA mask.
+        multicast: Option<R32>,
+        /// `.cta_group::2`.
+        pair: bool,
+    },
 }
 
 /// Everything an instruction can do.
@@ -583,9 +703,9 @@ pub enum Op {
     /// `redux.sync`.
     Redux {
         /// Operation.
-        op: AtomOp,
+        op: ReduceOp,
         /// Type.
-        ty: AtomType,
+        ty: ReduceType,
         /// `.NaN`.
         nan: bool,
         /// `.abs`.
@@ -688,7 +808,7 @@ pub enum Op {
         /// Barrier.
         mbar: Addr,
         /// Reduction.
-        reduce: Option<(AtomOp, AtomType)>,
+        reduce: Option<(ReduceOp, ReduceType)>,
     },
     /// `tensormap.replace`.
     TensormapReplace {
@@ -734,4 +854,46 @@ pub enum Op {
     WgmmaCommit,
     /// `wgmma.wait_group`.
     WgmmaWait(u32),
+    /// `wgmma.mma_async`.
+    Wgmma(Box<WgmmaOp>),
+    /// `mma.sync`.
+    MmaSync(Box<MmaSyncOp>),
+    /// `mma.sync.m8n8k4.f64`.
+    MmaF64 {
+        /// D.
+        d: [R64; 2],
+        /// A, B, C.
+        s: Box<[R64; 4]>,
+    },
+    /// `ldmatrix`.
+    Ldmatrix {
+        /// Shape.
+        shape: Ldmatrix,
+        /// Destinations.
+        d: Box<[R32]>,
+        /// Row addresses.
+        addr: Addr,
+        /// Space.
+        space: MemSpace,
+    },
+    /// `stmatrix`.
+    Stmatrix {
+        /// Shape.
+        shape: Stmatrix,
+        /// Sources.
+        s: Box<[R32]>,
+        /// Row addresses.
+        addr: Addr,
+        /// Space.
+        space: MemSpace,
+    },
+    /// `movmatrix`.
+    Movmatrix {
+        /// Destination.
+        d: R32,
+        /// Source.
+        a: R32,
+    },
+    /// `tcgen05.*`.
+    Tcgen05(Box<Tcgen05>),
 }

@@ -5,7 +5,7 @@
 //! that waits lets the others run, as independent thread scheduling promises.
 
 use crate::op::Pc;
-use crate::register::{P, Reg, Registers};
+use crate::register::{P, R32, Reg, Registers};
 
 /// What a fragment waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub enum Wait {
     Lanes(u32),
     /// Free tensor memory.
     TensorMemory,
+    /// The other warps of its warpgroup, which have not issued the `wgmma` it waits for.
+    Warpgroup,
 }
 
 /// Lanes that run together.
@@ -49,6 +51,65 @@ pub struct Fragment {
     pub wait: Wait,
     /// The instruction at which it waits.
     pub wait_pc: Pc,
+}
+
+/// A warp's `wgmma`s in flight, and the registers that are theirs.
+#[derive(Default)]
+pub struct WgmmaState {
+    /// Number of the open group.
+    pub group: u64,
+    /// Group and instruction of each `wgmma` not waited for.
+    pub live: Vec<(u64, Pc)>,
+    /// Whether a `wgmma.fence` came since the last wait.
+    pub fenced: bool,
+    /// Registers written since the last `wgmma.fence`, as bits.
+    pub dirty: Vec<u64>,
+    flying: Vec<u64>,
+}
+
+fn bit(bits: &[u64], r: R32) -> bool {
+    bits.get(r.0 as usize / 64).is_some_and(|word| word >> (r.0 % 64) & 1 != 0)
+}
+
+fn set_bit(bits: &mut Vec<u64>, r: R32) {
+    let word = r.0 as usize / 64;
+    if bits.len() <= word {
+        bits.resize(word + 1, 0);
+    }
+    bits[word] |= 1 << (r.0 % 64);
+}
+
+impl WgmmaState {
+    /// Whether a register belongs to a `wgmma` that was not waited for.
+    pub fn in_flight(&self, r: R32) -> bool {
+        !self.live.is_empty() && bit(&self.flying, r)
+    }
+
+    /// Whether a register was written since the last `wgmma.fence`.
+    pub fn is_dirty(&self, r: R32) -> bool {
+        bit(&self.dirty, r)
+    }
+
+    /// Records a write.
+    pub fn mark_dirty(&mut self, r: R32) {
+        set_bit(&mut self.dirty, r);
+    }
+
+    /// A `wgmma` was issued.
+    pub fn enter(&mut self, group: u64, pc: Pc, d: &[R32]) {
+        self.live.push((group, pc));
+        d.iter().for_each(|r| set_bit(&mut self.flying, *r));
+    }
+
+    /// Groups below `below` were waited for.
+    pub fn leave<'k>(&mut self, below: u64, d: impl Fn(Pc) -> &'k [R32]) {
+        self.live.retain(|(group, _)| *group >= below);
+        self.fenced = false;
+        self.flying.fill(0);
+        for (_, pc) in &self.live {
+            d(*pc).iter().for_each(|r| set_bit(&mut self.flying, *r));
+        }
+    }
 }
 
 /// One warp.
@@ -71,6 +132,12 @@ pub struct Warp {
     pub global_hint: usize,
     /// Simulated time of its last instruction.
     pub time: u64,
+    /// Number of the open `cp.async` group.
+    pub cp_group: u64,
+    /// Number of the open bulk group.
+    pub bulk_group: u64,
+    /// Its `wgmma`s.
+    pub wgmma: WgmmaState,
     /// Instructions since another fragment last had its turn.
     since_switch: u32,
 }
@@ -92,6 +159,9 @@ impl Warp {
             cluster_phase: 0,
             global_hint: 0,
             time: 0,
+            cp_group: 0,
+            bulk_group: 0,
+            wgmma: WgmmaState::default(),
             since_switch: 0,
         }
     }

@@ -182,7 +182,12 @@ impl Cvt {
         let whole = round_integral(value, self.rounding.unwrap_or(Rounding::Zero));
         let result = if signed {
             let (low, high) = (-(2f64.powi(bits as i32 - 1)), 2f64.powi(bits as i32 - 1));
-            if whole < low { i64::MIN >> (64 - bits) } else if whole >= high { i64::MAX >> (64 - bits) } else { whole as i64 } as u64
+            let clamped = match () {
+                _ if whole < low => i64::MIN >> (64 - bits),
+                _ if whole >= high => i64::MAX >> (64 - bits),
+                _ => whole as i64,
+            };
+            clamped as u64
         } else if whole >= 2f64.powi(bits as i32) {
             u64::MAX >> (64 - bits)
         } else {

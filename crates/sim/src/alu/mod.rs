@@ -70,94 +70,94 @@ pub enum RowFn {
 /// Builds a [`RowFn`] from a lane expression.
 macro_rules! row {
     (A1 |$a:ident| $e:expr) => {{
-        fn f(d: &mut Row32, a: &Row32) {
+        fn over_rows(d: &mut Row32, a: &Row32) {
             for i in 0..32 {
                 let $a = a.0[i];
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::A1(f)
+        $crate::alu::RowFn::A1(over_rows)
     }};
     (A2 |$a:ident, $b:ident| $e:expr) => {{
-        fn f(d: &mut Row32, a: &Row32, b: &Row32) {
+        fn over_rows(d: &mut Row32, a: &Row32, b: &Row32) {
             for i in 0..32 {
                 let ($a, $b) = (a.0[i], b.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::A2(f)
+        $crate::alu::RowFn::A2(over_rows)
     }};
     (A3 |$a:ident, $b:ident, $c:ident| $e:expr) => {{
-        fn f(d: &mut Row32, a: &Row32, b: &Row32, c: &Row32) {
+        fn over_rows(d: &mut Row32, a: &Row32, b: &Row32, c: &Row32) {
             for i in 0..32 {
                 let ($a, $b, $c) = (a.0[i], b.0[i], c.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::A3(f)
+        $crate::alu::RowFn::A3(over_rows)
     }};
     (B1 |$a:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row64) {
+        fn over_rows(d: &mut Row64, a: &Row64) {
             for i in 0..32 {
                 let $a = a.0[i];
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::B1(f)
+        $crate::alu::RowFn::B1(over_rows)
     }};
     (B2 |$a:ident, $b:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row64, b: &Row64) {
+        fn over_rows(d: &mut Row64, a: &Row64, b: &Row64) {
             for i in 0..32 {
                 let ($a, $b) = (a.0[i], b.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::B2(f)
+        $crate::alu::RowFn::B2(over_rows)
     }};
     (B3 |$a:ident, $b:ident, $c:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row64, b: &Row64, c: &Row64) {
+        fn over_rows(d: &mut Row64, a: &Row64, b: &Row64, c: &Row64) {
             for i in 0..32 {
                 let ($a, $b, $c) = (a.0[i], b.0[i], c.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::B3(f)
+        $crate::alu::RowFn::B3(over_rows)
     }};
     (Wide2 |$a:ident, $b:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row32, b: &Row32) {
+        fn over_rows(d: &mut Row64, a: &Row32, b: &Row32) {
             for i in 0..32 {
                 let ($a, $b) = (a.0[i], b.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::Wide2(f)
+        $crate::alu::RowFn::Wide2(over_rows)
     }};
     (Wide3 |$a:ident, $b:ident, $c:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row32, b: &Row32, c: &Row64) {
+        fn over_rows(d: &mut Row64, a: &Row32, b: &Row32, c: &Row64) {
             for i in 0..32 {
                 let ($a, $b, $c) = (a.0[i], b.0[i], c.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::Wide3(f)
+        $crate::alu::RowFn::Wide3(over_rows)
     }};
     (Narrow |$a:ident| $e:expr) => {{
-        fn f(d: &mut Row32, a: &Row64) {
+        fn over_rows(d: &mut Row32, a: &Row64) {
             for i in 0..32 {
                 let $a = a.0[i];
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::Narrow(f)
+        $crate::alu::RowFn::Narrow(over_rows)
     }};
     (Shift64 |$a:ident, $b:ident| $e:expr) => {{
-        fn f(d: &mut Row64, a: &Row64, b: &Row32) {
+        fn over_rows(d: &mut Row64, a: &Row64, b: &Row32) {
             for i in 0..32 {
                 let ($a, $b) = (a.0[i], b.0[i]);
                 d.0[i] = $e;
             }
         }
-        $crate::alu::RowFn::Shift64(f)
+        $crate::alu::RowFn::Shift64(over_rows)
     }};
 }
 pub(crate) use row;

@@ -1,5 +1,6 @@
 //! Happens-before checking.
 
 mod clock;
+mod hooks;
 
 pub use clock::{Clock, Clocks};

@@ -34,6 +34,7 @@ impl Cluster<'_> {
                     Wait::Lanes(missing) => format!(
                         "lanes {missing:#010x} of its warp, which are elsewhere: the warp must be converged here"
                     ),
+                    Wait::Warpgroup => "the other warps of its warpgroup to issue the same wgmma".into(),
                     Wait::TensorMemory => "free tensor memory".into(),
                 };
                 waiting.push(Waiting { site, what });
@@ -52,6 +53,20 @@ impl Cluster<'_> {
             help.push(format!("{hidden} more waits are not listed"));
         }
         Err(Box::new(Error::Deadlock(Box::new(Deadlock { waiting, notes, help }))))
+    }
+
+    /// The report of clusters that poll for something nobody will write.
+    pub(crate) fn livelock<T>(&self) -> Run<T> {
+        let mut waiting = Vec::new();
+        for (w, warp) in self.warps.iter().enumerate() {
+            for fragment in &warp.fragments {
+                let site = self.site(w, fragment.pc, None);
+                waiting.push(Waiting { site, what: "a change that nobody makes (it keeps running)".into() });
+            }
+        }
+        waiting.truncate(LISTED);
+        let help = vec!["every warp only polls: look for a flag or phase that is never written".into()];
+        Err(Box::new(Error::Deadlock(Box::new(Deadlock { waiting, notes: Vec::new(), help }))))
     }
 
     /// Name of a barrier: the shared variable it lies in and its place there.

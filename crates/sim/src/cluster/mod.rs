@@ -8,9 +8,12 @@ mod schedule;
 mod site;
 
 pub use barrier::{ClusterBarrier, NamedBarrier};
+pub(crate) use site::Run;
 pub use schedule::Status;
 
 use crate::engine::Engines;
+use crate::error::{Error, Fault, Site};
+use crate::exec::{PartialWgmma, TensorState};
 use crate::load::{Fill, Kernel, Special};
 use crate::mbarrier::Mbarrier;
 use crate::memory::{Global, Shared, address};
@@ -66,6 +69,8 @@ pub struct Cta {
     pub shared: Shared,
     /// Mbarriers by offset.
     pub mbarriers: HashMap<u32, Mbarrier>,
+    /// Tensor memory.
+    pub tensor: TensorState,
     /// Named barriers.
     pub named: Vec<NamedBarrier>,
     /// Its warps, as indices into the cluster's.
@@ -82,6 +87,8 @@ pub struct Cluster<'a> {
     pub(crate) warps: Vec<Warp>,
     pub(crate) barrier: ClusterBarrier,
     pub(crate) engines: Engines,
+    /// `wgmma`s that not all warps of a warpgroup have reached, by its first warp.
+    pub(crate) warpgroups: HashMap<usize, Vec<PartialWgmma>>,
     pub(crate) random: Random,
     pub(crate) counters: Counters,
     /// Warp instructions executed.
@@ -109,6 +116,7 @@ impl<'a> Cluster<'a> {
             warps: Vec::new(),
             barrier: ClusterBarrier::default(),
             engines: Engines::default(),
+            warpgroups: HashMap::new(),
             random: Random::new(launch.options.seed.wrapping_add(u64::from(number))),
             counters: Counters::default(),
             steps: 0,
@@ -139,6 +147,7 @@ impl<'a> Cluster<'a> {
             id,
             shared: Shared::new(self.launch.shared_size() as usize),
             mbarriers: HashMap::new(),
+            tensor: TensorState::default(),
             named: vec![NamedBarrier::default(); NAMED_BARRIERS],
             warps: first..self.warps.len(),
             live_warps: (self.warps.len() - first) as u32,
@@ -209,6 +218,25 @@ impl<'a> Cluster<'a> {
             Special::TotalShared => same(self.launch.shared_size()),
             Special::ReservedShared => same(crate::load::RESERVED_SHARED),
         }
+    }
+
+    /// All warps have exited: nothing may be left behind.
+    pub(crate) fn finish(&mut self) -> Run<()> {
+        while !self.engines.is_idle() {
+            self.complete_next(None, true)?;
+        }
+        for (rank, cta) in self.ctas.iter().enumerate() {
+            if let Some((column, n)) = cta.tensor.allocations.first() {
+                let fault = Fault {
+                    rule: "tmem-leak",
+                    message: format!("CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"),
+                    site: Site { kernel: self.kernel.name.clone(), cta: cta.id, ..Site::default() },
+                    help: Some("tcgen05.dealloc everything before the last warp exits".into()),
+                };
+                return Err(Box::new(Error::Fault(Box::new(fault))));
+            }
+        }
+        Ok(())
     }
 
     /// What the run counted so far, and notes for the user.

@@ -106,9 +106,7 @@ impl Cluster<'_> {
         match self.launch.options.completion {
             Completion::Latest => Ok(()),
             Completion::Eager => {
-                while self.engines.ripe(self.steps) {
-                    self.complete_next(None)?;
-                }
+                while self.engines.ripe(self.steps) && self.complete_next(None, false)? {}
                 Ok(())
             }
             Completion::Random => {
@@ -116,18 +114,18 @@ impl Cluster<'_> {
                     return Ok(());
                 }
                 let pick = self.random.below(usize::MAX >> 1);
-                self.complete_next(Some(pick))
+                self.complete_next(Some(pick), false).map(|_| ())
             }
         }
     }
 
     /// Completes one pending operation if there is one.
     fn complete_one(&mut self) -> Run<bool> {
-        if self.engines.is_idle() {
-            return Ok(false);
-        }
-        self.complete_next(None)?;
-        Ok(true)
+        let pick = match self.launch.options.completion {
+            Completion::Random => Some(self.random.below(usize::MAX >> 1)),
+            _ => None,
+        };
+        self.complete_next(pick, true)
     }
 
     /// No warp can run: completes work, lets waits time out, or reports a deadlock.

@@ -1,11 +1,12 @@
 //! Decoding of mbarriers and asynchronous copies.
 
-use super::data::{atom_type, space};
+use super::data::{atom_type, reduce_op, space};
 use super::{Decoded, Loader, arg};
 use crate::op::{
-    AtomOp, AtomType, BulkCopy, Mbarrier, MbarrierOp, MemSpace, Op, TensorCopy, TensorDirection,
+    BulkCopy, Mbarrier, MbarrierOp, MemSpace, Op, TensorCopy, TensorDirection,
 };
 use crate::register::{R32, Reg};
+use crate::tensor_copy::{ReduceOp, ReduceType};
 use ptx::ast::Type;
 use ptx::resolve::{Arg, Resolved};
 
@@ -129,14 +130,13 @@ impl<'m> Loader<'m> {
         self.emit_ok(i, Op::CpAsync { dst, src, bytes, source_bytes, ignore })
     }
 
-    fn reduction(&self, i: &Resolved<'m>) -> Decoded<Option<(AtomOp, AtomType)>> {
+    fn reduction(&self, i: &Resolved<'m>) -> Decoded<Option<(ReduceOp, ReduceType)>> {
         if !i.instruction.has("reduce") {
             return Ok(None);
         }
-        let op = i.instruction.modifiers.iter().find_map(|m| AtomOp::from_name(m.as_str()));
         let ty = i.instruction.modifiers.iter().rev().find(|m| Type::from_name(m.as_str()).is_some());
         let ty = atom_type(ty.ok_or("a bulk reduction without a type")?.as_str())?;
-        Ok(Some((op.ok_or("a bulk reduction without an operation")?, ty)))
+        Ok(Some((reduce_op(i).ok_or("a bulk reduction without an operation")?, ty.0)))
     }
 
     fn bulk_copy(&mut self, i: &Resolved<'m>) -> Decoded<()> {
@@ -178,8 +178,7 @@ impl<'m> Loader<'m> {
         let direction = match () {
             _ if has("prefetch") => TensorDirection::Prefetch,
             _ if has("reduce") => {
-                let op = i.instruction.modifiers.iter().find_map(|m| AtomOp::from_name(m.as_str()));
-                TensorDirection::Reduce(op.ok_or("a reduction without an operation")?)
+                TensorDirection::Reduce(reduce_op(i).ok_or("a reduction without an operation")?)
             }
             _ if load => TensorDirection::Load,
             _ => TensorDirection::Store,
@@ -246,9 +245,8 @@ impl<'m> Loader<'m> {
         let src = src.collect::<Decoded<Box<[Reg]>>>()?;
         let reduce = match i.instruction.opcode.as_str() {
             "red" => {
-                let op = i.instruction.modifiers.iter().find_map(|m| AtomOp::from_name(m.as_str()));
                 let ty = i.instruction.modifiers.last().ok_or("no type")?;
-                Some((op.ok_or("red.async without an operation")?, atom_type(ty.as_str())?))
+                Some((reduce_op(i).ok_or("red.async without an operation")?, atom_type(ty.as_str())?.0))
             }
             _ => None,
         };

@@ -1,45 +1,27 @@
 //! Decoding of moves, loads, stores and atomics.
 
 use super::{Decoded, Loader, arg};
-use crate::op::{AtomOp, AtomType, Atomic, Load, MemSpace, Op, Store};
+use crate::op::{AtomOp, Atomic, Load, MemSpace, Op, Store};
+use crate::tensor_copy::{ReduceOp, ReduceType};
 use crate::register::Reg;
 use ptx::ast::{Instruction, Type};
 use ptx::resolve::{Arg, Resolved};
 
-impl AtomOp {
-    /// The operation called `name`.
-    pub fn from_name(name: &str) -> Option<AtomOp> {
-        Some(match name {
-            "add" => AtomOp::Add,
-            "min" => AtomOp::Min,
-            "max" => AtomOp::Max,
-            "and" => AtomOp::And,
-            "or" => AtomOp::Or,
-            "xor" => AtomOp::Xor,
-            "inc" => AtomOp::Inc,
-            "dec" => AtomOp::Dec,
-            "exch" => AtomOp::Exch,
-            "cas" => AtomOp::Cas,
-            _ => return None,
-        })
-    }
+/// The element type called `name`, and the bytes of one operand.
+pub(super) fn atom_type(name: &str) -> Decoded<(ReduceType, u32)> {
+    let packed = name.strip_suffix("x2").unwrap_or(name);
+    let ty = match packed {
+        // Exchanged as bits.
+        "b16" | "b128" => Some(ReduceType::U64),
+        _ => ReduceType::from_modifier(packed),
+    };
+    let bytes = Type::from_name(name).map(|ty| ty.bits() / 8);
+    ty.zip(bytes).ok_or_else(|| format!("atomic operations on .{name} are not known here"))
 }
 
-/// The element type called `name`.
-pub(super) fn atom_type(name: &str) -> Decoded<AtomType> {
-    Ok(match name {
-        "f16" => AtomType::F16,
-        "bf16" => AtomType::Bf16,
-        "f16x2" => AtomType::F16x2,
-        "bf16x2" => AtomType::Bf16x2,
-        "f32" => AtomType::F32,
-        "f64" => AtomType::F64,
-        "s32" | "s64" => AtomType::Signed(if name == "s32" { 32 } else { 64 }),
-        _ => match Type::from_name(name) {
-            Some(ty) if ty.bits() >= 16 => AtomType::Unsigned(ty.bits()),
-            _ => return Err(format!("atomic operations on .{name} are not known here")),
-        },
-    })
+/// The reduction an instruction names.
+pub(super) fn reduce_op(i: &Resolved) -> Option<ReduceOp> {
+    i.instruction.modifiers.iter().find_map(|m| ReduceOp::from_modifier(m.as_str()))
 }
 
 /// The space a memory instruction names.
@@ -189,11 +171,17 @@ impl<'m> Loader<'m> {
         if i.instruction.has("async") {
             return self.store_async(i);
         }
-        let op = i.instruction.modifiers.iter().find_map(|m| AtomOp::from_name(m.as_str()));
-        let op = op.ok_or("an atomic without a known operation")?;
+        let op = match () {
+            _ if i.instruction.has("exch") => AtomOp::Exch,
+            _ if i.instruction.has("cas") => AtomOp::Cas,
+            _ => AtomOp::Reduce(reduce_op(i).ok_or("an atomic without a known operation")?),
+        };
         let ty_name = i.instruction.modifiers.last().ok_or("no type")?;
-        let ty = atom_type(ty_name.as_str())?;
-        let bits = Type::from_name(ty_name.as_str()).map_or(32, Type::bits);
+        let (ty, bytes) = atom_type(ty_name.as_str())?;
+        if bytes > 8 {
+            return Err("128-bit atomics are not known here".into());
+        }
+        let bits = 8 * bytes;
         let first = usize::from(opcode == "atom");
         let dst = match first {
             1 => self.destinations(arg(i, 0)?)?,
@@ -208,7 +196,7 @@ impl<'m> Loader<'m> {
             _ => None,
         };
         let space = space(i.instruction);
-        self.emit(i, Op::Atomic(Box::new(Atomic { space, op, ty, dst, src, swap, addr })));
+        self.emit(i, Op::Atomic(Box::new(Atomic { space, op, ty, bytes, dst, src, swap, addr })));
         Ok(())
     }
 

@@ -9,11 +9,13 @@ mod constant;
 mod control;
 mod data;
 mod layout;
+mod matrix;
 mod operand;
 mod warp_wide;
 
 pub use constant::{Fill, Special};
-pub use layout::{Parameter, SharedVariable};
+pub use layout::{Parameter, RESERVED_SHARED, SharedVariable};
+pub(crate) use layout::{align_of, size_of};
 
 use crate::error::{Error, Unsupported};
 use crate::op::{Inst, Op, Pc};
@@ -46,7 +48,9 @@ pub struct Kernel {
     /// Bytes of local memory per thread.
     pub local_bytes: u32,
     /// Module variables this kernel uses: name and the row that takes their address.
-    pub globals: Vec<(usize, R64)>,
+    pub globals: Vec<(String, R64)>,
+    /// The carry flag.
+    pub carry: P,
     /// `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
     /// `.reqntid`, if given.
@@ -211,8 +215,6 @@ impl<'m> Loader<'m> {
         }
     }
 
-    fn mark_wgmma_registers(&mut self) {}
-
     fn finish(self, module: &Module, function: &Function) -> Kernel {
         let files = files(module);
         let loc = |i: &Resolved| {
@@ -226,6 +228,8 @@ impl<'m> Loader<'m> {
             line: i.instruction.line.0,
             loc: loc(i),
         });
+        let name_of = |index: usize| self.body.variables[index].variable.name.to_string();
+        let globals = self.constants.globals.iter().map(|(i, r)| (name_of(*i), *r)).collect();
         let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
         let product = |name: &str| directive(name).map(|d| d.values.iter().product::<u64>() as u32);
         let cluster = directive("reqnctapercluster").map(|d| {
@@ -243,7 +247,8 @@ impl<'m> Loader<'m> {
             shared: self.variables.shared,
             dynamic_shared: self.variables.dynamic_shared,
             local_bytes: self.variables.local_bytes,
-            globals: self.constants.globals,
+            globals,
+            carry: self.carry,
             cluster,
             required_threads: product("reqntid"),
             max_threads: product("maxntid"),

@@ -204,8 +204,9 @@ impl<'m> Loader<'m> {
     }
 
     fn variable32(&mut self, var: Var, offset: i64) -> Decoded<R32> {
+        let place = self.place_of(var)?;
         let frame = &mut self.frame;
-        match self.place_of(var)? {
+        match place {
             Place::Shared(at) => {
                 Ok(self.constants.shared32(frame, at.wrapping_add(offset as u32)))
             }
@@ -217,8 +218,9 @@ impl<'m> Loader<'m> {
     }
 
     fn variable64(&mut self, var: Var, offset: i64) -> Decoded<R64> {
+        let place = self.place_of(var)?;
         let frame = &mut self.frame;
-        match self.place_of(var)? {
+        match place {
             Place::Shared(at) => {
                 Ok(self.constants.shared64(frame, at.wrapping_add(offset as u32)))
             }

@@ -1,8 +1,8 @@
 //! Decoding of instructions in which the lanes of a warp exchange values.
 
-use super::data::atom_type;
+use super::data::{atom_type, reduce_op};
 use super::{Decoded, Loader, arg};
-use crate::op::{AtomOp, Op, ShflMode, VoteKind};
+use crate::op::{Op, ShflMode, VoteKind};
 use crate::register::{P, R32, Reg};
 use ptx::resolve::{Arg, Resolved};
 
@@ -79,11 +79,10 @@ impl<'m> Loader<'m> {
     }
 
     fn redux(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
-        let op = i.instruction.modifiers.iter().find_map(|m| AtomOp::from_name(m.as_str()));
         let ty = i.instruction.modifiers.last().ok_or("no type")?;
         Ok(Op::Redux {
-            op: op.ok_or("redux without an operation")?,
-            ty: atom_type(ty.as_str())?,
+            op: reduce_op(i).ok_or("redux without an operation")?,
+            ty: atom_type(ty.as_str())?.0,
             nan: i.instruction.has("NaN"),
             abs: i.instruction.has("abs"),
             d: self.d32(i, 0)?,

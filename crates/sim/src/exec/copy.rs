@@ -1,0 +1,307 @@
+//! Issuing asynchronous copies.
+
+use super::Flow;
+use super::alu::lanes;
+use super::memory::{Place, lane_address};
+use super::mbarrier::BarrierId;
+use super::work::{CpAsyncPart, End, Work};
+use crate::cluster::{Cluster, Run};
+use crate::engine::{Group, Stream};
+use crate::op::{Addr, BulkCopy, MemSpace, Op, TensorCopy, TensorDirection};
+use crate::register::Registers;
+use crate::tensor_copy::{CopyPlan, Direction, Piece};
+use program::TensorDescriptor;
+
+impl Cluster<'_> {
+    pub(super) fn asynchronous(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
+        match op {
+            Op::CpAsync { dst, src, bytes, source_bytes, ignore } => {
+                let shorter = |r: &Registers, lane: usize| {
+                    let ignored = ignore.is_some_and(|p| r.p(p) >> lane & 1 != 0);
+                    let size = source_bytes.map_or(*bytes, |s| r.r32(s).0[lane].min(*bytes));
+                    if ignored { 0 } else { size }
+                };
+                self.cp_async(w, *dst, *src, *bytes, &shorter, mask)
+            }
+            Op::CpAsyncCommit => {
+                self.warps[w].cp_group += 1;
+                Ok(Flow::Next)
+            }
+            Op::CpAsyncWait(pending) => {
+                let current = self.warps[w].cp_group;
+                let below = pending.map_or(u64::MAX, |n| current.saturating_sub(n.into()));
+                self.finish_group(w, |g| matches!(g, Group::CpAsync(who, n) if who == w && n < below))?;
+                Ok(Flow::Next)
+            }
+            Op::CpAsyncArrive { addr, noinc, space } => self.cp_async_arrive(w, *addr, *space, *noinc, mask),
+            Op::Bulk(copy) => {
+                lanes(mask).try_for_each(|lane| self.bulk(w, lane, copy))?;
+                Ok(Flow::Next)
+            }
+            Op::Tensor(copy) if copy.direction == TensorDirection::Prefetch => Ok(Flow::Next),
+            Op::Tensor(copy) => {
+                lanes(mask).try_for_each(|lane| self.tensor(w, lane, copy))?;
+                Ok(Flow::Next)
+            }
+            Op::BulkCommit => {
+                self.warps[w].bulk_group += 1;
+                Ok(Flow::Next)
+            }
+            Op::BulkWait { pending, read } => self.bulk_wait(w, *pending, *read),
+            Op::StoreAsync { addr, src, bytes, mbar, reduce } => {
+                for lane in lanes(mask) {
+                    let total = bytes * src.len() as u32;
+                    let to = self.shared_end(w, lane, *addr, total)?;
+                    let signal = self.barrier_at(w, lane, *mbar, MemSpace::Shared)?;
+                    self.known_barrier(w, lane, signal)?;
+                    let registers = &self.warps[w].registers;
+                    let word = |r: &crate::register::Reg| registers.lane(*r, lane).to_le_bytes();
+                    let data = src.iter().flat_map(|r| word(r)[..*bytes as usize].to_vec()).collect();
+                    self.issue(w, Stream::Free, Group::None, Work::StoreAsync { to, data, signal, reduce: *reduce })?;
+                }
+                Ok(Flow::Next)
+            }
+            Op::TensormapReplace { map, space, field, ordinal, value } => {
+                lanes(mask).try_for_each(|lane| {
+                    self.replace_field(w, lane, (*map, *space), (field, *ordinal), *value)
+                })?;
+                Ok(Flow::Next)
+            }
+            Op::TensormapCopy { dst, src, bytes } => self.tensormap_copy(w, *dst, *src, *bytes, mask),
+            Op::TryCancel { dst, mbar, multicast } => self.try_cancel(w, *dst, *mbar, *multicast, mask),
+            _ => self.matrix_op(w, op, mask),
+        }
+    }
+
+    /// A shared-memory operand of `bytes` bytes.
+    pub(crate) fn shared_end(&self, w: usize, lane: usize, addr: Addr, bytes: u32) -> Run<End> {
+        let at = lane_address(&self.warps[w].registers, addr, lane);
+        match self.shared_place(w, lane, at, bytes)? {
+            Place::Shared(cta, offset) => Ok(End::Shared(cta, offset)),
+            _ => unreachable!("shared_place gives shared places"),
+        }
+    }
+
+    fn cp_async(
+        &mut self,
+        w: usize,
+        dst: Addr,
+        src: Addr,
+        bytes: u32,
+        source_bytes: &dyn Fn(&Registers, usize) -> u32,
+        mask: u32,
+    ) -> Run<Flow> {
+        let mut parts = Vec::with_capacity(32);
+        for lane in lanes(mask) {
+            let to = lane_address(&self.warps[w].registers, dst, lane);
+            let Place::Shared(cta, offset) = self.place(w, lane, MemSpace::Shared, to, bytes)? else {
+                continue;
+            };
+            let from = lane_address(&self.warps[w].registers, src, lane);
+            let read = source_bytes(&self.warps[w].registers, lane);
+            if read > 0 {
+                self.before_read(w, lane, Place::Global(from), read, false)?;
+            }
+            parts.push(CpAsyncPart { cta, offset, from, read, bytes });
+        }
+        self.counters.copied += u64::from(bytes) * parts.len() as u64;
+        let group = Group::CpAsync(w, self.warps[w].cp_group);
+        self.issue(w, Stream::CpAsync(w), group, Work::CpAsync(parts))?;
+        Ok(Flow::Next)
+    }
+
+    fn cp_async_arrive(&mut self, w: usize, addr: Addr, space: MemSpace, noinc: bool, mask: u32) -> Run<Flow> {
+        let mut signals = Vec::new();
+        for lane in lanes(mask) {
+            let id = self.barrier_at(w, lane, addr, space)?;
+            self.known_barrier(w, lane, id)?;
+            if !noinc && let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
+                bar.add_pending();
+            }
+            signals.push(id);
+        }
+        self.issue(w, Stream::CpAsync(w), Group::None, Work::Arrive(signals))?;
+        Ok(Flow::Next)
+    }
+
+    fn bulk(&mut self, w: usize, lane: usize, copy: &BulkCopy) -> Run<()> {
+        let registers = &self.warps[w].registers;
+        let bytes = registers.r32(copy.size).0[lane];
+        if bytes % 16 != 0 || bytes == 0 {
+            let message = format!("a bulk copy of {bytes} bytes: the size must be a positive multiple of 16");
+            return self.fault(w, Some(lane), "bulk-size", message, None);
+        }
+        let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
+        let (from, to) = (
+            self.bulk_end(w, lane, copy.src, copy.src_space, bytes)?,
+            self.bulk_end(w, lane, copy.dst, copy.dst_space, bytes)?,
+        );
+        if let End::Global(at) = from {
+            self.before_read(w, lane, Place::Global(at), bytes, false)?;
+        }
+        if let End::Global(at) = to {
+            self.before_write(w, lane, Place::Global(at), bytes, false)?;
+        }
+        let (mut ends, mut signals) = (vec![to], Vec::new());
+        if let Some(mbar) = copy.mbar {
+            let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
+            (ends, signals) = self.multicast(w, lane, to, signal, multicast, false)?;
+        }
+        let byte_mask = copy.byte_mask.map(|m| self.warps[w].registers.r32(m).0[lane] as u16);
+        self.counters.copied += u64::from(bytes);
+        let group = if signals.is_empty() { Group::Bulk(w, self.warps[w].bulk_group) } else { Group::None };
+        let reduce = copy.reduce;
+        self.issue(w, Stream::Free, group, Work::Bulk { from, ends, bytes, signals, reduce, byte_mask })
+    }
+
+    fn bulk_end(&self, w: usize, lane: usize, addr: Addr, space: MemSpace, bytes: u32) -> Run<End> {
+        let at = lane_address(&self.warps[w].registers, addr, lane);
+        if at % 16 != 0 {
+            let message = format!("bulk copies need 16-byte aligned addresses; this is {at:#x}");
+            return self.fault(w, Some(lane), "misaligned", message, None);
+        }
+        match space {
+            MemSpace::Global => Ok(End::Global(at)),
+            _ => self.shared_end(w, lane, addr, bytes),
+        }
+    }
+
+    /// Destinations and barriers of a copy: those named, or the same offsets in every CTA of a mask.
+    fn multicast(
+        &mut self,
+        w: usize,
+        lane: usize,
+        to: End,
+        signal: BarrierId,
+        mask: Option<u32>,
+        pair: bool,
+    ) -> Run<(Vec<End>, Vec<BarrierId>)> {
+        let End::Shared(cta, offset) = to else { return Ok((vec![to], vec![signal])) };
+        let Some(mask) = mask else {
+            if signal.0 != cta && !pair {
+                let message = format!("data goes to CTA rank {cta} but the mbarrier is in rank {}", signal.0);
+                let help = "destination and mbarrier must be in the same CTA, except with .cta_group::2";
+                return self.fault(w, Some(lane), "copy-barrier", message, Some(help));
+            }
+            self.known_barrier(w, lane, signal)?;
+            return Ok((vec![to], vec![signal]));
+        };
+        let (mut ends, mut signals) = (Vec::new(), Vec::new());
+        for rank in lanes(mask & 0xFFFF) {
+            if rank >= self.ctas.len() {
+                let message = format!("multicast mask {mask:#x} names CTA rank {rank} of a cluster of {}", self.ctas.len());
+                return self.fault(w, Some(lane), "multicast", message, None);
+            }
+            let owner = if pair { rank & !1 | signal.0 & 1 } else { rank };
+            self.known_barrier(w, lane, (owner, signal.1))?;
+            ends.push(End::Shared(rank, offset));
+            signals.push((owner, signal.1));
+        }
+        Ok((ends, signals))
+    }
+
+    fn tensor(&mut self, w: usize, lane: usize, copy: &TensorCopy) -> Run<()> {
+        let map = self.tensor_map(w, lane, copy.map)?;
+        let registers = &self.warps[w].registers;
+        let coords: Vec<i32> = copy.coords.iter().map(|c| registers.r32(*c).0[lane] as i32).collect();
+        let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
+        let rows = if copy.rows4 { 4 } else { 1 };
+        let bytes = rows * map.box_bytes() as u32;
+        let Some(shared) = copy.shared else { return Ok(()) };
+        let at = lane_address(&self.warps[w].registers, shared, lane);
+        if at % 128 != 0 {
+            let message = format!("tensor copies need 128-byte aligned shared memory; this is {at:#x}");
+            return self.fault(w, Some(lane), "misaligned", message, None);
+        }
+        let to = self.shared_end(w, lane, shared, bytes)?;
+        let End::Shared(cta, offset) = to else { return Ok(()) };
+        let direction = match copy.direction {
+            TensorDirection::Load => Direction::Load,
+            _ => Direction::Store,
+        };
+        let plan = match copy.rows4 {
+            true => CopyPlan::four_rows(&map, &coords, offset, direction),
+            false => CopyPlan::tile(&map, &coords, offset, direction),
+        };
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return self.operand_error(w, &error),
+        };
+        self.check_pieces(w, lane, &plan, direction, &map)?;
+        self.counters.copied += u64::from(plan.transaction_bytes);
+        if direction == Direction::Load {
+            let Some(mbar) = copy.mbar else { return Ok(()) };
+            let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
+            let (ends, signals) = self.multicast(w, lane, to, signal, multicast, copy.pair)?;
+            let work = Work::TensorLoad { plan, map: Box::new(map), ends, signals };
+            return self.issue(w, Stream::Free, Group::None, work);
+        }
+        let reduce = match copy.direction {
+            TensorDirection::Reduce(op) => Some(op),
+            _ => None,
+        };
+        let group = Group::Bulk(w, self.warps[w].bulk_group);
+        let work = Work::TensorStore { plan, map: Box::new(map), cta, reduce };
+        self.issue(w, Stream::Free, group, work)
+    }
+
+    /// Global memory a tensor copy touches must exist.
+    fn check_pieces(&mut self, w: usize, lane: usize, plan: &CopyPlan, direction: Direction, map: &TensorDescriptor) -> Run<()> {
+        for piece in &plan.pieces {
+            let Piece::Copy { global, bytes, .. } = *piece else { continue };
+            let mut hint = self.warps[w].global_hint;
+            if let Err(error) = self.launch.global.find(global, bytes.into(), &mut hint) {
+                let message = format!(
+                    "the tensor map reaches {error}; its dims are {:?} and byte strides {:?}",
+                    &map.dims[..map.rank], &map.strides[1..map.rank.max(1)]
+                );
+                let help = "strides of a tensor map count bytes, and dims must not exceed the buffer";
+                return self.fault(w, Some(lane), "out-of-bounds", message, Some(help));
+            }
+            match direction {
+                Direction::Load => self.before_read(w, lane, Place::Global(global), bytes, false)?,
+                Direction::Store => self.before_write(w, lane, Place::Global(global), bytes, false)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and decodes the 128-byte map at an address.
+    fn tensor_map(&mut self, w: usize, lane: usize, addr: Addr) -> Run<TensorDescriptor> {
+        let at = lane_address(&self.warps[w].registers, addr, lane);
+        let bytes = self.map_bytes(w, lane, at, MemSpace::Generic)?;
+        match TensorDescriptor::decode(&bytes) {
+            Ok(map) => Ok(map),
+            Err(error) => {
+                let message = format!("the 128 bytes at {at:#x} are not a tensor map: {error}");
+                let help = "the operand must be the generic address of a CUtensorMap: in .param space take \
+                            it with mov and cvta.param";
+                self.fault(w, Some(lane), "tensor-map", message, Some(help))
+            }
+        }
+    }
+
+    fn bulk_wait(&mut self, w: usize, pending: u32, read: bool) -> Run<Flow> {
+        let below = self.warps[w].bulk_group.saturating_sub(pending.into());
+        let of_this = move |g: Group| matches!(g, Group::Bulk(who, n) if who == w && n < below);
+        if read {
+            self.finish_reads(w, of_this);
+        } else {
+            self.finish_group(w, of_this)?;
+            self.finish_writes(w, of_this);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The whole grid runs, so nothing can be cancelled: the answer is "not canceled".
+    fn try_cancel(&mut self, w: usize, dst: Addr, mbar: Addr, multicast: bool, mask: u32) -> Run<Flow> {
+        for lane in lanes(mask) {
+            let to = self.shared_end(w, lane, dst, 16)?;
+            let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
+            let all = multicast.then(|| (1u32 << self.ctas.len()) - 1);
+            let (ends, signals) = self.multicast(w, lane, to, signal, all, false)?;
+            self.issue(w, Stream::Free, Group::None, Work::Zeros { ends, bytes: 16, signals })?;
+        }
+        Ok(Flow::Next)
+    }
+}

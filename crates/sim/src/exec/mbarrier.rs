@@ -1,0 +1,281 @@
+//! `mbarrier` instructions, and what completes phases.
+
+use super::Flow;
+use super::alu::lanes;
+use super::memory::{Place, lane_address};
+use crate::cluster::{Cluster, Run};
+use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
+use crate::op::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace, Pc};
+use crate::register::{P, R32, R64, Reg};
+use crate::warp::Wait;
+
+/// An mbarrier: CTA in the cluster and offset in its shared memory.
+pub(crate) type BarrierId = (usize, u32);
+
+impl Cluster<'_> {
+    pub(super) fn mbarrier_op(&mut self, w: usize, op: &Instruction, mask: u32) -> Run<Flow> {
+        match op.op {
+            MbarrierOp::Wait { done, parity, token, blocking } => {
+                return self.mbarrier_wait(w, op, (done, parity, token, blocking), mask);
+            }
+            MbarrierOp::PendingCount { dst, token } => {
+                for lane in lanes(mask) {
+                    let state = self.warps[w].registers.r64(token).0[lane];
+                    self.warps[w].registers.set_lane(Reg::R32(dst), lane, state >> 32 & 0xF_FFFF);
+                }
+                return Ok(Flow::Next);
+            }
+            _ => {}
+        }
+        for lane in lanes(mask) {
+            let id = self.barrier_at(w, lane, op.addr, op.space)?;
+            self.mbarrier_lane(w, lane, op.op, id)?;
+        }
+        self.event();
+        Ok(Flow::Next)
+    }
+
+    /// The barrier an address names.
+    pub(crate) fn barrier_at(&self, w: usize, lane: usize, addr: Addr, space: MemSpace) -> Run<BarrierId> {
+        let at = lane_address(&self.warps[w].registers, addr, lane);
+        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
+        match self.place(w, lane, space, at, 8)? {
+            Place::Shared(cta, offset) => Ok((cta, offset)),
+            _ => self.fault(w, Some(lane), "mbarrier-space", format!("{at:#x} is not in shared memory, where mbarriers live"), None),
+        }
+    }
+
+    fn mbarrier_lane(&mut self, w: usize, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
+        let value = |r: R32, cluster: &Self| cluster.warps[w].registers.r32(r).0[lane];
+        match op {
+            MbarrierOp::Init(count) => self.mbarrier_init(w, lane, id, value(count, self)),
+            MbarrierOp::Invalidate => {
+                self.known_barrier(w, lane, id)?;
+                self.ctas[id.0].mbarriers.remove(&id.1);
+                Ok(())
+            }
+            MbarrierOp::ExpectTx(bytes) => {
+                let bytes = i64::from(value(bytes, self));
+                self.known_barrier(w, lane, id)?;
+                self.transact(w, lane, id, bytes)
+            }
+            MbarrierOp::CompleteTx(bytes) => {
+                let bytes = i64::from(value(bytes, self));
+                self.known_barrier(w, lane, id)?;
+                self.transact(w, lane, id, -bytes)
+            }
+            MbarrierOp::Arrive { count, expect, drop, token } => {
+                self.known_barrier(w, lane, id)?;
+                let count = count.map_or(1, |c| i64::from(value(c, self)));
+                if let Some(token) = token {
+                    self.save_token(w, lane, id, token);
+                }
+                self.release_to(w, id);
+                if let Some(bytes) = expect {
+                    let bytes = i64::from(value(bytes, self));
+                    self.transact(w, lane, id, bytes)?;
+                }
+                if drop && let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
+                    bar.drop_participant(count);
+                }
+                self.arrive(w, lane, id, count)
+            }
+            MbarrierOp::Wait { .. } | MbarrierOp::PendingCount { .. } => Ok(()),
+        }
+    }
+
+    fn mbarrier_init(&mut self, w: usize, lane: usize, id: BarrierId, count: u32) -> Run<()> {
+        let by = Touch { warp: w, pc: self.pc(w) };
+        if let Some(old) = self.ctas[id.0].mbarriers.get(&id.1) {
+            let line = self.site(old.init.warp, old.init.pc, None).line;
+            let message = format!(
+                "mbarrier {} is already initialised (PTX line {line})", self.mbarrier_name(id.0, id.1)
+            );
+            let help = "use mbarrier.inval before the memory is used again";
+            return self.fault(w, Some(lane), "double-init", message, Some(help));
+        }
+        let bar = match Mbarrier::new(count, by) {
+            Ok(bar) => bar,
+            Err(_) => {
+                let message = format!("an mbarrier for {count} arrivals: the count must be 1 to 2^20-1");
+                return self.fault(w, Some(lane), "mbarrier-count", message, None);
+            }
+        };
+        self.note_barrier_init(w, id)?;
+        self.ctas[id.0].shared.write(id.1 as usize, 8).fill(0);
+        self.ctas[id.0].mbarriers.insert(id.1, bar);
+        Ok(())
+    }
+
+    /// Checks that a barrier is initialised, and that the initialisation is visible here.
+    pub(crate) fn known_barrier(&mut self, w: usize, lane: usize, id: BarrierId) -> Run<()> {
+        if self.ctas[id.0].mbarriers.contains_key(&id.1) {
+            return self.note_barrier_use(w, id);
+        }
+        let message = format!("mbarrier {} is used before mbarrier.init", self.mbarrier_name(id.0, id.1));
+        let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \
+                    anyone uses it";
+        self.fault(w, Some(lane), "barrier-before-init", message, Some(help))
+    }
+
+    /// Phase in the low half, pending count above.
+    fn save_token(&mut self, w: usize, lane: usize, id: BarrierId, token: R64) {
+        if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
+            let state = bar.phase & 0xFFFF_FFFF | (bar.pending as u64 & 0xF_FFFF) << 32;
+            self.warps[w].registers.set_lane(Reg::R64(token), lane, state);
+        }
+    }
+
+    /// `count` arrivals by a lane.
+    pub(crate) fn arrive(&mut self, w: usize, lane: usize, id: BarrierId, count: i64) -> Run<()> {
+        let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
+        match self.arrive_as(by, time, id, count) {
+            Ok(()) => Ok(()),
+            Err(error) => self.mbarrier_fault(w, lane, id, &error),
+        }
+    }
+
+    fn transact(&mut self, w: usize, lane: usize, id: BarrierId, bytes: i64) -> Run<()> {
+        let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
+        match self.transact_as(by, time, id, bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => self.mbarrier_fault(w, lane, id, &error),
+        }
+    }
+
+    /// Arrivals by a warp or an engine.
+    pub(crate) fn arrive_as(&mut self, by: Touch, time: u64, id: BarrierId, count: i64) -> Result<(), MbarrierError> {
+        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
+        if bar.arrive(count, by, time)? {
+            self.phase_completed(id);
+        }
+        Ok(())
+    }
+
+    /// Transaction bytes by a warp or an engine.
+    pub(crate) fn transact_as(&mut self, by: Touch, time: u64, id: BarrierId, bytes: i64) -> Result<(), MbarrierError> {
+        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
+        if bar.transact(bytes, by, time)? {
+            self.phase_completed(id);
+        }
+        Ok(())
+    }
+
+    fn mbarrier_fault<T>(&self, w: usize, lane: usize, id: BarrierId, error: &MbarrierError) -> Run<T> {
+        let name = self.mbarrier_name(id.0, id.1);
+        let message = match error {
+            MbarrierError::TooManyArrivals { arrivals, pending } => format!(
+                "{arrivals} arrival(s) at mbarrier {name}, whose phase only needs {pending} more"
+            ),
+            MbarrierError::Transactions(tx) => format!(
+                "the transaction count of mbarrier {name} becomes {tx}: it must stay within 2^20-1 bytes"
+            ),
+            MbarrierError::Count(count) => format!("mbarrier {name} with count {count}"),
+        };
+        let help = "the count given to mbarrier.init must be the number of arrivals of one phase";
+        self.fault(w, Some(lane), "mbarrier-arrivals", message, Some(help))
+    }
+
+    /// Lets every waiter of a completed phase go, even if it looks later.
+    fn phase_completed(&mut self, id: BarrierId) {
+        self.event();
+        let Some(phase) = self.ctas[id.0].mbarriers.get(&id.1).map(|b| b.phase) else { return };
+        for w in 0..self.warps.len() {
+            for f in 0..self.warps[w].fragments.len() {
+                match self.warps[w].fragments[f].wait {
+                    Wait::Mbarrier { cta, offset, phase: wanted, .. }
+                        if (cta, offset) == id && wanted < phase =>
+                    {
+                        self.wake(w, f, wanted);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Ends a wait successfully.
+    pub(crate) fn wake(&mut self, w: usize, f: usize, phase: u64) {
+        let fragment = &mut self.warps[w].fragments[f];
+        let Wait::Mbarrier { cta, offset, done, .. } = fragment.wait else { return };
+        let mask = fragment.mask;
+        fragment.wait = Wait::Ready;
+        self.warps[w].registers.set_p(done, mask, mask);
+        self.observe(w, (cta, offset), phase);
+    }
+
+    /// A warp saw a phase complete: it knows what was published by it.
+    fn observe(&mut self, w: usize, id: BarrierId, phase: u64) {
+        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
+        bar.observed.insert(w, phase);
+        let time = bar.done_time;
+        self.warps[w].time = self.warps[w].time.max(time);
+        self.acquire_barrier(w, id);
+    }
+
+    fn mbarrier_wait(
+        &mut self,
+        w: usize,
+        op: &Instruction,
+        (done, parity, token, blocking): (P, Option<R32>, Option<R64>, bool),
+        mask: u32,
+    ) -> Run<Flow> {
+        let mut yes = 0;
+        let mut first = None;
+        let mut uniform = true;
+        for lane in lanes(mask) {
+            let id = self.barrier_at(w, lane, op.addr, op.space)?;
+            if id.0 != self.warps[w].cta {
+                let message = "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
+                return self.fault(w, Some(lane), "remote-wait", message, None);
+            }
+            let registers = &self.warps[w].registers;
+            let state = match (parity, token) {
+                (Some(parity), _) => (id, u64::from(registers.r32(parity).0[lane] & 1)),
+                (None, Some(token)) => (id, registers.r64(token).0[lane] & 0xFFFF_FFFF),
+                (None, None) => (id, 0),
+            };
+            if first.is_none() {
+                self.known_barrier(w, lane, id)?;
+                first = Some(state);
+            }
+            uniform &= first == Some(state);
+            let bar = match self.ctas[id.0].mbarriers.get(&id.1) {
+                Some(bar) => bar,
+                None => return self.known_barrier(w, lane, id).map(|()| Flow::Next),
+            };
+            let complete = match parity {
+                Some(_) => bar.complete(state.1 as u32),
+                None => bar.phase & 0xFFFF_FFFF != state.1,
+            };
+            if complete {
+                yes |= 1 << lane;
+                let phase = bar.phase.wrapping_sub(1);
+                if bar.phase > 0 && bar.observed.get(&w) != Some(&phase) || uniform {
+                    self.observe_if_new(w, id, phase);
+                }
+            }
+        }
+        if yes == 0 && blocking && uniform && let Some((id, _)) = first {
+            self.counters.barrier_waits += 1;
+            let phase = self.ctas[id.0].mbarriers.get(&id.1).map_or(0, |b| b.phase);
+            return Ok(Flow::Block(Wait::Mbarrier { cta: id.0, offset: id.1, phase, done }));
+        }
+        self.warps[w].registers.set_p(done, mask, yes);
+        Ok(if yes == mask { Flow::Next } else { Flow::Yield })
+    }
+
+    /// As [`Self::observe`], for a wait that did not block; phase -1 of a fresh barrier is nothing.
+    fn observe_if_new(&mut self, w: usize, id: BarrierId, phase: u64) {
+        if phase == u64::MAX {
+            self.acquire_barrier(w, id);
+            return;
+        }
+        self.observe(w, id, phase);
+    }
+
+    /// The instruction an engine's operation came from, as a touch.
+    pub(crate) fn touch(warp: usize, pc: Pc) -> Touch {
+        Touch { warp, pc }
+    }
+}

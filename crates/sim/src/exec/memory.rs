@@ -1,0 +1,390 @@
+//! Loads, stores and atomics.
+
+use super::Flow;
+use super::alu::lanes;
+use crate::cluster::{Cluster, Run};
+use crate::memory::address::{self, SHARED_OFFSET, Window};
+use crate::op::{Addr, AtomOp, Atomic, Load, MemSpace, Store};
+use crate::register::{Reg, Registers};
+use crate::tensor_copy::reduce;
+
+/// Where an address leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Global address.
+    Global(u64),
+    /// CTA in the cluster and offset.
+    Shared(usize, u32),
+    /// Offset in the thread's local memory.
+    Local(u32),
+    /// Offset in the parameters.
+    Param(u32),
+}
+
+/// One lane's address.
+pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
+    match addr.base {
+        // 32-bit addresses wrap at 32 bits.
+        Reg::R32(base) => u64::from(r.r32(base).0[lane].wrapping_add(addr.offset as u32)),
+        base => r.lane(base, lane).wrapping_add(addr.offset as u64),
+    }
+}
+
+impl Cluster<'_> {
+    /// Where one lane's address leads, checked for bounds and alignment.
+    #[inline(always)]
+    pub(crate) fn place(&self, w: usize, lane: usize, space: MemSpace, at: u64, bytes: u32) -> Run<Place> {
+        if at % u64::from(bytes.next_power_of_two()) != 0 {
+            return self.misaligned(w, lane, at, bytes);
+        }
+        let place = match space {
+            MemSpace::Global => Place::Global(at),
+            MemSpace::Shared => return self.shared_place(w, lane, at, bytes),
+            MemSpace::Local => Place::Local(at as u32),
+            MemSpace::Param => Place::Param(at as u32),
+            MemSpace::Generic => match address::window(at) {
+                Window::Global(at) => Place::Global(at),
+                Window::Shared(at) => return self.shared_place(w, lane, at.into(), bytes),
+                Window::Local(at) => Place::Local(at as u32),
+                Window::Param(at) => Place::Param(at as u32),
+            },
+        };
+        let (end, what) = match place {
+            Place::Local(at) => (u64::from(at) + u64::from(bytes) <= self.kernel.local_bytes.into(), "local memory"),
+            Place::Param(at) => (u64::from(at) + u64::from(bytes) <= self.kernel.param_bytes.into(), "the parameters"),
+            _ => (true, ""),
+        };
+        if !end {
+            let message = format!("{bytes} bytes at {at:#x} are outside {what}");
+            return self.fault(w, Some(lane), "out-of-bounds", message, None);
+        }
+        Ok(place)
+    }
+
+    fn misaligned<T>(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<T> {
+        let message = format!("address {at:#x} is not a multiple of the {bytes} bytes accessed");
+        self.fault(w, Some(lane), "misaligned", message, None)
+    }
+
+    /// CTA and offset of a shared-window address.
+    #[inline(always)]
+    pub(crate) fn shared_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+        let at = match address::window(at) {
+            Window::Shared(at) => at,
+            _ => at as u32,
+        };
+        let (rank, offset) = ((at >> 24) as usize, at & SHARED_OFFSET);
+        if rank >= self.ctas.len() {
+            let message = format!("shared address {at:#x} names CTA rank {rank} of a cluster of {}", self.ctas.len());
+            return self.fault(w, Some(lane), "out-of-bounds", message, None);
+        }
+        let size = self.ctas[rank].shared.len() as u32;
+        if offset < crate::load::RESERVED_SHARED || offset + bytes > size {
+            return self.shared_out_of_bounds(w, lane, offset, bytes, size);
+        }
+        Ok(Place::Shared(rank, offset))
+    }
+
+    fn shared_out_of_bounds<T>(&self, w: usize, lane: usize, offset: u32, bytes: u32, size: u32) -> Run<T> {
+        let first = crate::load::RESERVED_SHARED;
+        let message = format!(
+            "{bytes} bytes at shared offset {offset:#x}; this CTA has {first:#x}..{size:#x} ({} of them dynamic)",
+            self.launch.dynamic_shared
+        );
+        let help = (offset < first).then_some(
+            "shared addresses start behind the first KiB, which belongs to the system: is the base of an \
+             array missing?",
+        );
+        self.fault(w, Some(lane), "out-of-bounds", message, help)
+    }
+
+    pub(super) fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
+        let n = load.dst.len() as u32;
+        let bytes = u32::from(load.bytes);
+        for lane in lanes(mask) {
+            let at = lane_address(&self.warps[w].registers, load.addr, lane);
+            let place = self.place(w, lane, load.space, at, bytes * n)?;
+            self.before_read(w, lane, place, bytes * n, load.strong)?;
+            for (i, dst) in load.dst.iter().enumerate() {
+                let Some(dst) = *dst else { continue };
+                let delta = bytes * i as u32;
+                if let Reg::R128(dst) = dst {
+                    let low = self.read(w, lane, advance(place, delta), 8);
+                    let high = self.read(w, lane, advance(place, delta + 8), 8);
+                    let value = u128::from(high) << 64 | u128::from(low);
+                    self.warps[w].registers.set_lane128(dst, lane, value);
+                    continue;
+                }
+                let mut value = self.read(w, lane, advance(place, delta), bytes);
+                if let Some(sign) = load.sign {
+                    let shift = 64 - u32::from(sign);
+                    value = ((value << shift) as i64 >> shift) as u64;
+                }
+                self.warps[w].registers.set_lane(dst, lane, value);
+            }
+        }
+        self.count_access(w, load.space, load.addr, mask, bytes * n, false);
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn store(&mut self, w: usize, store: &Store, mask: u32) -> Run<Flow> {
+        let n = store.src.len() as u32;
+        let bytes = u32::from(store.bytes);
+        self.event();
+        for lane in lanes(mask) {
+            let at = lane_address(&self.warps[w].registers, store.addr, lane);
+            let place = self.place(w, lane, store.space, at, bytes * n)?;
+            self.before_write(w, lane, place, bytes * n, store.strong)?;
+            for (i, src) in store.src.iter().enumerate() {
+                let delta = bytes * i as u32;
+                if let Reg::R128(src) = *src {
+                    let value = self.warps[w].registers.lane128(src, lane);
+                    self.write(w, lane, advance(place, delta), 8, value as u64);
+                    self.write(w, lane, advance(place, delta + 8), 8, (value >> 64) as u64);
+                    continue;
+                }
+                let value = self.warps[w].registers.lane(*src, lane);
+                self.write(w, lane, advance(place, delta), bytes, value);
+            }
+        }
+        self.count_access(w, store.space, store.addr, mask, bytes * n, true);
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
+        self.event();
+        let bytes = atomic.bytes;
+        for lane in lanes(mask) {
+            let at = lane_address(&self.warps[w].registers, atomic.addr, lane);
+            let total = bytes * atomic.src.len() as u32;
+            let place = self.place(w, lane, atomic.space, at, total)?;
+            self.before_read(w, lane, place, total, true)?;
+            self.before_write(w, lane, place, total, true)?;
+            for (i, src) in atomic.src.iter().enumerate() {
+                let registers = &self.warps[w].registers;
+                let operand = registers.lane(*src, lane);
+                let swap = atomic.swap.map(|swap| registers.lane(swap, lane));
+                let place = advance(place, bytes * i as u32);
+                let old = match self.update(w, place, bytes, |old| combine(atomic, old, operand, swap)) {
+                    Ok(old) => old,
+                    Err(reason) => return self.unsupported(w, reason),
+                };
+                if let Some(Some(dst)) = atomic.dst.get(i) {
+                    self.warps[w].registers.set_lane(*dst, lane, old);
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn update(
+        &mut self,
+        w: usize,
+        place: Place,
+        bytes: u32,
+        f: impl Fn(u64) -> Result<u64, String>,
+    ) -> Result<u64, String> {
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                let (allocation, offset) = self
+                    .launch
+                    .global
+                    .find(at, bytes.into(), &mut hint)
+                    .map_err(|e| e.to_string())?;
+                f(allocation.load(offset, bytes.into()))?;
+                Ok(allocation.update(offset, bytes.into(), |old| f(old).unwrap_or(old)))
+            }
+            _ => {
+                let old = self.read(w, 0, place, bytes);
+                let new = f(old)?;
+                self.write(w, 0, place, bytes, new);
+                Ok(old)
+            }
+        }
+    }
+
+    /// Reads a checked place.
+    #[inline(always)]
+    pub(super) fn read(&mut self, w: usize, lane: usize, place: Place, bytes: u32) -> u64 {
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                match self.launch.global.find(at, bytes.into(), &mut hint) {
+                    Ok((allocation, offset)) => allocation.load(offset, bytes.into()),
+                    Err(_) => 0,
+                }
+            }
+            Place::Shared(cta, offset) => word(self.ctas[cta].shared.bytes(), offset, bytes),
+            Place::Local(offset) => {
+                let base = self.kernel.local_bytes * lane as u32;
+                word(&self.warps[w].local, base + offset, bytes)
+            }
+            Place::Param(offset) => word(&self.launch.params, offset, bytes),
+        }
+    }
+
+    /// Writes a checked place.
+    #[inline(always)]
+    pub(super) fn write(&mut self, w: usize, lane: usize, place: Place, bytes: u32, value: u64) {
+        let source = value.to_le_bytes();
+        let n = bytes as usize;
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                if let Ok((allocation, offset)) = self.launch.global.find(at, bytes.into(), &mut hint) {
+                    allocation.store(offset, bytes.into(), value);
+                }
+            }
+            Place::Shared(cta, offset) => {
+                let shared = &mut self.ctas[cta].shared;
+                shared.write(offset as usize, n).copy_from_slice(&source[..n]);
+            }
+            Place::Local(offset) => {
+                let base = (self.kernel.local_bytes * lane as u32 + offset) as usize;
+                self.warps[w].local[base..base + n].copy_from_slice(&source[..n]);
+            }
+            Place::Param(_) => {}
+        }
+    }
+
+    /// Checks a read: bounds, initialisation, ordering.
+    #[inline(always)]
+    pub(crate) fn before_read(&mut self, w: usize, lane: usize, place: Place, bytes: u32, _strong: bool) -> Run<()> {
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                match self.launch.global.find(at, bytes.into(), &mut hint) {
+                    Ok((allocation, offset)) => {
+                        self.warps[w].global_hint = hint;
+                        match allocation.first_unwritten(offset, bytes.into()) {
+                            Some(byte) if self.launch.options.checks => {
+                                let name = allocation.name.clone();
+                                self.uninitialised(w, format!("byte {byte} of `{name}`"))
+                            }
+                            _ => Ok(()),
+                        }
+                    }
+                    Err(e) => self.fault(w, Some(lane), "out-of-bounds", format!("read of {e}"), None),
+                }
+            }
+            Place::Shared(cta, offset) if self.launch.options.checks => {
+                match self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize) {
+                    Some(byte) => self.uninitialised(w, format!("shared memory at offset {byte:#x}")),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a write: bounds and ordering.
+    #[inline(always)]
+    pub(crate) fn before_write(&mut self, w: usize, lane: usize, place: Place, bytes: u32, _strong: bool) -> Run<()> {
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                match self.launch.global.find(at, bytes.into(), &mut hint) {
+                    Ok((allocation, _)) if allocation.read_only => {
+                        let message = format!("write to `{}`, which the program only reads", allocation.name);
+                        self.fault(w, Some(lane), "read-only", message, None)
+                    }
+                    Ok(_) => {
+                        self.warps[w].global_hint = hint;
+                        Ok(())
+                    }
+                    Err(e) => self.fault(w, Some(lane), "out-of-bounds", format!("write of {e}"), None),
+                }
+            }
+            Place::Param(_) => {
+                self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn uninitialised<T>(&self, w: usize, what: String) -> Run<T> {
+        let message = format!("read of {what}, which nobody wrote");
+        self.hazard(w, "uninitialised", message, None, Some("outputs and shared memory hold nothing useful before they are written"))
+    }
+
+    fn count_access(&mut self, w: usize, space: MemSpace, addr: Addr, mask: u32, bytes: u32, write: bool) {
+        let total = u64::from(bytes) * u64::from(mask.count_ones());
+        let c = &mut self.counters;
+        match (space, write) {
+            (MemSpace::Global | MemSpace::Generic, false) => c.global_read += total,
+            (MemSpace::Global | MemSpace::Generic, true) => c.global_written += total,
+            (MemSpace::Shared, false) => c.shared_read += total,
+            (MemSpace::Shared, true) => c.shared_written += total,
+            _ => {}
+        }
+        if space == MemSpace::Shared {
+            let registers = &self.warps[w].registers;
+            c.bank_conflicts += bank_conflicts(registers, addr, mask, bytes);
+        }
+    }
+}
+
+/// Cycles beyond the first that a shared access needs: 32 banks of 4 bytes, wide accesses in groups
+/// of lanes that together move 128 bytes.
+fn bank_conflicts(r: &Registers, addr: Addr, mask: u32, bytes: u32) -> u64 {
+    let group = (128 / bytes.max(4)) as usize;
+    let mut extra = 0;
+    for first in (0..32).step_by(group) {
+        let mut words: [[u32; 4]; 32] = [[u32::MAX; 4]; 32];
+        let mut used = [0u8; 32];
+        let mut worst = 0;
+        for lane in lanes(mask & (((1u64 << group) - 1) << first) as u32) {
+            let at = lane_address(r, addr, lane) as u32 / 4;
+            for word in at..at + bytes.div_ceil(4) {
+                let bank = (word % 32) as usize;
+                let n = usize::from(used[bank]);
+                if n < 4 && !words[bank][..n].contains(&word) {
+                    words[bank][n] = word;
+                    used[bank] += 1;
+                    worst = worst.max(used[bank]);
+                } else if n == 4 && !words[bank].contains(&word) {
+                    worst = worst.max(5);
+                }
+            }
+        }
+        extra += u64::from(worst.saturating_sub(1));
+    }
+    extra
+}
+
+/// The place `bytes` further on.
+pub(crate) fn advance(place: Place, bytes: u32) -> Place {
+    match place {
+        Place::Global(at) => Place::Global(at + u64::from(bytes)),
+        Place::Shared(cta, offset) => Place::Shared(cta, offset + bytes),
+        Place::Local(offset) => Place::Local(offset + bytes),
+        Place::Param(offset) => Place::Param(offset + bytes),
+    }
+}
+
+#[inline(always)]
+fn word(memory: &[u8], offset: u32, bytes: u32) -> u64 {
+    let at = &memory[offset as usize..(offset + bytes) as usize];
+    match *at {
+        [a] => u64::from(a),
+        [a, b] => u64::from(u16::from_le_bytes([a, b])),
+        [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => 0,
+    }
+}
+
+/// The new value of an atomic operation.
+fn combine(atomic: &Atomic, old: u64, operand: u64, swap: Option<u64>) -> Result<u64, String> {
+    match atomic.op {
+        AtomOp::Exch => Ok(operand),
+        AtomOp::Cas => Ok(if old == operand { swap.unwrap_or(old) } else { old }),
+        AtomOp::Reduce(op) => {
+            let mut memory = old.to_le_bytes();
+            let n = atomic.bytes as usize;
+            reduce(op, atomic.ty, &mut memory[..n], &operand.to_le_bytes()[..n]).map_err(|e| e.to_string())?;
+            Ok(u64::from_le_bytes(memory))
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Executing instructions.
+
+mod alu;
+mod barrier;
+mod copy;
+mod matrix;
+mod mbarrier;
+mod memory;
+mod tensor_memory;
+mod tensormap;
+mod warp_wide;
+mod work;
+
+pub(crate) use matrix::PartialWgmma;
+pub(crate) use mbarrier::BarrierId;
+pub(crate) use memory::Place;
+pub use tensor_memory::TensorState;
+pub use work::{End, Work};
+
+use crate::cluster::{Cluster, Run};
+use crate::op::{Inst, Op, Pc};
+use crate::register::{FULL, Reg};
+use crate::warp::Wait;
+
+/// What follows an instruction.
+pub(crate) enum Flow {
+    /// The next one.
+    Next,
+    /// The next one, but other warps should run first.
+    Yield,
+    /// The fragment waits; it goes on behind this instruction.
+    Block(Wait),
+    /// The fragment waits and executes this instruction again.
+    Retry(Wait),
+    /// The fragment changed its own place.
+    Moved,
+}
+
+impl Cluster<'_> {
+    /// Runs a warp for at most about `quantum` instructions.
+    pub(crate) fn run_warp(&mut self, w: usize, quantum: u32) -> Run<()> {
+        let mut left = quantum;
+        while left > 0 {
+            let Some(stop) = self.warps[w].select() else { return Ok(()) };
+            let used = self.run_fragment(w, stop, left)?;
+            self.warps[w].ran(used);
+            self.steps += u64::from(used);
+            left = left.saturating_sub(used.max(1));
+        }
+        Ok(())
+    }
+
+    /// Runs the first fragment until it waits, splits, meets another at `stop`, or used `budget`.
+    fn run_fragment(&mut self, w: usize, stop: Pc, budget: u32) -> Run<u32> {
+        let kernel = self.kernel;
+        let mut used = 0;
+        let mut lanes = 0u64;
+        while used < budget {
+            let warp = &mut self.warps[w];
+            let fragment = &mut warp.fragments[0];
+            let pc = fragment.pc;
+            if pc >= stop && used > 0 {
+                break;
+            }
+            let inst = &kernel.code[pc as usize];
+            let mask = match inst.guard {
+                Some((p, negated)) => {
+                    fragment.mask & (warp.registers.p(p) ^ if negated { FULL } else { 0 })
+                }
+                None => fragment.mask,
+            };
+            used += 1;
+            lanes += u64::from(mask.count_ones());
+            if inst.touches_wgmma && mask != 0 {
+                self.touch_accumulators(w, inst)?;
+            }
+            let warp = &mut self.warps[w];
+            let fragment = &mut warp.fragments[0];
+            if mask == 0 || alu::execute(&mut warp.registers, &inst.op, mask) {
+                fragment.pc = pc + 1;
+                continue;
+            }
+            if !self.follow(w, inst, mask)? {
+                break;
+            }
+        }
+        self.counters.instructions += u64::from(used);
+        self.counters.lanes += lanes;
+        self.warps[w].time += u64::from(used);
+        Ok(used)
+    }
+
+    /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
+    fn follow(&mut self, w: usize, inst: &Inst, mask: u32) -> Run<bool> {
+        let flow = self.execute(w, inst, mask)?;
+        let warp = &mut self.warps[w];
+        let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };
+        let pc = fragment.pc;
+        match flow {
+            Flow::Next => {
+                fragment.pc += 1;
+                Ok(true)
+            }
+            Flow::Yield => {
+                fragment.pc += 1;
+                Ok(false)
+            }
+            Flow::Block(wait) => {
+                fragment.wait_pc = pc;
+                fragment.pc += 1;
+                fragment.wait = wait;
+                Ok(false)
+            }
+            Flow::Retry(wait) => {
+                fragment.wait_pc = pc;
+                fragment.wait = wait;
+                Ok(false)
+            }
+            Flow::Moved => Ok(warp.fragments.len() == 1 && warp.fragments[0].wait == Wait::Ready),
+        }
+    }
+
+    fn execute(&mut self, w: usize, inst: &Inst, mask: u32) -> Run<Flow> {
+        match &inst.op {
+            Op::Branch { target } => Ok(self.branch(w, *target, mask)),
+            Op::BranchIndex { index, targets } => self.branch_index(w, *index, targets, mask),
+            Op::Exit => {
+                self.exit(w, mask)?;
+                Ok(Flow::Moved)
+            }
+            Op::Trap(what) => self.fault(w, None, "trap", format!("the kernel executed {what}"), None),
+            Op::Sleep => Ok(Flow::Yield),
+            Op::Carry { .. } => {
+                let flag = self.kernel.carry;
+                alu::carry(&mut self.warps[w].registers, &inst.op, flag, mask);
+                Ok(Flow::Next)
+            }
+            Op::Clock { d, shift } => {
+                let time = self.warps[w].time >> shift;
+                for lane in alu::lanes(mask) {
+                    self.warps[w].registers.set_lane(*d, lane, time);
+                }
+                Ok(Flow::Next)
+            }
+            Op::ActiveMask { d } => {
+                for lane in alu::lanes(mask) {
+                    self.warps[w].registers.set_lane(Reg::R32(*d), lane, mask.into());
+                }
+                Ok(Flow::Next)
+            }
+            Op::Load(load) => self.load(w, load, mask),
+            Op::Store(store) => self.store(w, store, mask),
+            Op::Atomic(atomic) => self.atomic(w, atomic, mask),
+            Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. }
+            | Op::Elect { .. } | Op::WarpSync { .. } => self.warp_wide(w, &inst.op, mask),
+            Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. } => {
+                self.barrier_op(w, &inst.op, mask)
+            }
+            Op::Fence(fence) => self.fence(w, *fence),
+            Op::Mbarrier(op) => self.mbarrier_op(w, op, mask),
+            _ => self.asynchronous(w, &inst.op, mask),
+        }
+    }
+
+    fn branch(&mut self, w: usize, target: Pc, taken: u32) -> Flow {
+        let warp = &mut self.warps[w];
+        let fragment = &mut warp.fragments[0];
+        if taken == fragment.mask {
+            fragment.pc = target;
+        } else {
+            fragment.pc += 1;
+            warp.diverge(taken, target);
+        }
+        Flow::Moved
+    }
+
+    fn branch_index(&mut self, w: usize, index: crate::register::R32, targets: &[Pc], mask: u32) -> Run<Flow> {
+        let row = *self.warps[w].registers.r32(index);
+        let mut left = mask;
+        let here = self.pc(w);
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let value = row.0[first];
+            let Some(target) = targets.get(value as usize) else {
+                let message = format!("index {value} of {} branch targets", targets.len());
+                return self.fault(w, Some(first), "branch-index", message, None);
+            };
+            let group = alu::lanes(left).filter(|l| row.0[*l] == value).fold(0, |m, l| m | 1 << l);
+            left &= !group;
+            let warp = &mut self.warps[w];
+            if warp.fragments[0].mask == group {
+                warp.fragments[0].pc = *target;
+            } else {
+                warp.diverge(group, *target);
+            }
+        }
+        let fragment = &mut self.warps[w].fragments[0];
+        if fragment.pc == here {
+            fragment.pc += 1;
+        }
+        Ok(Flow::Moved)
+    }
+
+    /// Ends lanes; what depends on the number of live threads looks again.
+    fn exit(&mut self, w: usize, mask: u32) -> Run<()> {
+        self.event();
+        let warp = &mut self.warps[w];
+        if warp.fragments[0].mask != mask {
+            warp.fragments[0].pc += 1;
+        }
+        warp.exit(mask);
+        if self.warps[w].done() {
+            let cta = self.warps[w].cta;
+            self.ctas[cta].live_warps -= 1;
+            self.recheck_barriers(cta);
+        }
+        self.recheck_cluster_barrier();
+        Ok(())
+    }
+
+    /// A wait for the lanes of `members` that are not here yet, if any.
+    pub(crate) fn converge(&self, w: usize, members: u32) -> Option<Wait> {
+        let warp = &self.warps[w];
+        let missing = members & warp.live & !warp.fragments[0].mask;
+        (missing != 0).then_some(Wait::Lanes(missing))
+    }
+}

@@ -1,0 +1,399 @@
+//! `tcgen05`: tensor memory and its matrix unit.
+
+use super::Flow;
+use super::matrix::first_lane;
+use super::memory::{Place, lane_address};
+use super::work::Work;
+use crate::cluster::{Cluster, Run};
+use crate::engine::{Group, Pending, Stream};
+use crate::error::{Error, Fault, Unsupported};
+use crate::matrix::{
+    CtaMemory, Lanes, MmaA, MmaOperands, OperandError, TMEM_COLUMNS, TensorMemory, TmemAddress,
+    TmemRect, TmemTransfer,
+};
+use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
+use crate::register::{FULL, R32, Row32};
+use crate::warp::Wait;
+
+/// A `tcgen05.mma` with its operands as they were at issue.
+pub struct MmaWork {
+    /// CTAs, the leader first.
+    pub ctas: Vec<usize>,
+    /// Operands.
+    pub operands: MmaOperands,
+    /// The instruction.
+    pub pc: Pc,
+}
+
+/// A CTA's tensor memory: contents, what was written, what is allocated.
+#[derive(Default)]
+pub struct TensorState {
+    /// Contents.
+    pub cells: TensorMemory,
+    written: Vec<u64>,
+    /// First column and number of columns.
+    pub allocations: Vec<(u32, u32)>,
+    /// Whether `relinquish_alloc_permit` was executed.
+    pub relinquished: bool,
+}
+
+impl TensorState {
+    fn mark(&mut self, rect: &TmemRect) {
+        self.written.resize(TMEM_COLUMNS * 2, 0);
+        let lanes = lane_mask(rect);
+        for column in rect.columns.clone() {
+            self.written[2 * column] |= lanes as u64;
+            self.written[2 * column + 1] |= (lanes >> 64) as u64;
+        }
+    }
+
+    /// A column none of whose lanes in the rectangle was ever written.
+    fn unwritten_column(&self, rect: &TmemRect) -> Option<usize> {
+        let lanes = lane_mask(rect);
+        let seen = |column: usize| match self.written.get(2 * column..2 * column + 2) {
+            Some(words) => u128::from(words[0]) | u128::from(words[1]) << 64,
+            None => 0,
+        };
+        rect.columns.clone().find(|column| seen(*column) & lanes == 0)
+    }
+
+    /// A free aligned range of columns.
+    fn take(&mut self, columns: u32) -> Option<u32> {
+        let free = |start: u32| {
+            self.allocations.iter().all(|(at, n)| start + columns <= *at || at + n <= start)
+        };
+        let start = (0..TMEM_COLUMNS as u32).step_by(32).find(|s| s + columns <= TMEM_COLUMNS as u32 && free(*s))?;
+        self.allocations.push((start, columns));
+        Some(start)
+    }
+
+    fn allocated(&self, rect: &TmemRect) -> bool {
+        let inside = |(at, n): &(u32, u32)| {
+            rect.columns.start >= *at as usize && rect.columns.end <= (at + n) as usize
+        };
+        self.allocations.iter().any(inside)
+    }
+}
+
+fn lane_mask(rect: &TmemRect) -> u128 {
+    rect.lanes.clone().fold(0, |mask, lane| mask | 1 << lane)
+}
+
+impl Cluster<'_> {
+    pub(super) fn tcgen05(&mut self, w: usize, op: &Tcgen05, mask: u32) -> Run<Flow> {
+        let lane = first_lane(mask);
+        match op {
+            Tcgen05::Alloc { dst, space, columns, .. } => self.tmem_alloc(w, lane, *dst, *space, *columns),
+            Tcgen05::Dealloc { address, columns } => {
+                let r = &self.warps[w].registers;
+                let (address, columns) = (r.r32(*address).0[lane], r.r32(*columns).0[lane]);
+                self.tmem_dealloc(w, address, columns)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Relinquish => {
+                let cta = self.warps[w].cta;
+                self.ctas[cta].tensor.relinquished = true;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Load { transfer, d, address, immediate } => {
+                self.tmem_load(w, lane, *transfer, d, *address, *immediate)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Store { transfer, s, address, immediate } => {
+                self.event();
+                self.tmem_store(w, lane, *transfer, s, *address, *immediate)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Wait { loads } => {
+                self.tmem_wait(w, *loads);
+                Ok(Flow::Next)
+            }
+            Tcgen05::Fence => Ok(Flow::Next),
+            Tcgen05::Mma(mma) => {
+                self.tcgen05_mma(w, lane, mma)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Copy { copy, address, descriptor, pair } => {
+                let r = &self.warps[w].registers;
+                let address = TmemAddress::from(lane_address(r, *address, lane) as u32);
+                let descriptor = r.r64(*descriptor).0[lane];
+                let ctas = self.group(w, *pair)?;
+                for rect in copy.rects(address) {
+                    self.check_rect(w, &ctas, &rect)?;
+                }
+                let work = Work::TmemCopy { ctas, copy: *copy, address, descriptor };
+                self.issue(w, Stream::Tcgen05(w), Group::None, work)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Shift { address, pair } => {
+                let address = lane_address(&self.warps[w].registers, *address, lane) as u32;
+                let ctas = self.group(w, *pair)?;
+                let work = Work::Shift { ctas, address: address.into() };
+                self.issue(w, Stream::Tcgen05(w), Group::None, work)?;
+                Ok(Flow::Next)
+            }
+            Tcgen05::Commit { mbar, space, multicast, .. } => {
+                self.tcgen05_commit(w, lane, *mbar, *space, *multicast)?;
+                Ok(Flow::Next)
+            }
+        }
+    }
+
+    /// The CTAs a `tcgen05` instruction works on, the even one first.
+    fn group(&self, w: usize, pair: bool) -> Run<Vec<usize>> {
+        let cta = self.warps[w].cta;
+        if !pair {
+            return Ok(vec![cta]);
+        }
+        if cta | 1 >= self.ctas.len() {
+            let message = "cta_group::2 needs a cluster with the peer CTA".to_string();
+            return self.fault(w, None, "cta-pair", message, None);
+        }
+        Ok(vec![cta & !1, cta | 1])
+    }
+
+    fn tmem_alloc(&mut self, w: usize, lane: usize, dst: Addr, space: MemSpace, columns: R32) -> Run<Flow> {
+        let columns = self.warps[w].registers.r32(columns).0[lane];
+        if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
+            let message = format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
+            return self.fault(w, None, "tmem-columns", message, None);
+        }
+        let cta = self.warps[w].cta;
+        if self.ctas[cta].tensor.relinquished {
+            let message = "tcgen05.alloc after this CTA gave up its permit".to_string();
+            return self.fault(w, None, "tmem-permit", message, None);
+        }
+        let at = lane_address(&self.warps[w].registers, dst, lane);
+        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
+        let place = self.place(w, lane, space, at, 4)?;
+        let Some(start) = self.ctas[cta].tensor.take(columns) else {
+            return Ok(Flow::Retry(Wait::TensorMemory));
+        };
+        self.event();
+        self.before_write(w, lane, place, 4, false)?;
+        if let Place::Shared(cta, offset) = place {
+            let shared = &mut self.ctas[cta].shared;
+            shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
+        }
+        Ok(Flow::Next)
+    }
+
+    fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
+        self.event();
+        let cta = self.warps[w].cta;
+        let tensor = &mut self.ctas[cta].tensor;
+        let start = address & 0xFFFF;
+        let Some(index) = tensor.allocations.iter().position(|a| *a == (start, columns)) else {
+            let message = format!(
+                "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
+                tensor.allocations
+            );
+            return self.fault(w, None, "tmem-dealloc", message, Some("free exactly what tcgen05.alloc gave"));
+        };
+        tensor.allocations.remove(index);
+        for warp in &mut self.warps {
+            for fragment in &mut warp.fragments {
+                if fragment.wait == Wait::TensorMemory {
+                    fragment.wait = Wait::Ready;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a rectangle is allocated in every CTA of the group.
+    fn check_rect(&self, w: usize, ctas: &[usize], rect: &TmemRect) -> Run<()> {
+        for cta in ctas {
+            let tensor = &self.ctas[*cta].tensor;
+            if !tensor.allocated(rect) {
+                let message = format!(
+                    "tensor-memory columns {}..{} are not allocated; allocated are (column, columns): {:?}",
+                    rect.columns.start, rect.columns.end, tensor.allocations
+                );
+                let help = "column offsets start from the address tcgen05.alloc wrote to shared memory";
+                return self.fault(w, None, "tmem-bounds", message, Some(help));
+            }
+        }
+        Ok(())
+    }
+
+    /// A warp reaches a quarter of the lanes: those of its number modulo 4.
+    fn check_quarter(&self, w: usize, rect: &TmemRect) -> Run<()> {
+        let quarter = (self.warps[w].index % 4) as usize;
+        let own = 32 * quarter..32 * quarter + 32;
+        if rect.lanes.start >= own.start && rect.lanes.end <= own.end {
+            return Ok(());
+        }
+        let message = format!(
+            "warp {} accesses tensor-memory lanes {}..{}; it may only access lanes {}..{}",
+            self.warps[w].index, rect.lanes.start, rect.lanes.end, own.start, own.end
+        );
+        let help = "warp w of a CTA owns lanes 32*(w%4)..: add (w%4)<<21 to the address, and use four warps \
+                    for all 128 lanes";
+        self.fault(w, None, "tmem-lanes", message, Some(help))
+    }
+
+    fn transfer_rects(&self, w: usize, transfer: TmemTransfer, address: TmemAddress, immediate: u32) -> Run<Vec<TmemRect>> {
+        let rects = transfer.rects(address, immediate);
+        let cta = self.warps[w].cta;
+        for rect in &rects {
+            self.check_quarter(w, rect)?;
+            self.check_rect(w, &[cta], rect)?;
+        }
+        Ok(rects)
+    }
+
+    fn tmem_load(&mut self, w: usize, lane: usize, transfer: TmemTransfer, d: &[R32], addr: Addr, immediate: u32) -> Run<()> {
+        let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let rects = self.transfer_rects(w, transfer, address, immediate)?;
+        let cta = self.warps[w].cta;
+        self.note_tmem_load(w, cta, &rects, d)?;
+        if self.launch.options.checks {
+            for rect in &rects {
+                if let Some(column) = self.ctas[cta].tensor.unwritten_column(rect) {
+                    return self.uninitialised(w, format!("tensor-memory column {column}"));
+                }
+            }
+        }
+        match transfer.load(&self.ctas[cta].tensor.cells, address, immediate) {
+            Ok(rows) => {
+                for (d, row) in d.iter().zip(rows) {
+                    self.warps[w].registers.set32(*d, FULL, &Row32(row));
+                }
+                Ok(())
+            }
+            Err(error) => self.operand_error(w, &error),
+        }
+    }
+
+    fn tmem_store(&mut self, w: usize, lane: usize, transfer: TmemTransfer, s: &[R32], addr: Addr, immediate: u32) -> Run<()> {
+        let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let rects = self.transfer_rects(w, transfer, address, immediate)?;
+        let cta = self.warps[w].cta;
+        self.note_tmem_store(w, cta, &rects)?;
+        let rows: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
+        let tensor = &mut self.ctas[cta].tensor;
+        rects.iter().for_each(|rect| tensor.mark(rect));
+        match transfer.store(&mut tensor.cells, address, immediate, &rows) {
+            Ok(()) => Ok(()),
+            Err(error) => self.operand_error(w, &error),
+        }
+    }
+
+    fn tcgen05_mma(&mut self, w: usize, lane: usize, op: &Tcgen05MmaOp) -> Run<()> {
+        let ctas = self.group(w, op.mma.ctas == 2)?;
+        let r = &self.warps[w].registers;
+        let tmem = |addr: Addr| TmemAddress::from(lane_address(r, addr, lane) as u32);
+        let a = match &op.a {
+            MatrixSource::Descriptor(d) => MmaA::Shared(r.r64(*d).0[lane]),
+            MatrixSource::Tensor(addr) => MmaA::Tensor(tmem(*addr)),
+            MatrixSource::Registers(_) => return self.unsupported(w, "A of tcgen05.mma in registers".into()),
+        };
+        let operands = MmaOperands {
+            d: tmem(op.d),
+            a,
+            b: r.r64(op.b).0[lane],
+            descriptor: r.r32(op.descriptor).0[lane],
+            accumulate: (r.p(op.accumulate.0) >> lane & 1 != 0) != op.accumulate.1,
+            scale_d: op.scale_d,
+            disabled_lanes: op.disabled.iter().map(|x| r.r32(*x).0[lane]).collect(),
+            scales: op.scales.map(|[a, b]| (tmem(a), tmem(b))),
+        };
+        for (index, cta) in ctas.iter().enumerate() {
+            let footprint = match op.mma.footprint(&operands, index) {
+                Ok(footprint) => footprint,
+                Err(error) => return self.operand_error(w, &error),
+            };
+            for rect in footprint.tensor_reads.iter().chain(&footprint.tensor_writes) {
+                self.check_rect(w, &[*cta], rect)?;
+            }
+            self.check_mma_footprint(w, *cta, &footprint)?;
+            let tensor = &mut self.ctas[*cta].tensor;
+            footprint.tensor_writes.iter().for_each(|rect| tensor.mark(rect));
+        }
+        let work = MmaWork { ctas, operands, pc: self.pc(w) };
+        self.issue(w, Stream::Tcgen05(w), Group::None, Work::Mma(Box::new(work)))
+    }
+
+    /// Operands must lie in shared memory that exists and was written.
+    fn check_mma_footprint(&mut self, w: usize, cta: usize, footprint: &crate::matrix::MmaFootprint) -> Run<()> {
+        for (name, ranges) in [("A", &footprint.shared_a), ("B", &footprint.shared_b)] {
+            for range in ranges {
+                self.check_operand(w, cta, name, range.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the shared memory of a matrix operand.
+    pub(super) fn check_operand(&mut self, w: usize, cta: usize, name: &str, range: std::ops::Range<u32>) -> Run<()> {
+        let size = self.ctas[cta].shared.len() as u32;
+        if range.end > size || range.start < crate::load::RESERVED_SHARED {
+            let message = format!(
+                "operand {name} reaches shared offsets {:#x}..{:#x}; this CTA has up to {size:#x}",
+                range.start, range.end
+            );
+            let help = "the descriptor's start address, leading and stride byte offsets are all in units of 16 bytes";
+            return self.fault(w, None, "matrix-operand", message, Some(help));
+        }
+        Ok(())
+    }
+
+    pub(super) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
+        let crate::op::Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else { return Ok(()) };
+        let Tcgen05::Mma(op) = &**op else { return Ok(()) };
+        let wanted = |rank: &usize| work.ctas.contains(rank);
+        let mut memories: Vec<CtaMemory> = self
+            .ctas
+            .iter_mut()
+            .enumerate()
+            .filter(|(rank, _)| wanted(rank))
+            .map(|(_, cta)| CtaMemory { shared: cta.shared.bytes(), tensor: &mut cta.tensor.cells })
+            .collect();
+        if let Err(error) = op.mma.execute(&work.operands, &mut memories) {
+            return self.work_error(pending, &error);
+        }
+        let fields = crate::matrix::InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
+        if let Ok(fields) = fields {
+            self.counters.mma_flops += 2 * (fields.rows * fields.columns * op.mma.kind.depth()) as u64;
+        }
+        Ok(())
+    }
+
+    /// An error found when an operation was performed, told at its instruction.
+    pub(super) fn work_error<T>(&self, pending: &Pending, error: &OperandError) -> Run<T> {
+        let site = self.site(pending.warp, pending.pc, None);
+        Err(Box::new(match error {
+            OperandError::Unsupported(reason) => Error::Unsupported(Unsupported {
+                instruction: site.instruction,
+                line: site.line,
+                reason: reason.clone(),
+            }),
+            OperandError::Illegal(message) => Error::Fault(Box::new(Fault {
+                rule: "matrix-operand",
+                message: message.clone(),
+                site,
+                help: None,
+            })),
+        }))
+    }
+
+    fn tcgen05_commit(&mut self, w: usize, lane: usize, mbar: Addr, space: MemSpace, multicast: Option<R32>) -> Run<()> {
+        let (cta, offset) = self.barrier_at(w, lane, mbar, space)?;
+        let signals: Vec<_> = match multicast {
+            None => vec![(cta, offset)],
+            Some(mask) => {
+                let mask = self.warps[w].registers.r32(mask).0[lane] & 0xFFFF;
+                super::alu::lanes(mask).map(|rank| (rank, offset)).collect()
+            }
+        };
+        for signal in &signals {
+            if signal.0 >= self.ctas.len() {
+                let message = format!("commit names CTA rank {} of a cluster of {}", signal.0, self.ctas.len());
+                return self.fault(w, None, "multicast", message, None);
+            }
+            self.known_barrier(w, lane, *signal)?;
+        }
+        self.issue(w, Stream::Tcgen05(w), Group::None, Work::Arrive(signals))
+    }
+}

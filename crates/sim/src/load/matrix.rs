@@ -1,0 +1,218 @@
+//! Decoding of matrix instructions.
+
+use super::data::space;
+use super::{Decoded, Loader, arg};
+use crate::matrix::{
+    Ldmatrix, MmaSync, OperandError, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma,
+};
+use crate::op::{MatrixSource, MmaSyncOp, Op, Tcgen05, Tcgen05MmaOp, WgmmaOp};
+use crate::register::{R32, R64, Reg};
+use ptx::resolve::{Arg, Resolved};
+
+fn modifiers<'i>(i: &'i Resolved) -> impl Iterator<Item = &'static str> + 'i {
+    i.instruction.modifiers.iter().map(|m| m.as_str())
+}
+
+fn told(error: OperandError) -> String {
+    error.to_string()
+}
+
+impl<'m> Loader<'m> {
+    pub(super) fn matrix(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let has = |name: &str| i.instruction.has(name);
+        let op = match opcode {
+            "wgmma" if has("fence") => Op::WgmmaFence,
+            "wgmma" if has("commit_group") => Op::WgmmaCommit,
+            "wgmma" if has("wait_group") => Op::WgmmaWait(self.immediate(i, 0)? as u32),
+            "wgmma" => self.wgmma(i)?,
+            "mma" if has("f64") => self.mma_f64(i)?,
+            "mma" => self.mma_sync(i)?,
+            "ldmatrix" => {
+                let shape = Ldmatrix::from_modifiers(modifiers(i)).map_err(told)?;
+                let d = self.row_list(arg(i, 0)?)?;
+                same_count(d.len(), shape.registers())?;
+                Op::Ldmatrix { shape, d, addr: self.address(i, 1)?, space: space(i.instruction) }
+            }
+            "stmatrix" => {
+                let shape = Stmatrix::from_modifiers(modifiers(i)).map_err(told)?;
+                let s = self.row_list(arg(i, 1)?)?;
+                same_count(s.len(), shape.registers())?;
+                Op::Stmatrix { shape, s, addr: self.address(i, 0)?, space: space(i.instruction) }
+            }
+            "movmatrix" => Op::Movmatrix { d: self.d32(i, 0)?, a: self.s32(i, 1)? },
+            "tcgen05" => Op::Tcgen05(Box::new(self.tcgen05(i)?)),
+            other => return Err(format!("instruction `{other}` is not known here")),
+        };
+        self.emit(i, op);
+        Ok(())
+    }
+
+    /// Registers of a vector operand.
+    fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
+        self.elements(arg).to_vec().iter().map(|e| match e {
+            Arg::Sink => Ok(self.frame.new32()),
+            e => self.source32(e),
+        }).collect()
+    }
+
+    fn wgmma(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
+        let mma = Wgmma::from_modifiers(modifiers(i)).map_err(told)?;
+        let d = self.row_list(arg(i, 0)?)?;
+        same_count(d.len(), mma.d_registers())?;
+        let a = match arg(i, 1)? {
+            Arg::Vector(_) => {
+                let registers = self.row_list(arg(i, 1)?)?;
+                same_count(registers.len(), 4)?;
+                MatrixSource::Registers(registers)
+            }
+            _ => MatrixSource::Descriptor(self.s64(i, 1)?),
+        };
+        let b = self.s64(i, 2)?;
+        let accumulate = self.predicate(arg(i, 3)?)?;
+        let immediate = |index: usize| match i.args.get(index) {
+            Some(Arg::Integer(value)) => Ok(*value),
+            None => Ok(0),
+            Some(_) => Err("scale and transpose operands must be immediates".to_string()),
+        };
+        let negate = [immediate(4)? == -1, immediate(5)? == -1];
+        let transpose = match a {
+            MatrixSource::Registers(_) => [false, immediate(6)? == 1],
+            _ => [immediate(6)? == 1, immediate(7)? == 1],
+        };
+        Ok(Op::Wgmma(Box::new(WgmmaOp { mma, d, a, b, accumulate, negate, transpose })))
+    }
+
+    fn mma_sync(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
+        let mma = MmaSync::from_modifiers(modifiers(i)).map_err(told)?;
+        let d = self.row_list(arg(i, 0)?)?;
+        let s = [self.row_list(arg(i, 1)?)?, self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
+        same_count(s[0].len(), mma.a_registers())?;
+        same_count(s[1].len(), mma.b_registers())?;
+        Ok(Op::MmaSync(Box::new(MmaSyncOp { mma, d, s })))
+    }
+
+    fn mma_f64(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
+        if !i.instruction.has("m8n8k4") {
+            return Err("only m8n8k4 of the f64 shapes is known here".into());
+        }
+        let mut wide = |arg: &Arg| -> Decoded<Vec<R64>> {
+            self.elements(arg).to_vec().iter().map(|e| self.source64(e)).collect()
+        };
+        let (d, a) = (wide(arg(i, 0)?)?, wide(arg(i, 1)?)?);
+        let (b, c) = (wide(arg(i, 2)?)?, wide(arg(i, 3)?)?);
+        match (&d[..], &a[..], &b[..], &c[..]) {
+            (&[d0, d1], &[a], &[b], &[c0, c1]) => {
+                Ok(Op::MmaF64 { d: [d0, d1], s: Box::new([a, b, c0, c1]) })
+            }
+            _ => Err("mma.m8n8k4.f64 has 2, 1, 1 and 2 registers".into()),
+        }
+    }
+
+    fn tcgen05(&mut self, i: &Resolved<'m>) -> Decoded<Tcgen05> {
+        let has = |name: &str| i.instruction.has(name);
+        let pair = has("cta_group::2");
+        let what = i.instruction.modifiers.first().map_or("", |m| m.as_str());
+        Ok(match what {
+            "alloc" => Tcgen05::Alloc {
+                dst: self.address(i, 0)?,
+                space: space(i.instruction),
+                columns: self.s32(i, 1)?,
+                pair,
+            },
+            "dealloc" => Tcgen05::Dealloc { address: self.s32(i, 0)?, columns: self.s32(i, 1)? },
+            "relinquish_alloc_permit" => Tcgen05::Relinquish,
+            "wait::ld" => Tcgen05::Wait { loads: true },
+            "wait::st" => Tcgen05::Wait { loads: false },
+            "fence::before_thread_sync" | "fence::after_thread_sync" => Tcgen05::Fence,
+            "ld" => {
+                let transfer = TmemTransfer::from_modifiers(modifiers(i)).map_err(told)?;
+                let d = self.row_list(arg(i, 0)?)?;
+                same_count(d.len(), transfer.registers())?;
+                let immediate = if i.args.len() > 2 { self.immediate(i, 2)? as u32 } else { 0 };
+                Tcgen05::Load { transfer, d, address: self.address(i, 1)?, immediate }
+            }
+            "st" => {
+                let transfer = TmemTransfer::from_modifiers(modifiers(i)).map_err(told)?;
+                let last = i.args.len() - 1;
+                let s = self.row_list(arg(i, last)?)?;
+                same_count(s.len(), transfer.registers())?;
+                let immediate = if last > 1 { self.immediate(i, 1)? as u32 } else { 0 };
+                Tcgen05::Store { transfer, s, address: self.address(i, 0)?, immediate }
+            }
+            "mma" => Tcgen05::Mma(Box::new(self.tcgen05_mma(i)?)),
+            "cp" => {
+                let copy = TmemCopy::from_modifiers(modifiers(i)).map_err(told)?;
+                Tcgen05::Copy { copy, address: self.address(i, 0)?, descriptor: self.s64(i, 1)?, pair }
+            }
+            "shift" => Tcgen05::Shift { address: self.address(i, 0)?, pair },
+            "commit" => Tcgen05::Commit {
+                mbar: self.address(i, 0)?,
+                space: space(i.instruction),
+                multicast: match has("multicast::cluster") {
+                    true => Some(self.s32(i, 1)?),
+                    false => None,
+                },
+                pair,
+            },
+            other => return Err(format!("tcgen05.{other} is not known here")),
+        })
+    }
+
+    fn tcgen05_mma(&mut self, i: &Resolved<'m>) -> Decoded<Tcgen05MmaOp> {
+        let mma = Tcgen05Mma::from_modifiers(modifiers(i)).map_err(told)?;
+        let a = match arg(i, 1)? {
+            Arg::Address(..) => MatrixSource::Tensor(self.address(i, 1)?),
+            _ => MatrixSource::Descriptor(self.s64(i, 1)?),
+        };
+        let (d, b, descriptor) = (self.address(i, 0)?, self.s64(i, 2)?, self.s32(i, 3)?);
+        let mut next = 4;
+        let scales = match mma.kind.is_scaled() {
+            true => {
+                next += 2;
+                Some([self.address(i, 4)?, self.address(i, 5)?])
+            }
+            false => None,
+        };
+        let disabled = match arg(i, next)? {
+            list @ Arg::Vector(_) => {
+                next += 1;
+                self.row_list(list)?
+            }
+            _ => Box::new([]),
+        };
+        let accumulate = self.predicate(arg(i, next)?)?;
+        let scale_d = match (i.args.get(next + 1), mma.stationary) {
+            (None | Some(Arg::Integer(0)), _) => 0,
+            (Some(Arg::Integer(value)), false) => *value as u32,
+            _ => return Err("a zero-column mask is not known here".into()),
+        };
+        Ok(Tcgen05MmaOp { mma, d, a, b, descriptor, disabled, accumulate, scale_d, scales })
+    }
+
+    /// Marks instructions that read or write a register some `wgmma` accumulates in.
+    pub(super) fn mark_wgmma_registers(&mut self) {
+        let mut accumulators = vec![false; self.frame.r32 as usize];
+        for inst in &self.code {
+            if let Op::Wgmma(op) = &inst.op {
+                op.d.iter().for_each(|r| accumulators[r.0 as usize] = true);
+            }
+        }
+        for inst in &mut self.code {
+            if matches!(inst.op, Op::Wgmma(_)) {
+                continue;
+            }
+            let mut touches = false;
+            inst.op.registers(&mut |reg, _| {
+                touches |= matches!(reg, Reg::R32(r) if accumulators[r.0 as usize]);
+            });
+            inst.touches_wgmma = touches;
+        }
+    }
+}
+
+fn same_count(found: usize, due: usize) -> Decoded<()> {
+    if found == due {
+        return Ok(());
+    }
+    Err(format!("{found} registers where this shape has {due}"))
+}

@@ -1,0 +1,253 @@
+//! Running programs: memory, parameters, launches, host threads.
+
+use crate::cluster::{Cluster, LaunchState, Status};
+use crate::error::Error;
+use crate::load::{self, Kernel};
+use crate::memory::{Contents, Global};
+use crate::options::Options;
+use crate::report::{Counters, Report};
+use crate::variables;
+use program::{Access, Argument, BufferId, Launch, Program};
+use rayon::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Runs a program on `buffers`, one per [`Program::buffers`] and in their order.
+///
+/// Buffers the program only writes begin as poison: what it reads before writing is an error, and
+/// bytes it leaves out keep a NaN pattern. The report holds the contents of all buffers afterwards.
+pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<Report, Error> {
+    if buffers.len() != program.buffers.len() {
+        let (have, need) = (buffers.len(), program.buffers.len());
+        return Err(Error::Load(format!("{have} buffers were given; the program has {need}")));
+    }
+    let mut global = Global::default();
+    for (buffer, bytes) in program.buffers.iter().zip(buffers) {
+        let contents = match buffer.access {
+            Access::Write | Access::Workspace => Contents::Poison,
+            _ => Contents::Bytes(bytes.clone()),
+        };
+        if (bytes.len() as u64) < buffer.bytes && !matches!(contents, Contents::Poison) {
+            return Err(Error::Load(format!(
+                "buffer `{}` has {} bytes; the program touches {}", buffer.name, bytes.len(), buffer.bytes
+            )));
+        }
+        global.allocate(&buffer.name, buffer.bytes, &contents, buffer.access == Access::Read);
+    }
+    let mut machine = Machine { global, report: Report::default() };
+    for launch in &program.launches {
+        let kernel = load::load(&program.module, &launch.kernel)?;
+        let params = machine.parameters(&kernel, launch)?;
+        machine.launch(&program.module, &kernel, launch, params, options)?;
+    }
+    machine.report.buffers = (0..buffers.len()).map(|i| machine.global.get(i).to_vec()).collect();
+    Ok(machine.report)
+}
+
+/// Global memory and what the launches so far gave.
+pub(crate) struct Machine {
+    pub(crate) global: Global,
+    pub(crate) report: Report,
+}
+
+impl Machine {
+    fn address(&self, buffer: BufferId) -> Result<u64, Error> {
+        Ok(self.global.get(buffer.0).base)
+    }
+
+    /// The bytes of all kernel parameters.
+    fn parameters(&self, kernel: &Kernel, launch: &Launch) -> Result<Vec<u8>, Error> {
+        if kernel.params.len() != launch.args.len() {
+            return Err(Error::Load(format!(
+                "kernel `{}` has {} parameters; the launch gives {} arguments",
+                kernel.name, kernel.params.len(), launch.args.len()
+            )));
+        }
+        let mut bytes = vec![0; kernel.param_bytes as usize];
+        for (param, arg) in kernel.params.iter().zip(&launch.args) {
+            let value = match arg {
+                Argument::Buffer(buffer, offset) => (self.address(*buffer)? + offset).to_le_bytes().to_vec(),
+                Argument::U32(value) => value.to_le_bytes().to_vec(),
+                Argument::U64(value) => value.to_le_bytes().to_vec(),
+                Argument::F32(value) => value.to_le_bytes().to_vec(),
+                Argument::TensorMap(map) => map.encode(self.address(map.buffer)?).to_vec(),
+            };
+            if value.len() != param.bytes as usize {
+                return Err(Error::Load(format!(
+                    "parameter `{}` of `{}` has {} bytes; the argument has {}",
+                    param.name, kernel.name, param.bytes, value.len()
+                )));
+            }
+            bytes[param.offset as usize..][..value.len()].copy_from_slice(&value);
+        }
+        Ok(bytes)
+    }
+
+    /// Runs one launch to its end.
+    pub(crate) fn launch(
+        &mut self,
+        module: &ptx::Module,
+        kernel: &Kernel,
+        launch: &Launch,
+        params: Vec<u8>,
+        options: &Options,
+    ) -> Result<(), Error> {
+        check_geometry(kernel, launch)?;
+        let variables = variables::place(module, kernel, &mut self.global)?;
+        let state = LaunchState {
+            kernel,
+            params,
+            global: &self.global,
+            variables,
+            grid: launch.grid,
+            block: launch.block,
+            cluster: launch.cluster,
+            dynamic_shared: launch.shared_bytes,
+            options,
+        };
+        let (counters, notes) = run_clusters(&state)?;
+        self.report.counters += counters;
+        self.report.notes.extend(notes);
+        Ok(())
+    }
+}
+
+/// Threads of the largest CTA.
+const MAX_THREADS: u32 = 1024;
+/// Shared memory of the largest CTA, the reserved KiB included.
+const MAX_SHARED: u32 = 228 * 1024;
+
+fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
+    let Launch { grid, block, cluster, .. } = launch;
+    let wrong = |message: String| Err(Error::Load(format!("kernel `{}`: {message}", kernel.name)));
+    let threads: u32 = block.iter().product();
+    if threads == 0 || threads > MAX_THREADS {
+        return wrong(format!("a block of {block:?} is {threads} threads; 1 to {MAX_THREADS} are possible"));
+    }
+    if grid.contains(&0) || cluster.contains(&0) {
+        return wrong(format!("grid {grid:?} in clusters of {cluster:?} has an extent of 0"));
+    }
+    if (0..3).any(|i| grid[i] % cluster[i] != 0) {
+        return wrong(format!("grid {grid:?} is not a multiple of the cluster {cluster:?}"));
+    }
+    if cluster.iter().product::<u32>() > 16 {
+        return wrong(format!("a cluster of {cluster:?}: at most 16 CTAs are possible"));
+    }
+    if let Some(required) = kernel.cluster.filter(|required| required != cluster) {
+        return wrong(format!("launched with cluster {cluster:?}; .reqnctapercluster says {required:?}"));
+    }
+    if let Some(required) = kernel.required_threads.filter(|required| *required != threads) {
+        return wrong(format!("launched with {threads} threads; .reqntid says {required}"));
+    }
+    if let Some(most) = kernel.max_threads.filter(|most| threads > *most) {
+        return wrong(format!("launched with {threads} threads; .maxntid says at most {most}"));
+    }
+    let shared = kernel.dynamic_shared + launch.shared_bytes;
+    if shared > MAX_SHARED {
+        return wrong(format!("{shared} bytes of shared memory (1 KiB reserved included); there are {MAX_SHARED}"));
+    }
+    Ok(())
+}
+
+/// Instructions a cluster runs before others get a turn on its host thread.
+const TURN: u64 = 1 << 24;
+
+/// Runs all clusters on as many host threads as the options allow.
+fn run_clusters(state: &LaunchState) -> Result<(Counters, Vec<String>), Error> {
+    let clusters = state.clusters();
+    let threads = match state.options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let threads = threads.min(clusters as usize).max(1);
+    let next = AtomicU32::new(0);
+    let failed = AtomicBool::new(false);
+    let polling = AtomicU32::new(0);
+    let outcome = Mutex::new((Counters::default(), Vec::new(), None::<Error>));
+    let worker = || {
+        let result = work(state, &next, clusters, &failed, &polling);
+        let mut outcome = outcome.lock().expect("no worker panics with the lock");
+        match result {
+            Ok((counters, notes)) => {
+                outcome.0 += counters;
+                outcome.1.extend(notes);
+            }
+            Err(error) => {
+                failed.store(true, Ordering::Relaxed);
+                outcome.2.get_or_insert(*error);
+            }
+        }
+    };
+    if threads == 1 {
+        worker();
+    } else {
+        (0..threads).into_par_iter().for_each(|_| worker());
+    }
+    let (counters, notes, error) = outcome.into_inner().expect("no worker panicked");
+    error.map_or(Ok((counters, notes)), Err)
+}
+
+/// Rounds of nothing but polling, by every cluster, that prove a livelock.
+const POLLING_ROUNDS: u32 = 64;
+
+/// One host thread: starts clusters and runs them in turn until none is left.
+fn work(
+    state: &LaunchState,
+    next: &AtomicU32,
+    clusters: u32,
+    failed: &AtomicBool,
+    idle: &AtomicU32,
+) -> Result<(Counters, Vec<String>), Box<Error>> {
+    let mut resident: VecDeque<Cluster> = VecDeque::new();
+    let mut total = (Counters::default(), Vec::new());
+    let mut polled = 0;
+    let mut steps = 0u64;
+    loop {
+        if failed.load(Ordering::Relaxed) {
+            return Ok(total);
+        }
+        let mut cluster = match resident.pop_front() {
+            Some(cluster) if polled == 0 || next.load(Ordering::Relaxed) >= clusters => cluster,
+            waiting => {
+                resident.extend(waiting);
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number < clusters {
+                    Cluster::new(state, number)
+                } else {
+                    match resident.pop_front() {
+                        Some(cluster) => cluster,
+                        None => return Ok(total),
+                    }
+                }
+            }
+        };
+        let before = cluster.steps;
+        match cluster.run(TURN)? {
+            Status::Done => {
+                polled = 0;
+                idle.store(0, Ordering::Relaxed);
+                let (counters, notes) = cluster.into_counters();
+                steps += counters.instructions;
+                total.0 += counters;
+                total.1.extend(notes);
+            }
+            Status::Running => {
+                polled = 0;
+                idle.store(0, Ordering::Relaxed);
+                if cluster.steps - before + steps > state.options.max_instructions {
+                    return cluster.deadlock();
+                }
+                resident.push_back(cluster);
+            }
+            Status::Polling => {
+                polled += 1;
+                let all = idle.fetch_add(1, Ordering::Relaxed);
+                if all > POLLING_ROUNDS * (resident.len() as u32 + 1) && next.load(Ordering::Relaxed) >= clusters {
+                    return cluster.livelock();
+                }
+                resident.push_back(cluster);
+            }
+        }
+    }
+}

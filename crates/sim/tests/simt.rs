@@ -1,0 +1,120 @@
+//! Plain SIMT kernels.
+
+mod common;
+
+use common::Case;
+
+#[test]
+fn vector_sum() {
+    let body = "
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c) {
+  .reg .b64 %rd<8>; .reg .b32 %r<4>; .reg .f32 %f<4>;
+  ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+  mad.lo.s32 %r1, %r2, %r3, %r1;
+  mul.wide.u32 %rd4, %r1, 4;
+  add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4;
+  ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6];
+  add.f32 %f3, %f1, %f2;
+  st.global.f32 [%rd7], %f3;
+  ret;
+}";
+    let a: Vec<f32> = (0..256).map(|i| i as f32).collect();
+    let b: Vec<f32> = (0..256).map(|i| 1000.0 - 2.0 * i as f32).collect();
+    let case = Case::new(body, 64).floats(&a).floats(&b).output(256).geometry(4, 1, 0);
+    let out = case.run().unwrap();
+    for i in 0..256 {
+        assert_eq!(f32::from_bits(out[i]), a[i] + b[i]);
+    }
+}
+
+#[test]
+fn lanes_that_part_meet_again() {
+    let body = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<8>; .reg .pred %p<3>;
+  mov.u32 %r1, %laneid; mov.b32 %r2, 0; mov.b32 %r3, 0;
+LOOP:
+  setp.ge.u32 %p1, %r3, %r1;
+  @%p1 bra DONE;
+  add.u32 %r2, %r2, %r3; add.u32 %r3, %r3, 1;
+  bra LOOP;
+DONE:
+  activemask.b32 %r4;
+  ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 8; add.s64 %rd1, %rd1, %rd2;
+  st.global.v2.u32 [%rd1], {%r2, %r4};
+}";
+    let out = Case::new(body, 32).output(64).run().unwrap();
+    for lane in 0..32usize {
+        assert_eq!(out[2 * lane] as usize, lane * lane.saturating_sub(1) / 2);
+        assert_eq!(out[2 * lane + 1], u32::MAX, "all lanes are together again");
+    }
+}
+
+const REDUCE: &str = "
+.visible .entry k(.param .u64 in, .param .u64 out) {
+  .reg .b64 %rd<6>; .reg .b32 %r<16>; .reg .pred %p<4>;
+  .shared .align 4 .b32 partial[32];
+  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+  mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd3, %rd1, %rd3;
+  ld.global.u32 %r2, [%rd3];
+  shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; add.u32 %r2, %r2, %r3;
+  shfl.sync.bfly.b32 %r3, %r2, 8, 31, -1; add.u32 %r2, %r2, %r3;
+  shfl.sync.bfly.b32 %r3, %r2, 4, 31, -1; add.u32 %r2, %r2, %r3;
+  shfl.sync.bfly.b32 %r3, %r2, 2, 31, -1; add.u32 %r2, %r2, %r3;
+  shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3;
+  shr.u32 %r4, %r1, 5; and.b32 %r5, %r1, 31;
+  mov.u32 %r6, partial; shl.b32 %r7, %r4, 2; add.u32 %r7, %r6, %r7;
+  setp.eq.u32 %p1, %r5, 0;
+  @%p1 st.shared.u32 [%r7], %r2;
+  bar.sync 0;
+  setp.ne.u32 %p2, %r1, 0;
+  @%p2 bra END;
+  ld.shared.v4.u32 {%r8, %r9, %r10, %r11}, [partial];
+  add.u32 %r8, %r8, %r9; add.u32 %r10, %r10, %r11; add.u32 %r8, %r8, %r10;
+  st.global.u32 [%rd2], %r8;
+END:
+  ret;
+}";
+
+#[test]
+fn block_reduction() {
+    let input: Vec<u32> = (0..128).map(|i| i * i).collect();
+    let out = Case::new(REDUCE, 128).input(&input).output(1).run().unwrap();
+    assert_eq!(out[0], input.iter().sum::<u32>());
+}
+
+#[test]
+fn errors_name_the_line_and_the_buffer() {
+    let body = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;
+  st.global.u32 [%rd1], %r1;
+}";
+    let error = Case::new(body, 64).output(40).run().unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("fault[out-of-bounds]: write of 4 bytes at offset 160 of `buffer0`, which has 160 bytes"), "{text}");
+    assert!(text.contains("PTX line 9, CTA (0,0,0) warp 1 lane 8\n   | st.global.u32 [%rd1], %r1;"), "{text}");
+}
+
+#[test]
+fn unknown_instructions_are_told_not_skipped() {
+    let body = ".visible .entry k() { .reg .b32 %r<3>; frobnicate.b32 %r1, %r2; }";
+    let text = Case::new(body, 32).run().unwrap_err().to_string();
+    assert!(text.starts_with("unsupported:") && text.contains("frobnicate.b32 %r1, %r2;"), "{text}");
+}
+
+#[test]
+fn a_barrier_nobody_else_reaches_is_explained() {
+    let body = "
+.visible .entry k() {
+  .reg .b32 %r<3>; .reg .pred %p<2>;
+  mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;
+  @%p1 bar.sync 1, 64;
+}";
+    let text = Case::new(body, 64).run().unwrap_err().to_string();
+    assert!(text.contains("named barrier 1: 32 of 64 threads arrived"), "{text}");
+}
