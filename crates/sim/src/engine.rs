@@ -86,7 +86,11 @@ impl Engines {
     }
 
     /// Takes the oldest operation, or one by a random number, among those `accept` admits.
-    pub fn take(&mut self, pick: Option<usize>, accept: impl Fn(&Pending) -> bool) -> Option<Pending> {
+    pub fn take(
+        &mut self,
+        pick: Option<usize>,
+        accept: impl Fn(&Pending) -> bool,
+    ) -> Option<Pending> {
         let candidates: Vec<usize> = self.eligible().filter(|i| accept(&self.queue[*i])).collect();
         let index = match pick {
             None => *candidates.first()?,

@@ -1,9 +1,7 @@
 //! Decoded instructions.
 
 use crate::alu::{BoolOp, Compare, Cvt, RowFn};
-use crate::matrix::{
-    Ldmatrix, MmaSync, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma,
-};
+use crate::matrix::{Ldmatrix, MmaSync, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma};
 use crate::register::{P, R32, R64, Reg};
 use crate::tensor_copy::{ReduceOp, ReduceType};
 

@@ -77,7 +77,11 @@ pub struct Registers {
 impl Registers {
     /// Files of the given sizes, all zero.
     pub fn new(r32: usize, r64: usize, p: usize) -> Registers {
-        Registers { r32: vec![Row32::splat(0); r32], r64: vec![Row64::splat(0); r64], p: vec![0; p] }
+        Registers {
+            r32: vec![Row32::splat(0); r32],
+            r64: vec![Row64::splat(0); r64],
+            p: vec![0; p],
+        }
     }
 
     /// A 32-bit row.

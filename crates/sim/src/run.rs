@@ -30,7 +30,10 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
         };
         if (bytes.len() as u64) < buffer.bytes && !matches!(contents, Contents::Poison) {
             return Err(Error::Load(format!(
-                "buffer `{}` has {} bytes; the program touches {}", buffer.name, bytes.len(), buffer.bytes
+                "buffer `{}` has {} bytes; the program touches {}",
+                buffer.name,
+                bytes.len(),
+                buffer.bytes
             )));
         }
         global.allocate(&buffer.name, buffer.bytes, &contents, buffer.access == Access::Read);
@@ -61,13 +64,17 @@ impl Machine {
         if kernel.params.len() != launch.args.len() {
             return Err(Error::Load(format!(
                 "kernel `{}` has {} parameters; the launch gives {} arguments",
-                kernel.name, kernel.params.len(), launch.args.len()
+                kernel.name,
+                kernel.params.len(),
+                launch.args.len()
             )));
         }
         let mut bytes = vec![0; kernel.param_bytes as usize];
         for (param, arg) in kernel.params.iter().zip(&launch.args) {
             let value = match arg {
-                Argument::Buffer(buffer, offset) => (self.address(*buffer)? + offset).to_le_bytes().to_vec(),
+                Argument::Buffer(buffer, offset) => {
+                    (self.address(*buffer)? + offset).to_le_bytes().to_vec()
+                }
                 Argument::U32(value) => value.to_le_bytes().to_vec(),
                 Argument::U64(value) => value.to_le_bytes().to_vec(),
                 Argument::F32(value) => value.to_le_bytes().to_vec(),
@@ -76,7 +83,10 @@ impl Machine {
             if value.len() != param.bytes as usize {
                 return Err(Error::Load(format!(
                     "parameter `{}` of `{}` has {} bytes; the argument has {}",
-                    param.name, kernel.name, param.bytes, value.len()
+                    param.name,
+                    kernel.name,
+                    param.bytes,
+                    value.len()
                 )));
             }
             bytes[param.offset as usize..][..value.len()].copy_from_slice(&value);
@@ -123,7 +133,9 @@ fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
     let wrong = |message: String| Err(Error::Load(format!("kernel `{}`: {message}", kernel.name)));
     let threads: u32 = block.iter().product();
     if threads == 0 || threads > MAX_THREADS {
-        return wrong(format!("a block of {block:?} is {threads} threads; 1 to {MAX_THREADS} are possible"));
+        return wrong(format!(
+            "a block of {block:?} is {threads} threads; 1 to {MAX_THREADS} are possible"
+        ));
     }
     if grid.contains(&0) || cluster.contains(&0) {
         return wrong(format!("grid {grid:?} in clusters of {cluster:?} has an extent of 0"));
@@ -135,7 +147,9 @@ fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
         return wrong(format!("a cluster of {cluster:?}: at most 16 CTAs are possible"));
     }
     if let Some(required) = kernel.cluster.filter(|required| required != cluster) {
-        return wrong(format!("launched with cluster {cluster:?}; .reqnctapercluster says {required:?}"));
+        return wrong(format!(
+            "launched with cluster {cluster:?}; .reqnctapercluster says {required:?}"
+        ));
     }
     if let Some(required) = kernel.required_threads.filter(|required| *required != threads) {
         return wrong(format!("launched with {threads} threads; .reqntid says {required}"));
@@ -145,7 +159,9 @@ fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
     }
     let shared = kernel.dynamic_shared + launch.shared_bytes;
     if shared > MAX_SHARED {
-        return wrong(format!("{shared} bytes of shared memory (1 KiB reserved included); there are {MAX_SHARED}"));
+        return wrong(format!(
+            "{shared} bytes of shared memory (1 KiB reserved included); there are {MAX_SHARED}"
+        ));
     }
     Ok(())
 }
@@ -243,7 +259,9 @@ fn work(
             Status::Polling => {
                 polled += 1;
                 let all = idle.fetch_add(1, Ordering::Relaxed);
-                if all > POLLING_ROUNDS * (resident.len() as u32 + 1) && next.load(Ordering::Relaxed) >= clusters {
+                if all > POLLING_ROUNDS * (resident.len() as u32 + 1)
+                    && next.load(Ordering::Relaxed) >= clusters
+                {
                     return cluster.livelock();
                 }
                 resident.push_back(cluster);

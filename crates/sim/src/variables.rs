@@ -8,7 +8,11 @@ use ptx::Module;
 use ptx::ast::{Initializer, Item, Operand, Space, Type, Variable};
 
 /// Allocates the module variables a kernel uses; the register row and address of each.
-pub(crate) fn place(module: &Module, kernel: &Kernel, global: &mut Global) -> Result<Vec<(R64, u64)>, Error> {
+pub(crate) fn place(
+    module: &Module,
+    kernel: &Kernel,
+    global: &mut Global,
+) -> Result<Vec<(R64, u64)>, Error> {
     let mut placed = Vec::new();
     for (name, row) in &kernel.globals {
         let variable = module.items.iter().find_map(|item| match item {

@@ -147,7 +147,13 @@ const FRAGMENT_TURN: u32 = 4096;
 
 impl Warp {
     /// A warp whose lanes all start at instruction 0.
-    pub fn new(cta: usize, index: u32, registers: Registers, live: u32, local_bytes: usize) -> Warp {
+    pub fn new(
+        cta: usize,
+        index: u32,
+        registers: Registers,
+        live: u32,
+        local_bytes: usize,
+    ) -> Warp {
         let start = Fragment { pc: 0, mask: live, wait: Wait::Ready, wait_pc: 0 };
         Warp {
             cta,
@@ -199,7 +205,8 @@ impl Warp {
 
     /// Counts instructions for [`FRAGMENT_TURN`].
     pub fn ran(&mut self, instructions: u32) {
-        self.since_switch = if self.fragments.len() > 1 { self.since_switch + instructions } else { 0 };
+        self.since_switch =
+            if self.fragments.len() > 1 { self.since_switch + instructions } else { 0 };
     }
 
     /// Joins fragments at the same instruction.

@@ -96,15 +96,26 @@ fn errors_name_the_line_and_the_buffer() {
 }";
     let error = Case::new(body, 64).output(40).run().unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("fault[out-of-bounds]: write of 4 bytes at offset 160 of `buffer0`, which has 160 bytes"), "{text}");
-    assert!(text.contains("PTX line 9, CTA (0,0,0) warp 1 lane 8\n   | st.global.u32 [%rd1], %r1;"), "{text}");
+    assert!(
+        text.starts_with(
+            "fault[out-of-bounds]: write of 4 bytes at offset 160 of `buffer0`, which has 160 bytes"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("PTX line 9, CTA (0,0,0) warp 1 lane 8\n   | st.global.u32 [%rd1], %r1;"),
+        "{text}"
+    );
 }
 
 #[test]
 fn unknown_instructions_are_told_not_skipped() {
     let body = ".visible .entry k() { .reg .b32 %r<3>; frobnicate.b32 %r1, %r2; }";
     let text = Case::new(body, 32).run().unwrap_err().to_string();
-    assert!(text.starts_with("unsupported:") && text.contains("frobnicate.b32 %r1, %r2;"), "{text}");
+    assert!(
+        text.starts_with("unsupported:") && text.contains("frobnicate.b32 %r1, %r2;"),
+        "{text}"
+    );
 }
 
 #[test]

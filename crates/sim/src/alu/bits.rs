@@ -81,58 +81,62 @@ pub fn bit_op(name: &str, ty: Type) -> Option<RowFn> {
 
 fn bits16(name: &str, ty: Type) -> Option<RowFn> {
     Some(match name {
-        "and" => row!(A2 |a, b| a & b),
-        "or" => row!(A2 |a, b| a | b),
-        "xor" => row!(A2 |a, b| a ^ b),
-        "not" => row!(A1 |a| !a & 0xFFFF),
-        "cnot" => row!(A1 |a| u32::from(a & 0xFFFF == 0)),
-        "shl" => row!(A2 |a, b| if b > 15 { 0 } else { a << b & 0xFFFF }),
+        "and" => row!(A2 | a, b | a & b),
+        "or" => row!(A2 | a, b | a | b),
+        "xor" => row!(A2 | a, b | a ^ b),
+        "not" => row!(A1 | a | !a & 0xFFFF),
+        "cnot" => row!(A1 | a | u32::from(a & 0xFFFF == 0)),
+        "shl" => row!(A2 | a, b | if b > 15 { 0 } else { a << b & 0xFFFF }),
         "shr" if ty == Type::S16 => {
-            row!(A2 |a, b| u32::from(((a as i16) >> b.min(15)) as u16))
+            row!(A2 | a, b | u32::from(((a as i16) >> b.min(15)) as u16))
         }
-        "shr" => row!(A2 |a, b| if b > 15 { 0 } else { (a & 0xFFFF) >> b }),
+        "shr" => row!(A2 | a, b | if b > 15 { 0 } else { (a & 0xFFFF) >> b }),
         _ => return None,
     })
 }
 
 fn bits32(name: &str, signed: bool) -> Option<RowFn> {
     Some(match (name, signed) {
-        ("and", _) => row!(A2 |a, b| a & b),
-        ("or", _) => row!(A2 |a, b| a | b),
-        ("xor", _) => row!(A2 |a, b| a ^ b),
-        ("not", _) => row!(A1 |a| !a),
-        ("cnot", _) => row!(A1 |a| u32::from(a == 0)),
-        ("shl", _) => row!(A2 |a, b| a.checked_shl(b).unwrap_or(0)),
-        ("shr", true) => row!(A2 |a, b| ((a as i32) >> b.min(31)) as u32),
-        ("shr", false) => row!(A2 |a, b| a.checked_shr(b).unwrap_or(0)),
-        ("shf.l.wrap", _) => row!(A3 |a, b, c| shf_left(a, b, c & 31)),
-        ("shf.l.clamp", _) => row!(A3 |a, b, c| shf_left(a, b, c.min(32))),
-        ("shf.r.wrap", _) => row!(A3 |a, b, c| shf_right(a, b, c & 31)),
-        ("shf.r.clamp", _) => row!(A3 |a, b, c| shf_right(a, b, c.min(32))),
-        ("popc", _) => row!(A1 |a| a.count_ones()),
-        ("clz", _) => row!(A1 |a| a.leading_zeros()),
-        ("brev", _) => row!(A1 |a| a.reverse_bits()),
-        ("bfind", false) => row!(A1 |a| 31u32.wrapping_sub(a.leading_zeros())),
+        ("and", _) => row!(A2 | a, b | a & b),
+        ("or", _) => row!(A2 | a, b | a | b),
+        ("xor", _) => row!(A2 | a, b | a ^ b),
+        ("not", _) => row!(A1 | a | !a),
+        ("cnot", _) => row!(A1 | a | u32::from(a == 0)),
+        ("shl", _) => row!(A2 | a, b | a.checked_shl(b).unwrap_or(0)),
+        ("shr", true) => row!(A2 | a, b | ((a as i32) >> b.min(31)) as u32),
+        ("shr", false) => row!(A2 | a, b | a.checked_shr(b).unwrap_or(0)),
+        ("shf.l.wrap", _) => row!(A3 | a, b, c | shf_left(a, b, c & 31)),
+        ("shf.l.clamp", _) => row!(A3 | a, b, c | shf_left(a, b, c.min(32))),
+        ("shf.r.wrap", _) => row!(A3 | a, b, c | shf_right(a, b, c & 31)),
+        ("shf.r.clamp", _) => row!(A3 | a, b, c | shf_right(a, b, c.min(32))),
+        ("popc", _) => row!(A1 | a | a.count_ones()),
+        ("clz", _) => row!(A1 | a | a.leading_zeros()),
+        ("brev", _) => row!(A1 | a | a.reverse_bits()),
+        ("bfind", false) => row!(A1 | a | 31u32.wrapping_sub(a.leading_zeros())),
         ("bfind", true) => {
-            row!(A1 |a| 31u32.wrapping_sub((a ^ ((a as i32) >> 31) as u32).leading_zeros()))
+            row!(A1 | a | 31u32.wrapping_sub((a ^ ((a as i32) >> 31) as u32).leading_zeros()))
         }
         ("bfind.shiftamt", false) => {
-            row!(A1 |a| if a == 0 { u32::MAX } else { a.leading_zeros() })
+            row!(A1 | a | if a == 0 { u32::MAX } else { a.leading_zeros() })
         }
-        ("bfind.shiftamt", true) => row!(A1 |a| {
-            let magnitude = a ^ ((a as i32) >> 31) as u32;
-            if magnitude == 0 { u32::MAX } else { magnitude.leading_zeros() }
-        }),
-        ("bfe", false) => row!(A3 |a, b, c| bfe_unsigned(u64::from(a), b, c, 32) as u32),
-        ("bfe", true) => row!(A3 |a, b, c| bfe_signed(u64::from(a), b, c, 32) as u32),
-        ("fns", _) => row!(A3 |a, b, c| fns(a, b, c as i32)),
-        ("bmsk.clamp", _) => row!(A2 |a, b| bmsk(a, b, false)),
-        ("bmsk.wrap", _) => row!(A2 |a, b| bmsk(a, b, true)),
-        ("szext.wrap", true) => row!(A2 |a, b| bfe_signed(u64::from(a), 0, b & 31, 32) as u32),
-        ("szext.clamp", true) => row!(A2 |a, b| bfe_signed(u64::from(a), 0, b.min(32), 32) as u32),
-        ("szext.wrap", false) => row!(A2 |a, b| bfe_unsigned(u64::from(a), 0, b & 31, 32) as u32),
+        ("bfind.shiftamt", true) => row!(
+            A1 | a | {
+                let magnitude = a ^ ((a as i32) >> 31) as u32;
+                if magnitude == 0 { u32::MAX } else { magnitude.leading_zeros() }
+            }
+        ),
+        ("bfe", false) => row!(A3 | a, b, c | bfe_unsigned(u64::from(a), b, c, 32) as u32),
+        ("bfe", true) => row!(A3 | a, b, c | bfe_signed(u64::from(a), b, c, 32) as u32),
+        ("fns", _) => row!(A3 | a, b, c | fns(a, b, c as i32)),
+        ("bmsk.clamp", _) => row!(A2 | a, b | bmsk(a, b, false)),
+        ("bmsk.wrap", _) => row!(A2 | a, b | bmsk(a, b, true)),
+        ("szext.wrap", true) => row!(A2 | a, b | bfe_signed(u64::from(a), 0, b & 31, 32) as u32),
+        ("szext.clamp", true) => {
+            row!(A2 | a, b | bfe_signed(u64::from(a), 0, b.min(32), 32) as u32)
+        }
+        ("szext.wrap", false) => row!(A2 | a, b | bfe_unsigned(u64::from(a), 0, b & 31, 32) as u32),
         ("szext.clamp", false) => {
-            row!(A2 |a, b| bfe_unsigned(u64::from(a), 0, b.min(32), 32) as u32)
+            row!(A2 | a, b | bfe_unsigned(u64::from(a), 0, b.min(32), 32) as u32)
         }
         _ => return None,
     })
@@ -150,20 +154,20 @@ fn shf_right(low: u32, high: u32, n: u32) -> u32 {
 
 fn bits64(name: &str, signed: bool) -> Option<RowFn> {
     Some(match (name, signed) {
-        ("and", _) => row!(B2 |a, b| a & b),
-        ("or", _) => row!(B2 |a, b| a | b),
-        ("xor", _) => row!(B2 |a, b| a ^ b),
-        ("not", _) => row!(B1 |a| !a),
-        ("cnot", _) => row!(B1 |a| u64::from(a == 0)),
-        ("shl", _) => row!(Shift64 |a, b| a.checked_shl(b).unwrap_or(0)),
-        ("shr", true) => row!(Shift64 |a, b| ((a as i64) >> b.min(63)) as u64),
-        ("shr", false) => row!(Shift64 |a, b| a.checked_shr(b).unwrap_or(0)),
-        ("popc", _) => row!(Narrow |a| a.count_ones()),
-        ("clz", _) => row!(Narrow |a| a.leading_zeros()),
-        ("brev", _) => row!(B1 |a| a.reverse_bits()),
-        ("bfind", false) => row!(Narrow |a| 63u32.wrapping_sub(a.leading_zeros())),
+        ("and", _) => row!(B2 | a, b | a & b),
+        ("or", _) => row!(B2 | a, b | a | b),
+        ("xor", _) => row!(B2 | a, b | a ^ b),
+        ("not", _) => row!(B1 | a | !a),
+        ("cnot", _) => row!(B1 | a | u64::from(a == 0)),
+        ("shl", _) => row!(Shift64 | a, b | a.checked_shl(b).unwrap_or(0)),
+        ("shr", true) => row!(Shift64 | a, b | ((a as i64) >> b.min(63)) as u64),
+        ("shr", false) => row!(Shift64 | a, b | a.checked_shr(b).unwrap_or(0)),
+        ("popc", _) => row!(Narrow | a | a.count_ones()),
+        ("clz", _) => row!(Narrow | a | a.leading_zeros()),
+        ("brev", _) => row!(B1 | a | a.reverse_bits()),
+        ("bfind", false) => row!(Narrow | a | 63u32.wrapping_sub(a.leading_zeros())),
         ("bfind", true) => {
-            row!(Narrow |a| 63u32.wrapping_sub((a ^ ((a as i64) >> 63) as u64).leading_zeros()))
+            row!(Narrow | a | 63u32.wrapping_sub((a ^ ((a as i64) >> 63) as u64).leading_zeros()))
         }
         _ => return None,
     })
@@ -203,7 +207,13 @@ pub fn prmt(mode: Option<&str>, a: u32, b: u32, selector: u32) -> Option<u32> {
         Some("rc8") => [s; 4],
         Some("ecl") => [s, s.max(1), s.max(2), 3],
         Some("ecr") => [0, s.min(1), s.min(2), s],
-        Some("rc16") => if s & 1 == 0 { [0, 1, 0, 1] } else { [2, 3, 2, 3] },
+        Some("rc16") => {
+            if s & 1 == 0 {
+                [0, 1, 0, 1]
+            } else {
+                [2, 3, 2, 3]
+            }
+        }
         Some(_) => return None,
     };
     Some(u32::from_le_bytes(picks.map(byte)))

@@ -108,7 +108,11 @@ impl Cvt {
             from,
             rounding: mode.map(|m| m.0),
             to_integral: mode.is_some_and(|m| m.1),
-            overflow: if instruction.has("satfinite") { Overflow::Saturate } else { Overflow::Format },
+            overflow: if instruction.has("satfinite") {
+                Overflow::Saturate
+            } else {
+                Overflow::Format
+            },
             relu: instruction.has("relu"),
             sat: instruction.has("sat"),
             ftz: instruction.has("ftz"),
@@ -116,7 +120,7 @@ impl Cvt {
     }
 
     /// Bits of the destination register, for packed pairs both halves together.
-    pub fn to_bits(&self) -> u32 {
+    pub fn width(&self) -> u32 {
         let one = self.to.bits();
         match self.source {
             CvtSource::Scalar => one,
@@ -127,7 +131,7 @@ impl Cvt {
     }
 
     /// Bits of a packed source.
-    fn from_half_bits(&self) -> u32 {
+    fn source_half_bits(&self) -> u32 {
         match self.from.bits() {
             4 => 4,
             bits => bits.next_power_of_two(),
@@ -140,7 +144,7 @@ impl Cvt {
             CvtSource::Scalar => self.one(a),
             CvtSource::TwoSingles => self.pack(self.one(b), self.one(a)),
             CvtSource::Pair => {
-                let bits = self.from_half_bits();
+                let bits = self.source_half_bits();
                 let mask = (1u64 << bits) - 1;
                 self.pack(self.one(a & mask), self.one(a >> bits & mask))
             }
@@ -148,7 +152,7 @@ impl Cvt {
     }
 
     fn pack(&self, low: u64, high: u64) -> u64 {
-        low | high << (self.to_bits() / 2)
+        low | high << (self.width() / 2)
     }
 
     fn one(&self, a: u64) -> u64 {
@@ -244,7 +248,8 @@ impl Cvt {
         let Number::Float(format) = self.to else { return None };
         let plain = self.source == CvtSource::TwoSingles
             && self.from == Number::Float(Format::F32)
-            && !self.sat && !self.ftz;
+            && !self.sat
+            && !self.ftz;
         plain.then_some(Conversion {
             format,
             rounding: self.rounding.unwrap_or(Rounding::Nearest),
@@ -285,7 +290,11 @@ fn integer_to_integer(a: u64, from: u32, s: bool, bits: u32, signed: bool, sat: 
     };
     let value = if sat { value.clamp(limits.0, limits.1) } else { value };
     // Narrow signed values are kept sign-extended to their register's 32 bits.
-    if bits < 32 && signed { u64::from(value as i64 as u32 & narrow_mask(bits)) } else { truncate(value as u64, bits) }
+    if bits < 32 && signed {
+        u64::from(value as i64 as u32 & narrow_mask(bits))
+    } else {
+        truncate(value as u64, bits)
+    }
 }
 
 fn narrow_mask(bits: u32) -> u32 {

@@ -25,7 +25,13 @@ fn product(a: f32, b: f32, mode: Flush) -> u32 {
 fn select(a: f32, b: f32, mode: Flush, larger: bool, nan: bool) -> f32 {
     let (a, b) = (flush(a, mode), flush(b, mode));
     if a.is_nan() || b.is_nan() {
-        return canonical(if nan || (a.is_nan() && b.is_nan()) { f32::NAN } else if a.is_nan() { b } else { a });
+        return canonical(if nan || (a.is_nan() && b.is_nan()) {
+            f32::NAN
+        } else if a.is_nan() {
+            b
+        } else {
+            a
+        });
     }
     let a_first = if a == b { a.is_sign_negative() } else { a < b };
     if a_first == larger { b } else { a }
@@ -35,15 +41,15 @@ fn select(a: f32, b: f32, mode: Flush, larger: bool, nan: bool) -> f32 {
 macro_rules! rounded {
     ($name:expr, $r:ident, $z:expr) => {
         match $name {
-            "add" => row!(A2 |a, b| numeric::add(f(a), f(b), Rounding::$r, $z).to_bits()),
-            "sub" => row!(A2 |a, b| numeric::add(f(a), -f(b), Rounding::$r, $z).to_bits()),
-            "mul" => row!(A2 |a, b| numeric::mul(f(a), f(b), Rounding::$r, $z).to_bits()),
+            "add" => row!(A2 | a, b | numeric::add(f(a), f(b), Rounding::$r, $z).to_bits()),
+            "sub" => row!(A2 | a, b | numeric::add(f(a), -f(b), Rounding::$r, $z).to_bits()),
+            "mul" => row!(A2 | a, b | numeric::mul(f(a), f(b), Rounding::$r, $z).to_bits()),
             "fma" | "mad" => {
-                row!(A3 |a, b, c| numeric::fma(f(a), f(b), f(c), Rounding::$r, $z).to_bits())
+                row!(A3 | a, b, c | numeric::fma(f(a), f(b), f(c), Rounding::$r, $z).to_bits())
             }
-            "div" => row!(A2 |a, b| numeric::div(f(a), f(b), Rounding::$r, $z).to_bits()),
-            "rcp" => row!(A1 |a| numeric::rcp(f(a), Rounding::$r, $z).to_bits()),
-            "sqrt" => row!(A1 |a| numeric::sqrt(f(a), Rounding::$r, $z).to_bits()),
+            "div" => row!(A2 | a, b | numeric::div(f(a), f(b), Rounding::$r, $z).to_bits()),
+            "rcp" => row!(A1 | a | numeric::rcp(f(a), Rounding::$r, $z).to_bits()),
+            "sqrt" => row!(A1 | a | numeric::sqrt(f(a), Rounding::$r, $z).to_bits()),
             _ => return None,
         }
     };
@@ -52,27 +58,41 @@ macro_rules! rounded {
 macro_rules! nearest {
     ($name:expr, $z:expr) => {
         Some(match $name {
-            "add" => row!(A2 |a, b| sum(f(a), f(b), $z)),
-            "sub" => row!(A2 |a, b| sum(f(a), -f(b), $z)),
-            "mul" => row!(A2 |a, b| product(f(a), f(b), $z)),
-            "neg" => row!(A1 |a| (-flush(f(a), $z)).to_bits()),
-            "abs" => row!(A1 |a| flush(f(a), $z).abs().to_bits()),
-            "max" => row!(A2 |a, b| select(f(a), f(b), $z, true, false).to_bits()),
-            "min" => row!(A2 |a, b| select(f(a), f(b), $z, false, false).to_bits()),
-            "max.NaN" => row!(A2 |a, b| select(f(a), f(b), $z, true, true).to_bits()),
-            "min.NaN" => row!(A2 |a, b| select(f(a), f(b), $z, false, true).to_bits()),
-            "max3" => row!(A3 |a, b, c| {
-                select(select(f(a), f(b), $z, true, false), f(c), $z, true, false).to_bits()
-            }),
-            "min3" => row!(A3 |a, b, c| {
-                select(select(f(a), f(b), $z, false, false), f(c), $z, false, false).to_bits()
-            }),
-            "max3.NaN" => row!(A3 |a, b, c| {
-                select(select(f(a), f(b), $z, true, true), f(c), $z, true, true).to_bits()
-            }),
-            "min3.NaN" => row!(A3 |a, b, c| {
-                select(select(f(a), f(b), $z, false, true), f(c), $z, false, true).to_bits()
-            }),
+            "add" => row!(A2 | a, b | sum(f(a), f(b), $z)),
+            "sub" => row!(A2 | a, b | sum(f(a), -f(b), $z)),
+            "mul" => row!(A2 | a, b | product(f(a), f(b), $z)),
+            "neg" => row!(A1 | a | (-flush(f(a), $z)).to_bits()),
+            "abs" => row!(A1 | a | flush(f(a), $z).abs().to_bits()),
+            "max" => row!(A2 | a, b | select(f(a), f(b), $z, true, false).to_bits()),
+            "min" => row!(A2 | a, b | select(f(a), f(b), $z, false, false).to_bits()),
+            "max.NaN" => row!(A2 | a, b | select(f(a), f(b), $z, true, true).to_bits()),
+            "min.NaN" => row!(A2 | a, b | select(f(a), f(b), $z, false, true).to_bits()),
+            "max3" => row!(
+                A3 | a,
+                b,
+                c | {
+                    select(select(f(a), f(b), $z, true, false), f(c), $z, true, false).to_bits()
+                }
+            ),
+            "min3" => row!(
+                A3 | a,
+                b,
+                c | {
+                    select(select(f(a), f(b), $z, false, false), f(c), $z, false, false).to_bits()
+                }
+            ),
+            "max3.NaN" => row!(
+                A3 | a,
+                b,
+                c | { select(select(f(a), f(b), $z, true, true), f(c), $z, true, true).to_bits() }
+            ),
+            "min3.NaN" => row!(
+                A3 | a,
+                b,
+                c | {
+                    select(select(f(a), f(b), $z, false, true), f(c), $z, false, true).to_bits()
+                }
+            ),
             other => rounded!(other, Nearest, $z),
         })
     };
@@ -166,15 +186,28 @@ fn pair_by_rows(d: &mut Row64, sources: [&Row64; 3], op: super::F32x3) {
 macro_rules! paired {
     ($name:expr, $r:ident, $z:expr) => {
         match $name {
-            "add" => row!(B2 |a, b| halves(a, b, |x, y| numeric::add(x, y, Rounding::$r, $z).to_bits())),
-            "sub" => row!(B2 |a, b| halves(a, b, |x, y| numeric::add(x, -y, Rounding::$r, $z).to_bits())),
-            "mul" => row!(B2 |a, b| halves(a, b, |x, y| numeric::mul(x, y, Rounding::$r, $z).to_bits())),
-            "fma" => row!(B3 |a, b, c| {
-                let low = numeric::fma(f(a as u32), f(b as u32), f(c as u32), Rounding::$r, $z);
-                let [a, b, c] = [a, b, c].map(|x| f((x >> 32) as u32));
-                let high = numeric::fma(a, b, c, Rounding::$r, $z);
-                u64::from(high.to_bits()) << 32 | u64::from(low.to_bits())
-            }),
+            "add" => row!(
+                B2 | a,
+                b | halves(a, b, |x, y| numeric::add(x, y, Rounding::$r, $z).to_bits())
+            ),
+            "sub" => row!(
+                B2 | a,
+                b | halves(a, b, |x, y| numeric::add(x, -y, Rounding::$r, $z).to_bits())
+            ),
+            "mul" => row!(
+                B2 | a,
+                b | halves(a, b, |x, y| numeric::mul(x, y, Rounding::$r, $z).to_bits())
+            ),
+            "fma" => row!(
+                B3 | a,
+                b,
+                c | {
+                    let low = numeric::fma(f(a as u32), f(b as u32), f(c as u32), Rounding::$r, $z);
+                    let [a, b, c] = [a, b, c].map(|x| f((x >> 32) as u32));
+                    let high = numeric::fma(a, b, c, Rounding::$r, $z);
+                    u64::from(high.to_bits()) << 32 | u64::from(low.to_bits())
+                }
+            ),
             _ => return None,
         }
     };
@@ -203,15 +236,15 @@ pub fn mufu(name: &str, mode: Flush) -> Option<RowFn> {
     macro_rules! of {
         ($z:expr) => {
             Some(match name {
-                "ex2" => row!(A1 |a| unit::ex2(f(a), $z).to_bits()),
-                "lg2" => row!(A1 |a| unit::lg2(f(a), $z).to_bits()),
-                "rcp" => row!(A1 |a| unit::rcp(f(a), $z).to_bits()),
-                "rsqrt" => row!(A1 |a| unit::rsqrt(f(a), $z).to_bits()),
-                "sqrt" => row!(A1 |a| unit::sqrt(f(a), $z).to_bits()),
-                "sin" => row!(A1 |a| unit::sin(f(a), $z).to_bits()),
-                "cos" => row!(A1 |a| unit::cos(f(a), $z).to_bits()),
-                "tanh" => row!(A1 |a| unit::tanh(f(a)).to_bits()),
-                "div" => row!(A2 |a, b| unit::div(f(a), f(b), $z).to_bits()),
+                "ex2" => row!(A1 | a | unit::ex2(f(a), $z).to_bits()),
+                "lg2" => row!(A1 | a | unit::lg2(f(a), $z).to_bits()),
+                "rcp" => row!(A1 | a | unit::rcp(f(a), $z).to_bits()),
+                "rsqrt" => row!(A1 | a | unit::rsqrt(f(a), $z).to_bits()),
+                "sqrt" => row!(A1 | a | unit::sqrt(f(a), $z).to_bits()),
+                "sin" => row!(A1 | a | unit::sin(f(a), $z).to_bits()),
+                "cos" => row!(A1 | a | unit::cos(f(a), $z).to_bits()),
+                "tanh" => row!(A1 | a | unit::tanh(f(a)).to_bits()),
+                "div" => row!(A2 | a, b | unit::div(f(a), f(b), $z).to_bits()),
                 _ => return None,
             })
         };
@@ -224,10 +257,12 @@ pub fn mufu(name: &str, mode: Flush) -> Option<RowFn> {
 
 /// Clamps to [0, 1] (`.sat`); NaN becomes 0.
 pub fn saturate() -> RowFn {
-    row!(A1 |a| {
-        let x = f(a);
-        if x > 0.0 { x.min(1.0).to_bits() } else { 0 }
-    })
+    row!(
+        A1 | a | {
+            let x = f(a);
+            if x > 0.0 { x.min(1.0).to_bits() } else { 0 }
+        }
+    )
 }
 
 #[inline(always)]
@@ -238,18 +273,18 @@ fn g(bits: u64) -> f64 {
 /// The row function of an f64 instruction, rounded to nearest.
 pub fn double_op(name: &str) -> Option<RowFn> {
     Some(match name {
-        "add" => row!(B2 |a, b| (g(a) + g(b)).to_bits()),
-        "sub" => row!(B2 |a, b| (g(a) - g(b)).to_bits()),
-        "mul" => row!(B2 |a, b| (g(a) * g(b)).to_bits()),
-        "div" => row!(B2 |a, b| (g(a) / g(b)).to_bits()),
-        "fma" | "mad" => row!(B3 |a, b, c| g(a).mul_add(g(b), g(c)).to_bits()),
-        "neg" => row!(B1 |a| (-g(a)).to_bits()),
-        "abs" => row!(B1 |a| g(a).abs().to_bits()),
-        "sqrt" => row!(B1 |a| g(a).sqrt().to_bits()),
-        "rcp" => row!(B1 |a| g(a).recip().to_bits()),
-        "rsqrt" => row!(B1 |a| g(a).sqrt().recip().to_bits()),
-        "max" => row!(B2 |a, b| g(a).max(g(b)).to_bits()),
-        "min" => row!(B2 |a, b| g(a).min(g(b)).to_bits()),
+        "add" => row!(B2 | a, b | (g(a) + g(b)).to_bits()),
+        "sub" => row!(B2 | a, b | (g(a) - g(b)).to_bits()),
+        "mul" => row!(B2 | a, b | (g(a) * g(b)).to_bits()),
+        "div" => row!(B2 | a, b | (g(a) / g(b)).to_bits()),
+        "fma" | "mad" => row!(B3 | a, b, c | g(a).mul_add(g(b), g(c)).to_bits()),
+        "neg" => row!(B1 | a | (-g(a)).to_bits()),
+        "abs" => row!(B1 | a | g(a).abs().to_bits()),
+        "sqrt" => row!(B1 | a | g(a).sqrt().to_bits()),
+        "rcp" => row!(B1 | a | g(a).recip().to_bits()),
+        "rsqrt" => row!(B1 | a | g(a).sqrt().recip().to_bits()),
+        "max" => row!(B2 | a, b | g(a).max(g(b)).to_bits()),
+        "min" => row!(B2 | a, b | g(a).min(g(b)).to_bits()),
         _ => return None,
     })
 }

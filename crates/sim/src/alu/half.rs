@@ -40,13 +40,25 @@ fn fused_relu(format: Format, a: u32, b: u32, c: u32) -> u32 {
 }
 
 fn relu(format: Format, x: u32) -> u32 {
-    if format.decode(x).is_nan() { x } else if x & 0x8000 != 0 { 0 } else { x }
+    if format.decode(x).is_nan() {
+        x
+    } else if x & 0x8000 != 0 {
+        0
+    } else {
+        x
+    }
 }
 
 fn saturate(format: Format, x: u32) -> u32 {
     let value = format.decode(x);
     let one = format.encode(1.0, RN, Overflow::Format);
-    if value > 1.0 { one } else if value > 0.0 { x } else { 0 }
+    if value > 1.0 {
+        one
+    } else if value > 0.0 {
+        x
+    } else {
+        0
+    }
 }
 
 /// `max`/`min` of two numbers: -0 below +0; a NaN loses, or wins with `.NaN`.
@@ -70,20 +82,20 @@ fn through_f32(format: Format, a: u32, op: impl Fn(f64) -> f64) -> u32 {
 macro_rules! scalar {
     ($name:expr, $fmt:expr) => {
         Some(match $name {
-            "add" => row!(A2 |a, b| sum($fmt, a, b)),
-            "sub" => row!(A2 |a, b| difference($fmt, a, b)),
-            "mul" => row!(A2 |a, b| product($fmt, a, b)),
-            "fma" => row!(A3 |a, b, c| fused($fmt, a, b, c)),
-            "fma.relu" => row!(A3 |a, b, c| fused_relu($fmt, a, b, c)),
-            "neg" => row!(A1 |a| (a ^ 0x8000) & 0xFFFF),
-            "abs" => row!(A1 |a| a & 0x7FFF),
-            "max" => row!(A2 |a, b| select($fmt, a, b, true, false)),
-            "min" => row!(A2 |a, b| select($fmt, a, b, false, false)),
-            "max.NaN" => row!(A2 |a, b| select($fmt, a, b, true, true)),
-            "min.NaN" => row!(A2 |a, b| select($fmt, a, b, false, true)),
-            "ex2" => row!(A1 |a| through_f32($fmt, a, f64::exp2)),
-            "tanh" => row!(A1 |a| through_f32($fmt, a, f64::tanh)),
-            "sat" => row!(A1 |a| saturate($fmt, a & 0xFFFF)),
+            "add" => row!(A2 | a, b | sum($fmt, a, b)),
+            "sub" => row!(A2 | a, b | difference($fmt, a, b)),
+            "mul" => row!(A2 | a, b | product($fmt, a, b)),
+            "fma" => row!(A3 | a, b, c | fused($fmt, a, b, c)),
+            "fma.relu" => row!(A3 | a, b, c | fused_relu($fmt, a, b, c)),
+            "neg" => row!(A1 | a | (a ^ 0x8000) & 0xFFFF),
+            "abs" => row!(A1 | a | a & 0x7FFF),
+            "max" => row!(A2 | a, b | select($fmt, a, b, true, false)),
+            "min" => row!(A2 | a, b | select($fmt, a, b, false, false)),
+            "max.NaN" => row!(A2 | a, b | select($fmt, a, b, true, true)),
+            "min.NaN" => row!(A2 | a, b | select($fmt, a, b, false, true)),
+            "ex2" => row!(A1 | a | through_f32($fmt, a, f64::exp2)),
+            "tanh" => row!(A1 | a | through_f32($fmt, a, f64::tanh)),
+            "sat" => row!(A1 | a | saturate($fmt, a & 0xFFFF)),
             _ => return None,
         })
     };
@@ -92,20 +104,20 @@ macro_rules! scalar {
 macro_rules! packed {
     ($name:expr, $fmt:expr) => {
         Some(match $name {
-            "add" => row!(A2 |a, b| pair2(a, b, |x, y| sum($fmt, x, y))),
-            "sub" => row!(A2 |a, b| pair2(a, b, |x, y| difference($fmt, x, y))),
-            "mul" => row!(A2 |a, b| pair2(a, b, |x, y| product($fmt, x, y))),
-            "fma" => row!(A3 |a, b, c| pair3(a, b, c, |x, y, z| fused($fmt, x, y, z))),
-            "fma.relu" => row!(A3 |a, b, c| pair3(a, b, c, |x, y, z| fused_relu($fmt, x, y, z))),
-            "neg" => row!(A1 |a| a ^ 0x8000_8000),
-            "abs" => row!(A1 |a| a & 0x7FFF_7FFF),
-            "max" => row!(A2 |a, b| pair2(a, b, |x, y| select($fmt, x, y, true, false))),
-            "min" => row!(A2 |a, b| pair2(a, b, |x, y| select($fmt, x, y, false, false))),
-            "max.NaN" => row!(A2 |a, b| pair2(a, b, |x, y| select($fmt, x, y, true, true))),
-            "min.NaN" => row!(A2 |a, b| pair2(a, b, |x, y| select($fmt, x, y, false, true))),
-            "ex2" => row!(A1 |a| pair1(a, |x| through_f32($fmt, x, f64::exp2))),
-            "tanh" => row!(A1 |a| pair1(a, |x| through_f32($fmt, x, f64::tanh))),
-            "sat" => row!(A1 |a| pair1(a, |x| saturate($fmt, x))),
+            "add" => row!(A2 | a, b | pair2(a, b, |x, y| sum($fmt, x, y))),
+            "sub" => row!(A2 | a, b | pair2(a, b, |x, y| difference($fmt, x, y))),
+            "mul" => row!(A2 | a, b | pair2(a, b, |x, y| product($fmt, x, y))),
+            "fma" => row!(A3 | a, b, c | pair3(a, b, c, |x, y, z| fused($fmt, x, y, z))),
+            "fma.relu" => row!(A3 | a, b, c | pair3(a, b, c, |x, y, z| fused_relu($fmt, x, y, z))),
+            "neg" => row!(A1 | a | a ^ 0x8000_8000),
+            "abs" => row!(A1 | a | a & 0x7FFF_7FFF),
+            "max" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, true, false))),
+            "min" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, false, false))),
+            "max.NaN" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, true, true))),
+            "min.NaN" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, false, true))),
+            "ex2" => row!(A1 | a | pair1(a, |x| through_f32($fmt, x, f64::exp2))),
+            "tanh" => row!(A1 | a | pair1(a, |x| through_f32($fmt, x, f64::tanh))),
+            "sat" => row!(A1 | a | pair1(a, |x| saturate($fmt, x))),
             _ => return None,
         })
     };
@@ -128,17 +140,29 @@ pub fn mixed_op(name: &str, ty: &str) -> Option<RowFn> {
     macro_rules! of {
         ($fmt:expr) => {
             Some(match name {
-                "add" => row!(A2 |a, b| {
-                    crate::numeric::canonical($fmt.decode(a & 0xFFFF) + f32::from_bits(b)).to_bits()
-                }),
-                "sub" => row!(A2 |a, b| {
-                    crate::numeric::canonical($fmt.decode(a & 0xFFFF) - f32::from_bits(b)).to_bits()
-                }),
-                "fma" => row!(A3 |a, b, c| {
-                    // The product of two narrow numbers is exact in f32.
-                    let product = $fmt.decode(a & 0xFFFF) * $fmt.decode(b & 0xFFFF);
-                    crate::numeric::canonical(product + f32::from_bits(c)).to_bits()
-                }),
+                "add" => row!(
+                    A2 | a,
+                    b | {
+                        crate::numeric::canonical($fmt.decode(a & 0xFFFF) + f32::from_bits(b))
+                            .to_bits()
+                    }
+                ),
+                "sub" => row!(
+                    A2 | a,
+                    b | {
+                        crate::numeric::canonical($fmt.decode(a & 0xFFFF) - f32::from_bits(b))
+                            .to_bits()
+                    }
+                ),
+                "fma" => row!(
+                    A3 | a,
+                    b,
+                    c | {
+                        // The product of two narrow numbers is exact in f32.
+                        let product = $fmt.decode(a & 0xFFFF) * $fmt.decode(b & 0xFFFF);
+                        crate::numeric::canonical(product + f32::from_bits(c)).to_bits()
+                    }
+                ),
                 _ => return None,
             })
         };

@@ -105,17 +105,17 @@ fn pairwise(a: u32, b: u32, op: impl Fn(u16, u16) -> u16) -> u32 {
 /// `add`, `min`, `max` of packed 16-bit integers.
 pub fn packed_integer_op(name: &str, ty: &str) -> Option<RowFn> {
     Some(match (name, ty) {
-        ("add", _) => row!(A2 |a, b| pairwise(a, b, u16::wrapping_add)),
-        ("sub", _) => row!(A2 |a, b| pairwise(a, b, u16::wrapping_sub)),
-        ("min", "u16x2") => row!(A2 |a, b| pairwise(a, b, u16::min)),
-        ("max", "u16x2") => row!(A2 |a, b| pairwise(a, b, u16::max)),
-        ("min", _) => row!(A2 |a, b| pairwise(a, b, |x, y| (x as i16).min(y as i16) as u16)),
-        ("max", _) => row!(A2 |a, b| pairwise(a, b, |x, y| (x as i16).max(y as i16) as u16)),
+        ("add", _) => row!(A2 | a, b | pairwise(a, b, u16::wrapping_add)),
+        ("sub", _) => row!(A2 | a, b | pairwise(a, b, u16::wrapping_sub)),
+        ("min", "u16x2") => row!(A2 | a, b | pairwise(a, b, u16::min)),
+        ("max", "u16x2") => row!(A2 | a, b | pairwise(a, b, u16::max)),
+        ("min", _) => row!(A2 | a, b | pairwise(a, b, |x, y| (x as i16).min(y as i16) as u16)),
+        ("max", _) => row!(A2 | a, b | pairwise(a, b, |x, y| (x as i16).max(y as i16) as u16)),
         ("min.relu", "s16x2") => {
-            row!(A2 |a, b| pairwise(a, b, |x, y| (x as i16).min(y as i16).max(0) as u16))
+            row!(A2 | a, b | pairwise(a, b, |x, y| (x as i16).min(y as i16).max(0) as u16))
         }
         ("max.relu", "s16x2") => {
-            row!(A2 |a, b| pairwise(a, b, |x, y| (x as i16).max(y as i16).max(0) as u16))
+            row!(A2 | a, b | pairwise(a, b, |x, y| (x as i16).max(y as i16).max(0) as u16))
         }
         _ => return None,
     })

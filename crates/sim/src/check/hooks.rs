@@ -21,7 +21,13 @@ impl Cluster<'_> {
     pub(crate) fn note_barrier_use(&mut self, _w: usize, _id: BarrierId) -> Run<()> {
         Ok(())
     }
-    pub(crate) fn note_issue(&mut self, _w: usize, _s: Stream, _g: Group, _work: &Work) -> Run<Clocks> {
+    pub(crate) fn note_issue(
+        &mut self,
+        _w: usize,
+        _s: Stream,
+        _g: Group,
+        _work: &Work,
+    ) -> Run<Clocks> {
         Ok(Clocks::default())
     }
     pub(crate) fn note_complete(&mut self, _p: &Pending) {}
@@ -32,7 +38,13 @@ impl Cluster<'_> {
     pub(crate) fn finish_time(&mut self, p: &Pending) -> u64 {
         p.time
     }
-    pub(crate) fn note_tmem_load(&mut self, _w: usize, _cta: usize, _r: &[TmemRect], _d: &[R32]) -> Run<()> {
+    pub(crate) fn note_tmem_load(
+        &mut self,
+        _w: usize,
+        _cta: usize,
+        _r: &[TmemRect],
+        _d: &[R32],
+    ) -> Run<()> {
         Ok(())
     }
     pub(crate) fn note_tmem_store(&mut self, _w: usize, _cta: usize, _r: &[TmemRect]) -> Run<()> {

@@ -34,7 +34,9 @@ impl Cluster<'_> {
                     Wait::Lanes(missing) => format!(
                         "lanes {missing:#010x} of its warp, which are elsewhere: the warp must be converged here"
                     ),
-                    Wait::Warpgroup => "the other warps of its warpgroup to issue the same wgmma".into(),
+                    Wait::Warpgroup => {
+                        "the other warps of its warpgroup to issue the same wgmma".into()
+                    }
                     Wait::TensorMemory => "free tensor memory".into(),
                 };
                 waiting.push(Waiting { site, what });
@@ -61,11 +63,15 @@ impl Cluster<'_> {
         for (w, warp) in self.warps.iter().enumerate() {
             for fragment in &warp.fragments {
                 let site = self.site(w, fragment.pc, None);
-                waiting.push(Waiting { site, what: "a change that nobody makes (it keeps running)".into() });
+                waiting.push(Waiting {
+                    site,
+                    what: "a change that nobody makes (it keeps running)".into(),
+                });
             }
         }
         waiting.truncate(LISTED);
-        let help = vec!["every warp only polls: look for a flag or phase that is never written".into()];
+        let help =
+            vec!["every warp only polls: look for a flag or phase that is never written".into()];
         Err(Box::new(Error::Deadlock(Box::new(Deadlock { waiting, notes: Vec::new(), help }))))
     }
 
@@ -93,7 +99,13 @@ impl Cluster<'_> {
         format!(
             "mbarrier {name}: phase {} is incomplete, {} of {} arrivals pending, {} transaction bytes \
              outstanding; initialised at PTX line {}, last touched by warp {} at PTX line {}: {}",
-            bar.phase, bar.pending, bar.expected, bar.tx, init.line, last.warp, last.line,
+            bar.phase,
+            bar.pending,
+            bar.expected,
+            bar.tx,
+            init.line,
+            last.warp,
+            last.line,
             last.instruction
         )
     }

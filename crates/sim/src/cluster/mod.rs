@@ -8,8 +8,8 @@ mod schedule;
 mod site;
 
 pub use barrier::{ClusterBarrier, NamedBarrier};
-pub(crate) use site::Run;
 pub use schedule::Status;
+pub(crate) use site::Run;
 
 use crate::engine::Engines;
 use crate::error::{Error, Fault, Site};
@@ -229,7 +229,9 @@ impl<'a> Cluster<'a> {
             if let Some((column, n)) = cta.tensor.allocations.first() {
                 let fault = Fault {
                     rule: "tmem-leak",
-                    message: format!("CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"),
+                    message: format!(
+                        "CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"
+                    ),
                     site: Site { kernel: self.kernel.name.clone(), cta: cta.id, ..Site::default() },
                     help: Some("tcgen05.dealloc everything before the last warp exits".into()),
                 };

@@ -160,7 +160,8 @@ impl Cluster<'_> {
     fn release_missed_phase(&mut self) -> bool {
         for w in 0..self.warps.len() {
             for f in 0..self.warps[w].fragments.len() {
-                let Wait::Mbarrier { cta, offset, phase, .. } = self.warps[w].fragments[f].wait else {
+                let Wait::Mbarrier { cta, offset, phase, .. } = self.warps[w].fragments[f].wait
+                else {
                     continue;
                 };
                 let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };

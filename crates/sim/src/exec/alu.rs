@@ -1,8 +1,8 @@
 //! Instructions that only touch a warp's own registers.
 
 use crate::alu::{Compare, CvtSource, RowFn, bfe64, bit_insert, lop3, prmt};
-use crate::op::{MemSpace, Op};
 use crate::memory::address::{self, Window};
+use crate::op::{MemSpace, Op};
 use crate::register::{FULL, P, R32, R64, Reg, Registers, Row32, Row64};
 
 /// Executes `op` for the lanes of `mask`; false if it needs more than registers.
@@ -186,7 +186,7 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
 fn convert(r: &mut Registers, cvt: &crate::alu::Cvt, d: Reg, s: &[Reg; 2], mask: u32) {
     if let (Some(c), Reg::R32(d), [Reg::R32(a), Reg::R32(b)]) = (cvt.packs_nearest(), d, s) {
         let (a, b) = (*r.r32(*a), *r.r32(*b));
-        let half = cvt.to_bits() / 2;
+        let half = cvt.width() / 2;
         let lane = |i: usize| {
             let [high, low] = [a.0[i], b.0[i]].map(|x| c.apply_f32(f32::from_bits(x)));
             high << half | low
@@ -208,9 +208,10 @@ fn pack(r: &mut Registers, d: Reg, s: &[Reg], bits: u32, mask: u32) {
     }
     let keep = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     for lane in lanes(mask) {
-        let value = s.iter().rev().fold(0u128, |value, part| {
-            value << bits | u128::from(r.lane(*part, lane) & keep)
-        });
+        let value = s
+            .iter()
+            .rev()
+            .fold(0u128, |value, part| value << bits | u128::from(r.lane(*part, lane) & keep));
         match d {
             Reg::R128(d) => r.set_lane128(d, lane, value),
             _ => r.set_lane(d, lane, value as u64),

@@ -10,7 +10,9 @@ use crate::warp::Wait;
 impl Cluster<'_> {
     pub(super) fn barrier_op(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
         let aligned = match op {
-            Op::Bar { aligned, .. } | Op::ClusterArrive { aligned } | Op::ClusterWait { aligned } => *aligned,
+            Op::Bar { aligned, .. }
+            | Op::ClusterArrive { aligned }
+            | Op::ClusterWait { aligned } => *aligned,
             _ => false,
         };
         if aligned && let Some(wait) = self.converge(w, self.warps[w].live) {
@@ -44,10 +46,17 @@ impl Cluster<'_> {
         let count = count.map(|count| registers.r32(count).0[lane]);
         let cta = self.warps[w].cta;
         if id as usize >= self.ctas[cta].named.len() {
-            return self.fault(w, None, "barrier-id", format!("named barrier {id}: there are 0 to 15"), None);
+            return self.fault(
+                w,
+                None,
+                "barrier-id",
+                format!("named barrier {id}: there are 0 to 15"),
+                None,
+            );
         }
         if let Some(count) = count.filter(|c| *c == 0 || c % 32 != 0) {
-            let message = format!("a named barrier of {count} threads: the count must be a multiple of 32");
+            let message =
+                format!("a named barrier of {count} threads: the count must be a multiple of 32");
             return self.fault(w, None, "barrier-count", message, None);
         }
         let expected = self.ctas[cta].named[id as usize].expected;
@@ -55,7 +64,8 @@ impl Cluster<'_> {
             let show = |c: Option<u32>| c.map_or("the whole CTA".to_string(), |c| c.to_string());
             let message = format!(
                 "named barrier {id} is used with {} threads here, while others arrived expecting {}",
-                show(count), show(expected)
+                show(count),
+                show(expected)
             );
             return self.fault(w, None, "barrier-count", message, None);
         }
@@ -116,7 +126,9 @@ impl Cluster<'_> {
                 let pc = warp.fragments[f].wait_pc as usize;
                 let value = match &self.kernel.code[pc].op {
                     Op::Bar { kind: BarKind::Popc, .. } => bar.votes.count,
-                    Op::Bar { kind: BarKind::Reduce(crate::alu::BoolOp::And), .. } => bar.votes.all.into(),
+                    Op::Bar { kind: BarKind::Reduce(crate::alu::BoolOp::And), .. } => {
+                        bar.votes.all.into()
+                    }
                     _ => bar.votes.any.into(),
                 };
                 for lane in lanes(warp.fragments[f].mask) {

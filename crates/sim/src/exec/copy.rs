@@ -2,8 +2,8 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Place, lane_address};
 use super::mbarrier::BarrierId;
+use super::memory::{Place, lane_address};
 use super::work::{CpAsyncPart, End, Work};
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Stream};
@@ -30,10 +30,15 @@ impl Cluster<'_> {
             Op::CpAsyncWait(pending) => {
                 let current = self.warps[w].cp_group;
                 let below = pending.map_or(u64::MAX, |n| current.saturating_sub(n.into()));
-                self.finish_group(w, |g| matches!(g, Group::CpAsync(who, n) if who == w && n < below))?;
+                self.finish_group(
+                    w,
+                    |g| matches!(g, Group::CpAsync(who, n) if who == w && n < below),
+                )?;
                 Ok(Flow::Next)
             }
-            Op::CpAsyncArrive { addr, noinc, space } => self.cp_async_arrive(w, *addr, *space, *noinc, mask),
+            Op::CpAsyncArrive { addr, noinc, space } => {
+                self.cp_async_arrive(w, *addr, *space, *noinc, mask)
+            }
             Op::Bulk(copy) => {
                 lanes(mask).try_for_each(|lane| self.bulk(w, lane, copy))?;
                 Ok(Flow::Next)
@@ -56,8 +61,14 @@ impl Cluster<'_> {
                     self.known_barrier(w, lane, signal)?;
                     let registers = &self.warps[w].registers;
                     let word = |r: &crate::register::Reg| registers.lane(*r, lane).to_le_bytes();
-                    let data = src.iter().flat_map(|r| word(r)[..*bytes as usize].to_vec()).collect();
-                    self.issue(w, Stream::Free, Group::None, Work::StoreAsync { to, data, signal, reduce: *reduce })?;
+                    let data =
+                        src.iter().flat_map(|r| word(r)[..*bytes as usize].to_vec()).collect();
+                    self.issue(
+                        w,
+                        Stream::Free,
+                        Group::None,
+                        Work::StoreAsync { to, data, signal, reduce: *reduce },
+                    )?;
                 }
                 Ok(Flow::Next)
             }
@@ -67,8 +78,12 @@ impl Cluster<'_> {
                 })?;
                 Ok(Flow::Next)
             }
-            Op::TensormapCopy { dst, src, bytes } => self.tensormap_copy(w, *dst, *src, *bytes, mask),
-            Op::TryCancel { dst, mbar, multicast } => self.try_cancel(w, *dst, *mbar, *multicast, mask),
+            Op::TensormapCopy { dst, src, bytes } => {
+                self.tensormap_copy(w, *dst, *src, *bytes, mask)
+            }
+            Op::TryCancel { dst, mbar, multicast } => {
+                self.try_cancel(w, *dst, *mbar, *multicast, mask)
+            }
             _ => self.matrix_op(w, op, mask),
         }
     }
@@ -94,7 +109,8 @@ impl Cluster<'_> {
         let mut parts = Vec::with_capacity(32);
         for lane in lanes(mask) {
             let to = lane_address(&self.warps[w].registers, dst, lane);
-            let Place::Shared(cta, offset) = self.place(w, lane, MemSpace::Shared, to, bytes)? else {
+            let Place::Shared(cta, offset) = self.place(w, lane, MemSpace::Shared, to, bytes)?
+            else {
                 continue;
             };
             let from = lane_address(&self.warps[w].registers, src, lane);
@@ -110,7 +126,14 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    fn cp_async_arrive(&mut self, w: usize, addr: Addr, space: MemSpace, noinc: bool, mask: u32) -> Run<Flow> {
+    fn cp_async_arrive(
+        &mut self,
+        w: usize,
+        addr: Addr,
+        space: MemSpace,
+        noinc: bool,
+        mask: u32,
+    ) -> Run<Flow> {
         let mut signals = Vec::new();
         for lane in lanes(mask) {
             let id = self.barrier_at(w, lane, addr, space)?;
@@ -127,8 +150,9 @@ impl Cluster<'_> {
     fn bulk(&mut self, w: usize, lane: usize, copy: &BulkCopy) -> Run<()> {
         let registers = &self.warps[w].registers;
         let bytes = registers.r32(copy.size).0[lane];
-        if bytes % 16 != 0 || bytes == 0 {
-            let message = format!("a bulk copy of {bytes} bytes: the size must be a positive multiple of 16");
+        if !bytes.is_multiple_of(16) || bytes == 0 {
+            let message =
+                format!("a bulk copy of {bytes} bytes: the size must be a positive multiple of 16");
             return self.fault(w, Some(lane), "bulk-size", message, None);
         }
         let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
@@ -149,14 +173,20 @@ impl Cluster<'_> {
         }
         let byte_mask = copy.byte_mask.map(|m| self.warps[w].registers.r32(m).0[lane] as u16);
         self.counters.copied += u64::from(bytes);
-        let group = if signals.is_empty() { Group::Bulk(w, self.warps[w].bulk_group) } else { Group::None };
+        let group =
+            if signals.is_empty() { Group::Bulk(w, self.warps[w].bulk_group) } else { Group::None };
         let reduce = copy.reduce;
-        self.issue(w, Stream::Free, group, Work::Bulk { from, ends, bytes, signals, reduce, byte_mask })
+        self.issue(
+            w,
+            Stream::Free,
+            group,
+            Work::Bulk { from, ends, bytes, signals, reduce, byte_mask },
+        )
     }
 
     fn bulk_end(&self, w: usize, lane: usize, addr: Addr, space: MemSpace, bytes: u32) -> Run<End> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
-        if at % 16 != 0 {
+        if !at.is_multiple_of(16) {
             let message = format!("bulk copies need 16-byte aligned addresses; this is {at:#x}");
             return self.fault(w, Some(lane), "misaligned", message, None);
         }
@@ -179,8 +209,10 @@ impl Cluster<'_> {
         let End::Shared(cta, offset) = to else { return Ok((vec![to], vec![signal])) };
         let Some(mask) = mask else {
             if signal.0 != cta && !pair {
-                let message = format!("data goes to CTA rank {cta} but the mbarrier is in rank {}", signal.0);
-                let help = "destination and mbarrier must be in the same CTA, except with .cta_group::2";
+                let message =
+                    format!("data goes to CTA rank {cta} but the mbarrier is in rank {}", signal.0);
+                let help =
+                    "destination and mbarrier must be in the same CTA, except with .cta_group::2";
                 return self.fault(w, Some(lane), "copy-barrier", message, Some(help));
             }
             self.known_barrier(w, lane, signal)?;
@@ -189,7 +221,10 @@ impl Cluster<'_> {
         let (mut ends, mut signals) = (Vec::new(), Vec::new());
         for rank in lanes(mask & 0xFFFF) {
             if rank >= self.ctas.len() {
-                let message = format!("multicast mask {mask:#x} names CTA rank {rank} of a cluster of {}", self.ctas.len());
+                let message = format!(
+                    "multicast mask {mask:#x} names CTA rank {rank} of a cluster of {}",
+                    self.ctas.len()
+                );
                 return self.fault(w, Some(lane), "multicast", message, None);
             }
             let owner = if pair { rank & !1 | signal.0 & 1 } else { rank };
@@ -203,14 +238,16 @@ impl Cluster<'_> {
     fn tensor(&mut self, w: usize, lane: usize, copy: &TensorCopy) -> Run<()> {
         let map = self.tensor_map(w, lane, copy.map)?;
         let registers = &self.warps[w].registers;
-        let coords: Vec<i32> = copy.coords.iter().map(|c| registers.r32(*c).0[lane] as i32).collect();
+        let coords: Vec<i32> =
+            copy.coords.iter().map(|c| registers.r32(*c).0[lane] as i32).collect();
         let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
         let rows = if copy.rows4 { 4 } else { 1 };
         let bytes = rows * map.box_bytes() as u32;
         let Some(shared) = copy.shared else { return Ok(()) };
         let at = lane_address(&self.warps[w].registers, shared, lane);
-        if at % 128 != 0 {
-            let message = format!("tensor copies need 128-byte aligned shared memory; this is {at:#x}");
+        if !at.is_multiple_of(128) {
+            let message =
+                format!("tensor copies need 128-byte aligned shared memory; this is {at:#x}");
             return self.fault(w, Some(lane), "misaligned", message, None);
         }
         let to = self.shared_end(w, lane, shared, bytes)?;
@@ -246,21 +283,34 @@ impl Cluster<'_> {
     }
 
     /// Global memory a tensor copy touches must exist.
-    fn check_pieces(&mut self, w: usize, lane: usize, plan: &CopyPlan, direction: Direction, map: &TensorDescriptor) -> Run<()> {
+    fn check_pieces(
+        &mut self,
+        w: usize,
+        lane: usize,
+        plan: &CopyPlan,
+        direction: Direction,
+        map: &TensorDescriptor,
+    ) -> Run<()> {
         for piece in &plan.pieces {
             let Piece::Copy { global, bytes, .. } = *piece else { continue };
             let mut hint = self.warps[w].global_hint;
             if let Err(error) = self.launch.global.find(global, bytes.into(), &mut hint) {
                 let message = format!(
                     "the tensor map reaches {error}; its dims are {:?} and byte strides {:?}",
-                    &map.dims[..map.rank], &map.strides[1..map.rank.max(1)]
+                    &map.dims[..map.rank],
+                    &map.strides[1..map.rank.max(1)]
                 );
-                let help = "strides of a tensor map count bytes, and dims must not exceed the buffer";
+                let help =
+                    "strides of a tensor map count bytes, and dims must not exceed the buffer";
                 return self.fault(w, Some(lane), "out-of-bounds", message, Some(help));
             }
             match direction {
-                Direction::Load => self.before_read(w, lane, Place::Global(global), bytes, false)?,
-                Direction::Store => self.before_write(w, lane, Place::Global(global), bytes, false)?,
+                Direction::Load => {
+                    self.before_read(w, lane, Place::Global(global), bytes, false)?
+                }
+                Direction::Store => {
+                    self.before_write(w, lane, Place::Global(global), bytes, false)?
+                }
             }
         }
         Ok(())
@@ -294,7 +344,14 @@ impl Cluster<'_> {
     }
 
     /// The whole grid runs, so nothing can be cancelled: the answer is "not canceled".
-    fn try_cancel(&mut self, w: usize, dst: Addr, mbar: Addr, multicast: bool, mask: u32) -> Run<Flow> {
+    fn try_cancel(
+        &mut self,
+        w: usize,
+        dst: Addr,
+        mbar: Addr,
+        multicast: bool,
+        mask: u32,
+    ) -> Run<Flow> {
         for lane in lanes(mask) {
             let to = self.shared_end(w, lane, dst, 16)?;
             let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;

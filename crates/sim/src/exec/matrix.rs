@@ -70,8 +70,11 @@ impl Cluster<'_> {
             Op::Stmatrix { shape, s, addr, space } => {
                 self.event();
                 let rows = self.matrix_rows(w, *addr, *space, shape.rows())?;
-                let fragments: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
-                for (lane, ((cta, offset), data)) in rows.iter().zip(shape.store(&fragments)).enumerate() {
+                let fragments: Vec<Lanes> =
+                    s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
+                for (lane, ((cta, offset), data)) in
+                    rows.iter().zip(shape.store(&fragments)).enumerate()
+                {
                     self.before_write(w, lane, Place::Shared(*cta, *offset), 16, false)?;
                     self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(&data);
                 }
@@ -96,7 +99,9 @@ impl Cluster<'_> {
             Op::WgmmaWait(pending) => self.wgmma_wait(w, *pending),
             Op::Wgmma(op) => self.wgmma(w, op),
             Op::Tcgen05(op) => self.tcgen05(w, op, mask),
-            _ => self.unsupported(w, "this instruction is decoded but has no effect defined".into()),
+            _ => {
+                self.unsupported(w, "this instruction is decoded but has no effect defined".into())
+            }
         }
     }
 
@@ -104,18 +109,32 @@ impl Cluster<'_> {
     pub(crate) fn operand_error<T>(&self, w: usize, error: &OperandError) -> Run<T> {
         match error {
             OperandError::Unsupported(reason) => self.unsupported(w, reason.clone()),
-            OperandError::Illegal(message) => self.fault(w, None, "matrix-operand", message.clone(), None),
+            OperandError::Illegal(message) => {
+                self.fault(w, None, "matrix-operand", message.clone(), None)
+            }
         }
     }
 
     /// CTA and offset of each row lane `0..count` names.
-    fn matrix_rows(&self, w: usize, addr: Addr, space: MemSpace, count: usize) -> Run<Vec<(usize, u32)>> {
+    fn matrix_rows(
+        &self,
+        w: usize,
+        addr: Addr,
+        space: MemSpace,
+        count: usize,
+    ) -> Run<Vec<(usize, u32)>> {
         let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
         let row = |lane: usize| {
             let at = lane_address(&self.warps[w].registers, addr, lane);
             match self.place(w, lane, space, at, 16)? {
                 Place::Shared(cta, offset) => Ok((cta, offset)),
-                _ => self.fault(w, Some(lane), "matrix-space", format!("{at:#x} is not in shared memory"), None),
+                _ => self.fault(
+                    w,
+                    Some(lane),
+                    "matrix-space",
+                    format!("{at:#x} is not in shared memory"),
+                    None,
+                ),
             }
         };
         (0..count).map(row).collect()
@@ -162,7 +181,9 @@ impl Cluster<'_> {
         let other = partial.work.pc;
         if other != pc {
             let other = self.site(first, other, None).line;
-            let message = format!("the warps of a warpgroup execute different wgmma instructions (the other is at PTX line {other})");
+            let message = format!(
+                "the warps of a warpgroup execute different wgmma instructions (the other is at PTX line {other})"
+            );
             return self.fault(w, None, "warpgroup", message, None);
         }
         let at = index as usize * a.len();
@@ -171,7 +192,13 @@ impl Cluster<'_> {
         let threads = self.ctas[self.warps[w].cta].warps.clone();
         let members = threads.end.min(first + 4) - first;
         if members < 4 {
-            return self.fault(w, None, "warpgroup", "wgmma needs four warps; this CTA's last warpgroup has fewer".into(), None);
+            return self.fault(
+                w,
+                None,
+                "warpgroup",
+                "wgmma needs four warps; this CTA's last warpgroup has fewer".into(),
+                None,
+            );
         }
         if partial.arrived == 0xF {
             let partial = queue.remove(slot);
@@ -286,10 +313,12 @@ impl Cluster<'_> {
             _ => false,
         };
         let site = self.warps[w].wgmma.live.iter().rev().find(|(_, pc)| of(*pc));
-        let other = site.map(|(_, pc)| ("the wgmma in flight:".to_string(), self.site(w, *pc, None)));
+        let other =
+            site.map(|(_, pc)| ("the wgmma in flight:".to_string(), self.site(w, *pc, None)));
         let verb = if read { "read" } else { "overwritten" };
         let message = format!("an accumulator register of a wgmma in flight is {verb}");
-        let help = "wgmma.wait_group must come between the wgmma and the first use of its registers";
+        let help =
+            "wgmma.wait_group must come between the wgmma and the first use of its registers";
         self.hazard(w, "wgmma-in-flight", message, other, Some(help))
     }
 

@@ -36,12 +36,24 @@ impl Cluster<'_> {
     }
 
     /// The barrier an address names.
-    pub(crate) fn barrier_at(&self, w: usize, lane: usize, addr: Addr, space: MemSpace) -> Run<BarrierId> {
+    pub(crate) fn barrier_at(
+        &self,
+        w: usize,
+        lane: usize,
+        addr: Addr,
+        space: MemSpace,
+    ) -> Run<BarrierId> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
         match self.place(w, lane, space, at, 8)? {
             Place::Shared(cta, offset) => Ok((cta, offset)),
-            _ => self.fault(w, Some(lane), "mbarrier-space", format!("{at:#x} is not in shared memory, where mbarriers live"), None),
+            _ => self.fault(
+                w,
+                Some(lane),
+                "mbarrier-space",
+                format!("{at:#x} is not in shared memory, where mbarriers live"),
+                None,
+            ),
         }
     }
 
@@ -89,7 +101,8 @@ impl Cluster<'_> {
         if let Some(old) = self.ctas[id.0].mbarriers.get(&id.1) {
             let line = self.site(old.init.warp, old.init.pc, None).line;
             let message = format!(
-                "mbarrier {} is already initialised (PTX line {line})", self.mbarrier_name(id.0, id.1)
+                "mbarrier {} is already initialised (PTX line {line})",
+                self.mbarrier_name(id.0, id.1)
             );
             let help = "use mbarrier.inval before the memory is used again";
             return self.fault(w, Some(lane), "double-init", message, Some(help));
@@ -97,7 +110,8 @@ impl Cluster<'_> {
         let bar = match Mbarrier::new(count, by) {
             Ok(bar) => bar,
             Err(_) => {
-                let message = format!("an mbarrier for {count} arrivals: the count must be 1 to 2^20-1");
+                let message =
+                    format!("an mbarrier for {count} arrivals: the count must be 1 to 2^20-1");
                 return self.fault(w, Some(lane), "mbarrier-count", message, None);
             }
         };
@@ -112,7 +126,8 @@ impl Cluster<'_> {
         if self.ctas[id.0].mbarriers.contains_key(&id.1) {
             return self.note_barrier_use(w, id);
         }
-        let message = format!("mbarrier {} is used before mbarrier.init", self.mbarrier_name(id.0, id.1));
+        let message =
+            format!("mbarrier {} is used before mbarrier.init", self.mbarrier_name(id.0, id.1));
         let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \
                     anyone uses it";
         self.fault(w, Some(lane), "barrier-before-init", message, Some(help))
@@ -144,7 +159,13 @@ impl Cluster<'_> {
     }
 
     /// Arrivals by a warp or an engine.
-    pub(crate) fn arrive_as(&mut self, by: Touch, time: u64, id: BarrierId, count: i64) -> Result<(), MbarrierError> {
+    pub(crate) fn arrive_as(
+        &mut self,
+        by: Touch,
+        time: u64,
+        id: BarrierId,
+        count: i64,
+    ) -> Result<(), MbarrierError> {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
         if bar.arrive(count, by, time)? {
             self.phase_completed(id);
@@ -153,7 +174,13 @@ impl Cluster<'_> {
     }
 
     /// Transaction bytes by a warp or an engine.
-    pub(crate) fn transact_as(&mut self, by: Touch, time: u64, id: BarrierId, bytes: i64) -> Result<(), MbarrierError> {
+    pub(crate) fn transact_as(
+        &mut self,
+        by: Touch,
+        time: u64,
+        id: BarrierId,
+        bytes: i64,
+    ) -> Result<(), MbarrierError> {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
         if bar.transact(bytes, by, time)? {
             self.phase_completed(id);
@@ -161,7 +188,13 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn mbarrier_fault<T>(&self, w: usize, lane: usize, id: BarrierId, error: &MbarrierError) -> Run<T> {
+    fn mbarrier_fault<T>(
+        &self,
+        w: usize,
+        lane: usize,
+        id: BarrierId,
+        error: &MbarrierError,
+    ) -> Run<T> {
         let name = self.mbarrier_name(id.0, id.1);
         let message = match error {
             MbarrierError::TooManyArrivals { arrivals, pending } => format!(
@@ -226,7 +259,8 @@ impl Cluster<'_> {
         for lane in lanes(mask) {
             let id = self.barrier_at(w, lane, op.addr, op.space)?;
             if id.0 != self.warps[w].cta {
-                let message = "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
+                let message =
+                    "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
                 return self.fault(w, Some(lane), "remote-wait", message, None);
             }
             let registers = &self.warps[w].registers;
@@ -256,7 +290,11 @@ impl Cluster<'_> {
                 }
             }
         }
-        if yes == 0 && blocking && uniform && let Some((id, _)) = first {
+        if yes == 0
+            && blocking
+            && uniform
+            && let Some((id, _)) = first
+        {
             self.counters.barrier_waits += 1;
             let phase = self.ctas[id.0].mbarriers.get(&id.1).map_or(0, |b| b.phase);
             return Ok(Flow::Block(Wait::Mbarrier { cta: id.0, offset: id.1, phase, done }));

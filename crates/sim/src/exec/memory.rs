@@ -33,8 +33,15 @@ pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
 impl Cluster<'_> {
     /// Where one lane's address leads, checked for bounds and alignment.
     #[inline(always)]
-    pub(crate) fn place(&self, w: usize, lane: usize, space: MemSpace, at: u64, bytes: u32) -> Run<Place> {
-        if at % u64::from(bytes.next_power_of_two()) != 0 {
+    pub(crate) fn place(
+        &self,
+        w: usize,
+        lane: usize,
+        space: MemSpace,
+        at: u64,
+        bytes: u32,
+    ) -> Run<Place> {
+        if !at.is_multiple_of(u64::from(bytes.next_power_of_two())) {
             return self.misaligned(w, lane, at, bytes);
         }
         let place = match space {
@@ -50,8 +57,13 @@ impl Cluster<'_> {
             },
         };
         let (end, what) = match place {
-            Place::Local(at) => (u64::from(at) + u64::from(bytes) <= self.kernel.local_bytes.into(), "local memory"),
-            Place::Param(at) => (u64::from(at) + u64::from(bytes) <= self.kernel.param_bytes.into(), "the parameters"),
+            Place::Local(at) => {
+                (u64::from(at) + u64::from(bytes) <= self.kernel.local_bytes.into(), "local memory")
+            }
+            Place::Param(at) => (
+                u64::from(at) + u64::from(bytes) <= self.kernel.param_bytes.into(),
+                "the parameters",
+            ),
             _ => (true, ""),
         };
         if !end {
@@ -75,7 +87,10 @@ impl Cluster<'_> {
         };
         let (rank, offset) = ((at >> 24) as usize, at & SHARED_OFFSET);
         if rank >= self.ctas.len() {
-            let message = format!("shared address {at:#x} names CTA rank {rank} of a cluster of {}", self.ctas.len());
+            let message = format!(
+                "shared address {at:#x} names CTA rank {rank} of a cluster of {}",
+                self.ctas.len()
+            );
             return self.fault(w, Some(lane), "out-of-bounds", message, None);
         }
         let size = self.ctas[rank].shared.len() as u32;
@@ -85,7 +100,14 @@ impl Cluster<'_> {
         Ok(Place::Shared(rank, offset))
     }
 
-    fn shared_out_of_bounds<T>(&self, w: usize, lane: usize, offset: u32, bytes: u32, size: u32) -> Run<T> {
+    fn shared_out_of_bounds<T>(
+        &self,
+        w: usize,
+        lane: usize,
+        offset: u32,
+        bytes: u32,
+        size: u32,
+    ) -> Run<T> {
         let first = crate::load::RESERVED_SHARED;
         let message = format!(
             "{bytes} bytes at shared offset {offset:#x}; this CTA has {first:#x}..{size:#x} ({} of them dynamic)",
@@ -165,10 +187,11 @@ impl Cluster<'_> {
                 let operand = registers.lane(*src, lane);
                 let swap = atomic.swap.map(|swap| registers.lane(swap, lane));
                 let place = advance(place, bytes * i as u32);
-                let old = match self.update(w, place, bytes, |old| combine(atomic, old, operand, swap)) {
-                    Ok(old) => old,
-                    Err(reason) => return self.unsupported(w, reason),
-                };
+                let old =
+                    match self.update(w, place, bytes, |old| combine(atomic, old, operand, swap)) {
+                        Ok(old) => old,
+                        Err(reason) => return self.unsupported(w, reason),
+                    };
                 if let Some(Some(dst)) = atomic.dst.get(i) {
                     self.warps[w].registers.set_lane(*dst, lane, old);
                 }
@@ -232,7 +255,9 @@ impl Cluster<'_> {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
-                if let Ok((allocation, offset)) = self.launch.global.find(at, bytes.into(), &mut hint) {
+                if let Ok((allocation, offset)) =
+                    self.launch.global.find(at, bytes.into(), &mut hint)
+                {
                     allocation.store(offset, bytes.into(), value);
                 }
             }
@@ -250,7 +275,14 @@ impl Cluster<'_> {
 
     /// Checks a read: bounds, initialisation, ordering.
     #[inline(always)]
-    pub(crate) fn before_read(&mut self, w: usize, lane: usize, place: Place, bytes: u32, _strong: bool) -> Run<()> {
+    pub(crate) fn before_read(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u32,
+        _strong: bool,
+    ) -> Run<()> {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
@@ -265,12 +297,16 @@ impl Cluster<'_> {
                             _ => Ok(()),
                         }
                     }
-                    Err(e) => self.fault(w, Some(lane), "out-of-bounds", format!("read of {e}"), None),
+                    Err(e) => {
+                        self.fault(w, Some(lane), "out-of-bounds", format!("read of {e}"), None)
+                    }
                 }
             }
             Place::Shared(cta, offset) if self.launch.options.checks => {
                 match self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize) {
-                    Some(byte) => self.uninitialised(w, format!("shared memory at offset {byte:#x}")),
+                    Some(byte) => {
+                        self.uninitialised(w, format!("shared memory at offset {byte:#x}"))
+                    }
                     None => Ok(()),
                 }
             }
@@ -280,20 +316,30 @@ impl Cluster<'_> {
 
     /// Checks a write: bounds and ordering.
     #[inline(always)]
-    pub(crate) fn before_write(&mut self, w: usize, lane: usize, place: Place, bytes: u32, _strong: bool) -> Run<()> {
+    pub(crate) fn before_write(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u32,
+        _strong: bool,
+    ) -> Run<()> {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
                 match self.launch.global.find(at, bytes.into(), &mut hint) {
                     Ok((allocation, _)) if allocation.read_only => {
-                        let message = format!("write to `{}`, which the program only reads", allocation.name);
+                        let message =
+                            format!("write to `{}`, which the program only reads", allocation.name);
                         self.fault(w, Some(lane), "read-only", message, None)
                     }
                     Ok(_) => {
                         self.warps[w].global_hint = hint;
                         Ok(())
                     }
-                    Err(e) => self.fault(w, Some(lane), "out-of-bounds", format!("write of {e}"), None),
+                    Err(e) => {
+                        self.fault(w, Some(lane), "out-of-bounds", format!("write of {e}"), None)
+                    }
                 }
             }
             Place::Param(_) => {
@@ -305,10 +351,24 @@ impl Cluster<'_> {
 
     pub(crate) fn uninitialised<T>(&self, w: usize, what: String) -> Run<T> {
         let message = format!("read of {what}, which nobody wrote");
-        self.hazard(w, "uninitialised", message, None, Some("outputs and shared memory hold nothing useful before they are written"))
+        self.hazard(
+            w,
+            "uninitialised",
+            message,
+            None,
+            Some("outputs and shared memory hold nothing useful before they are written"),
+        )
     }
 
-    fn count_access(&mut self, w: usize, space: MemSpace, addr: Addr, mask: u32, bytes: u32, write: bool) {
+    fn count_access(
+        &mut self,
+        w: usize,
+        space: MemSpace,
+        addr: Addr,
+        mask: u32,
+        bytes: u32,
+        write: bool,
+    ) {
         let total = u64::from(bytes) * u64::from(mask.count_ones());
         let c = &mut self.counters;
         match (space, write) {
@@ -383,7 +443,8 @@ fn combine(atomic: &Atomic, old: u64, operand: u64, swap: Option<u64>) -> Result
         AtomOp::Reduce(op) => {
             let mut memory = old.to_le_bytes();
             let n = atomic.bytes as usize;
-            reduce(op, atomic.ty, &mut memory[..n], &operand.to_le_bytes()[..n]).map_err(|e| e.to_string())?;
+            reduce(op, atomic.ty, &mut memory[..n], &operand.to_le_bytes()[..n])
+                .map_err(|e| e.to_string())?;
             Ok(u64::from_le_bytes(memory))
         }
     }

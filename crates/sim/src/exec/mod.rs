@@ -128,7 +128,9 @@ impl Cluster<'_> {
                 self.exit(w, mask)?;
                 Ok(Flow::Moved)
             }
-            Op::Trap(what) => self.fault(w, None, "trap", format!("the kernel executed {what}"), None),
+            Op::Trap(what) => {
+                self.fault(w, None, "trap", format!("the kernel executed {what}"), None)
+            }
             Op::Sleep => Ok(Flow::Yield),
             Op::Carry { .. } => {
                 let flag = self.kernel.carry;
@@ -151,8 +153,12 @@ impl Cluster<'_> {
             Op::Load(load) => self.load(w, load, mask),
             Op::Store(store) => self.store(w, store, mask),
             Op::Atomic(atomic) => self.atomic(w, atomic, mask),
-            Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. }
-            | Op::Elect { .. } | Op::WarpSync { .. } => self.warp_wide(w, &inst.op, mask),
+            Op::Shfl { .. }
+            | Op::Vote { .. }
+            | Op::Match { .. }
+            | Op::Redux { .. }
+            | Op::Elect { .. }
+            | Op::WarpSync { .. } => self.warp_wide(w, &inst.op, mask),
             Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. } => {
                 self.barrier_op(w, &inst.op, mask)
             }
@@ -174,7 +180,13 @@ impl Cluster<'_> {
         Flow::Moved
     }
 
-    fn branch_index(&mut self, w: usize, index: crate::register::R32, targets: &[Pc], mask: u32) -> Run<Flow> {
+    fn branch_index(
+        &mut self,
+        w: usize,
+        index: crate::register::R32,
+        targets: &[Pc],
+        mask: u32,
+    ) -> Run<Flow> {
         let row = *self.warps[w].registers.r32(index);
         let mut left = mask;
         let here = self.pc(w);

@@ -62,7 +62,9 @@ impl TensorState {
         let free = |start: u32| {
             self.allocations.iter().all(|(at, n)| start + columns <= *at || at + n <= start)
         };
-        let start = (0..TMEM_COLUMNS as u32).step_by(32).find(|s| s + columns <= TMEM_COLUMNS as u32 && free(*s))?;
+        let start = (0..TMEM_COLUMNS as u32)
+            .step_by(32)
+            .find(|s| s + columns <= TMEM_COLUMNS as u32 && free(*s))?;
         self.allocations.push((start, columns));
         Some(start)
     }
@@ -83,7 +85,9 @@ impl Cluster<'_> {
     pub(super) fn tcgen05(&mut self, w: usize, op: &Tcgen05, mask: u32) -> Run<Flow> {
         let lane = first_lane(mask);
         match op {
-            Tcgen05::Alloc { dst, space, columns, .. } => self.tmem_alloc(w, lane, *dst, *space, *columns),
+            Tcgen05::Alloc { dst, space, columns, .. } => {
+                self.tmem_alloc(w, lane, *dst, *space, *columns)
+            }
             Tcgen05::Dealloc { address, columns } => {
                 let r = &self.warps[w].registers;
                 let (address, columns) = (r.r32(*address).0[lane], r.r32(*columns).0[lane]);
@@ -152,10 +156,18 @@ impl Cluster<'_> {
         Ok(vec![cta & !1, cta | 1])
     }
 
-    fn tmem_alloc(&mut self, w: usize, lane: usize, dst: Addr, space: MemSpace, columns: R32) -> Run<Flow> {
+    fn tmem_alloc(
+        &mut self,
+        w: usize,
+        lane: usize,
+        dst: Addr,
+        space: MemSpace,
+        columns: R32,
+    ) -> Run<Flow> {
         let columns = self.warps[w].registers.r32(columns).0[lane];
         if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
-            let message = format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
+            let message =
+                format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
             return self.fault(w, None, "tmem-columns", message, None);
         }
         let cta = self.warps[w].cta;
@@ -188,7 +200,13 @@ impl Cluster<'_> {
                 "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
                 tensor.allocations
             );
-            return self.fault(w, None, "tmem-dealloc", message, Some("free exactly what tcgen05.alloc gave"));
+            return self.fault(
+                w,
+                None,
+                "tmem-dealloc",
+                message,
+                Some("free exactly what tcgen05.alloc gave"),
+            );
         };
         tensor.allocations.remove(index);
         for warp in &mut self.warps {
@@ -210,7 +228,8 @@ impl Cluster<'_> {
                     "tensor-memory columns {}..{} are not allocated; allocated are (column, columns): {:?}",
                     rect.columns.start, rect.columns.end, tensor.allocations
                 );
-                let help = "column offsets start from the address tcgen05.alloc wrote to shared memory";
+                let help =
+                    "column offsets start from the address tcgen05.alloc wrote to shared memory";
                 return self.fault(w, None, "tmem-bounds", message, Some(help));
             }
         }
@@ -233,7 +252,13 @@ impl Cluster<'_> {
         self.fault(w, None, "tmem-lanes", message, Some(help))
     }
 
-    fn transfer_rects(&self, w: usize, transfer: TmemTransfer, address: TmemAddress, immediate: u32) -> Run<Vec<TmemRect>> {
+    fn transfer_rects(
+        &self,
+        w: usize,
+        transfer: TmemTransfer,
+        address: TmemAddress,
+        immediate: u32,
+    ) -> Run<Vec<TmemRect>> {
         let rects = transfer.rects(address, immediate);
         let cta = self.warps[w].cta;
         for rect in &rects {
@@ -243,7 +268,15 @@ impl Cluster<'_> {
         Ok(rects)
     }
 
-    fn tmem_load(&mut self, w: usize, lane: usize, transfer: TmemTransfer, d: &[R32], addr: Addr, immediate: u32) -> Run<()> {
+    fn tmem_load(
+        &mut self,
+        w: usize,
+        lane: usize,
+        transfer: TmemTransfer,
+        d: &[R32],
+        addr: Addr,
+        immediate: u32,
+    ) -> Run<()> {
         let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
         let rects = self.transfer_rects(w, transfer, address, immediate)?;
         let cta = self.warps[w].cta;
@@ -266,7 +299,15 @@ impl Cluster<'_> {
         }
     }
 
-    fn tmem_store(&mut self, w: usize, lane: usize, transfer: TmemTransfer, s: &[R32], addr: Addr, immediate: u32) -> Run<()> {
+    fn tmem_store(
+        &mut self,
+        w: usize,
+        lane: usize,
+        transfer: TmemTransfer,
+        s: &[R32],
+        addr: Addr,
+        immediate: u32,
+    ) -> Run<()> {
         let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
         let rects = self.transfer_rects(w, transfer, address, immediate)?;
         let cta = self.warps[w].cta;
@@ -287,7 +328,9 @@ impl Cluster<'_> {
         let a = match &op.a {
             MatrixSource::Descriptor(d) => MmaA::Shared(r.r64(*d).0[lane]),
             MatrixSource::Tensor(addr) => MmaA::Tensor(tmem(*addr)),
-            MatrixSource::Registers(_) => return self.unsupported(w, "A of tcgen05.mma in registers".into()),
+            MatrixSource::Registers(_) => {
+                return self.unsupported(w, "A of tcgen05.mma in registers".into());
+            }
         };
         let operands = MmaOperands {
             d: tmem(op.d),
@@ -316,7 +359,12 @@ impl Cluster<'_> {
     }
 
     /// Operands must lie in shared memory that exists and was written.
-    fn check_mma_footprint(&mut self, w: usize, cta: usize, footprint: &crate::matrix::MmaFootprint) -> Run<()> {
+    fn check_mma_footprint(
+        &mut self,
+        w: usize,
+        cta: usize,
+        footprint: &crate::matrix::MmaFootprint,
+    ) -> Run<()> {
         for (name, ranges) in [("A", &footprint.shared_a), ("B", &footprint.shared_b)] {
             for range in ranges {
                 self.check_operand(w, cta, name, range.clone())?;
@@ -326,7 +374,13 @@ impl Cluster<'_> {
     }
 
     /// Checks the shared memory of a matrix operand.
-    pub(super) fn check_operand(&mut self, w: usize, cta: usize, name: &str, range: std::ops::Range<u32>) -> Run<()> {
+    pub(super) fn check_operand(
+        &mut self,
+        w: usize,
+        cta: usize,
+        name: &str,
+        range: std::ops::Range<u32>,
+    ) -> Run<()> {
         let size = self.ctas[cta].shared.len() as u32;
         if range.end > size || range.start < crate::load::RESERVED_SHARED {
             let message = format!(
@@ -340,7 +394,9 @@ impl Cluster<'_> {
     }
 
     pub(super) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
-        let crate::op::Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else { return Ok(()) };
+        let crate::op::Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else {
+            return Ok(());
+        };
         let Tcgen05::Mma(op) = &**op else { return Ok(()) };
         let wanted = |rank: &usize| work.ctas.contains(rank);
         let mut memories: Vec<CtaMemory> = self
@@ -353,9 +409,11 @@ impl Cluster<'_> {
         if let Err(error) = op.mma.execute(&work.operands, &mut memories) {
             return self.work_error(pending, &error);
         }
-        let fields = crate::matrix::InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
+        let fields =
+            crate::matrix::InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
         if let Ok(fields) = fields {
-            self.counters.mma_flops += 2 * (fields.rows * fields.columns * op.mma.kind.depth()) as u64;
+            self.counters.mma_flops +=
+                2 * (fields.rows * fields.columns * op.mma.kind.depth()) as u64;
         }
         Ok(())
     }
@@ -378,7 +436,14 @@ impl Cluster<'_> {
         }))
     }
 
-    fn tcgen05_commit(&mut self, w: usize, lane: usize, mbar: Addr, space: MemSpace, multicast: Option<R32>) -> Run<()> {
+    fn tcgen05_commit(
+        &mut self,
+        w: usize,
+        lane: usize,
+        mbar: Addr,
+        space: MemSpace,
+        multicast: Option<R32>,
+    ) -> Run<()> {
         let (cta, offset) = self.barrier_at(w, lane, mbar, space)?;
         let signals: Vec<_> = match multicast {
             None => vec![(cta, offset)],
@@ -389,7 +454,11 @@ impl Cluster<'_> {
         };
         for signal in &signals {
             if signal.0 >= self.ctas.len() {
-                let message = format!("commit names CTA rank {} of a cluster of {}", signal.0, self.ctas.len());
+                let message = format!(
+                    "commit names CTA rank {} of a cluster of {}",
+                    signal.0,
+                    self.ctas.len()
+                );
                 return self.fault(w, None, "multicast", message, None);
             }
             self.known_barrier(w, lane, *signal)?;

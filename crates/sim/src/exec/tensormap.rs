@@ -9,8 +9,14 @@ use crate::register::Reg;
 
 impl Cluster<'_> {
     /// The 128 bytes at an address.
-    pub(super) fn map_bytes(&mut self, w: usize, lane: usize, at: u64, space: MemSpace) -> Run<[u8; 128]> {
-        if at % 64 != 0 {
+    pub(super) fn map_bytes(
+        &mut self,
+        w: usize,
+        lane: usize,
+        at: u64,
+        space: MemSpace,
+    ) -> Run<[u8; 128]> {
+        if !at.is_multiple_of(64) {
             let message = format!("a tensor map at {at:#x}, which is not a multiple of 64");
             return self.fault(w, Some(lane), "misaligned", message, None);
         }
@@ -21,7 +27,13 @@ impl Cluster<'_> {
     }
 
     /// Copies bytes out of any memory.
-    pub(super) fn copy_out(&mut self, w: usize, lane: usize, place: Place, out: &mut [u8]) -> Run<()> {
+    pub(super) fn copy_out(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        out: &mut [u8],
+    ) -> Run<()> {
         for (i, chunk) in out.chunks_mut(8).enumerate() {
             let at = advance(place, 8 * i as u32);
             self.before_read(w, lane, at, 8, true)?;
@@ -53,7 +65,9 @@ impl Cluster<'_> {
         let place = self.place(w, lane, space, at, 64)?;
         let mut bytes = [0; 128];
         for (i, chunk) in bytes.chunks_mut(8).enumerate() {
-            chunk.copy_from_slice(&self.read(w, lane, advance(place, 8 * i as u32), 8).to_le_bytes());
+            chunk.copy_from_slice(
+                &self.read(w, lane, advance(place, 8 * i as u32), 8).to_le_bytes(),
+            );
         }
         if let Err(reason) = replace(&mut bytes, field, ordinal, value) {
             return self.unsupported(w, reason);
@@ -61,7 +75,14 @@ impl Cluster<'_> {
         self.copy_in(w, lane, place, &bytes)
     }
 
-    pub(super) fn tensormap_copy(&mut self, w: usize, dst: Addr, src: Addr, bytes: u32, mask: u32) -> Run<Flow> {
+    pub(super) fn tensormap_copy(
+        &mut self,
+        w: usize,
+        dst: Addr,
+        src: Addr,
+        bytes: u32,
+        mask: u32,
+    ) -> Run<Flow> {
         // All lanes name the same addresses; one copies.
         let lane = mask.trailing_zeros() as usize;
         let registers = &self.warps[w].registers;

@@ -11,14 +11,19 @@ impl Cluster<'_> {
     pub(super) fn warp_wide(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
         let members = match op {
             Op::Shfl { s, .. } => s[3],
-            Op::Vote { mask, .. } | Op::Match { mask, .. } | Op::Redux { mask, .. }
-            | Op::Elect { mask, .. } | Op::WarpSync { mask } => *mask,
+            Op::Vote { mask, .. }
+            | Op::Match { mask, .. }
+            | Op::Redux { mask, .. }
+            | Op::Elect { mask, .. }
+            | Op::WarpSync { mask } => *mask,
             _ => return Ok(Flow::Next),
         };
         let lane = mask.trailing_zeros() as usize;
         let members = self.warps[w].registers.r32(members).0[lane];
         if members & 1 << lane == 0 {
-            let message = format!("lane {lane} executes this with member mask {members:#010x}, which lacks it");
+            let message = format!(
+                "lane {lane} executes this with member mask {members:#010x}, which lacks it"
+            );
             return self.fault(w, Some(lane), "member-mask", message, None);
         }
         if let Some(wait) = self.converge(w, members) {
@@ -39,7 +44,9 @@ impl Cluster<'_> {
             Op::Match { all, d, p, a, .. } => {
                 for lane in lanes(active) {
                     let value = r.lane(*a, lane);
-                    let same = lanes(active).filter(|l| r.lane(*a, *l) == value).fold(0, |m, l| m | 1 << l);
+                    let same = lanes(active)
+                        .filter(|l| r.lane(*a, *l) == value)
+                        .fold(0, |m, l| m | 1 << l);
                     let whole = same == active;
                     let result = if *all && !whole { 0 } else { same };
                     r.set_lane(Reg::R32(*d), lane, u64::from(result));
@@ -65,7 +72,12 @@ impl Cluster<'_> {
     }
 }
 
-fn shuffle(r: &Registers, mode: ShflMode, s: &[crate::register::R32; 4], active: u32) -> (Row32, u32) {
+fn shuffle(
+    r: &Registers,
+    mode: ShflMode,
+    s: &[crate::register::R32; 4],
+    active: u32,
+) -> (Row32, u32) {
     let (value, b, c) = (r.r32(s[0]), r.r32(s[1]), r.r32(s[2]));
     let mut out = *value;
     let mut valid = 0;

@@ -126,7 +126,9 @@ impl Work {
     /// Barriers it signals.
     pub(crate) fn signals(&self) -> &[BarrierId] {
         match self {
-            Work::TensorLoad { signals, .. } | Work::Bulk { signals, .. } | Work::Zeros { signals, .. }
+            Work::TensorLoad { signals, .. }
+            | Work::Bulk { signals, .. }
+            | Work::Zeros { signals, .. }
             | Work::Arrive(signals) => signals,
             Work::StoreAsync { signal, .. } => std::slice::from_ref(signal),
             _ => &[],
@@ -196,7 +198,8 @@ impl Cluster<'_> {
                 false => self.transact_as(by, time, id, -i64::from(bytes)),
             };
             if let Err(error) = result {
-                let message = format!("completing on mbarrier {}: {error:?}", self.mbarrier_name(id.0, id.1));
+                let message =
+                    format!("completing on mbarrier {}: {error:?}", self.mbarrier_name(id.0, id.1));
                 return self.fault_at(&pending, "mbarrier-arrivals", message);
             }
         }
@@ -243,14 +246,21 @@ impl Cluster<'_> {
             Work::TmemCopy { ctas, copy, address, descriptor } => {
                 for cta in ctas {
                     let cta = &mut self.ctas[*cta];
-                    if let Err(error) = copy.execute(cta.shared.bytes(), &mut cta.tensor.cells, *descriptor, *address) {
+                    if let Err(error) = copy.execute(
+                        cta.shared.bytes(),
+                        &mut cta.tensor.cells,
+                        *descriptor,
+                        *address,
+                    ) {
                         return self.fault_at(pending, "tensor-memory", error.to_string());
                     }
                 }
             }
             Work::Shift { ctas, address } => {
                 for cta in ctas {
-                    if let Err(error) = crate::matrix::shift_down(&mut self.ctas[*cta].tensor.cells, *address) {
+                    if let Err(error) =
+                        crate::matrix::shift_down(&mut self.ctas[*cta].tensor.cells, *address)
+                    {
                         return self.fault_at(pending, "tensor-memory", error.to_string());
                     }
                 }
@@ -277,7 +287,13 @@ impl Cluster<'_> {
         }
     }
 
-    fn tensor_store(&mut self, plan: &CopyPlan, map: &TensorDescriptor, cta: usize, op: Option<ReduceOp>) -> Result<(), String> {
+    fn tensor_store(
+        &mut self,
+        plan: &CopyPlan,
+        map: &TensorDescriptor,
+        cta: usize,
+        op: Option<ReduceOp>,
+    ) -> Result<(), String> {
         let ty = match op {
             Some(op) => Some((op, ReduceType::of_element(map.element).map_err(|e| e.to_string())?)),
             None => None,
@@ -308,7 +324,8 @@ impl Cluster<'_> {
             }
             End::Global(at) => {
                 let mut data = vec![0; bytes as usize];
-                if let Ok((allocation, offset)) = self.launch.global.find(at, bytes.into(), &mut 0) {
+                if let Ok((allocation, offset)) = self.launch.global.find(at, bytes.into(), &mut 0)
+                {
                     allocation.read_into(offset, &mut data);
                 }
                 data
@@ -322,7 +339,9 @@ impl Cluster<'_> {
                 self.ctas[cta].shared.write(offset as usize, data.len()).copy_from_slice(data);
             }
             End::Global(at) => {
-                if let Ok((allocation, offset)) = self.launch.global.find(at, data.len() as u64, &mut 0) {
+                if let Ok((allocation, offset)) =
+                    self.launch.global.find(at, data.len() as u64, &mut 0)
+                {
                     allocation.write_from(offset, data);
                 }
             }
@@ -330,7 +349,13 @@ impl Cluster<'_> {
     }
 
     /// Stores or combines bytes at an end.
-    fn deliver(&mut self, end: End, data: &[u8], op: Option<(ReduceOp, ReduceType)>, mask: Option<u16>) -> Result<(), String> {
+    fn deliver(
+        &mut self,
+        end: End,
+        data: &[u8],
+        op: Option<(ReduceOp, ReduceType)>,
+        mask: Option<u16>,
+    ) -> Result<(), String> {
         let mut new = data.to_vec();
         if let Some(mask) = mask {
             let old = self.fetch(end, data.len() as u32);
@@ -354,7 +379,13 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn reduce_global(&self, at: u64, data: &[u8], op: ReduceOp, ty: ReduceType) -> Result<(), String> {
+    fn reduce_global(
+        &self,
+        at: u64,
+        data: &[u8],
+        op: ReduceOp,
+        ty: ReduceType,
+    ) -> Result<(), String> {
         let size = ty.bytes();
         let found = self.launch.global.find(at, data.len() as u64, &mut 0);
         let (allocation, offset) = found.map_err(|e| e.to_string())?;

@@ -103,7 +103,8 @@ impl<'m> Loader<'m> {
         }
         let three = if matches!(opcode, "min" | "max") && i.args.len() == 4 { "3" } else { "" };
         let name = format!("{opcode}{three}{}", mods.rest);
-        let f = row_function(opcode, &name, &mods, ty).ok_or_else(|| unknown::<()>().unwrap_err())?;
+        let f =
+            row_function(opcode, &name, &mods, ty).ok_or_else(|| unknown::<()>().unwrap_err())?;
         self.emit_row(i, f)?;
         if mods.sat && matches!(ty, "f32" | "f16" | "bf16" | "f16x2" | "bf16x2") {
             let f = if ty == "f32" { saturate() } else { half_op("sat", ty).ok_or("no .sat")? };
@@ -224,7 +225,10 @@ impl<'m> Loader<'m> {
         };
         let p = self.frame.new_p();
         let s = [self.s32(i, 3)?.0, zero.0];
-        self.emit(i, Op::Compare { f: f.ok_or("slct by this type")?, d: p, q: None, s, with: None });
+        self.emit(
+            i,
+            Op::Compare { f: f.ok_or("slct by this type")?, d: p, q: None, s, with: None },
+        );
         let wide = Type::from_name(ty.as_str()).is_some_and(|t| t.bits() == 64);
         let p = (p, false);
         let op = if wide {
@@ -255,8 +259,7 @@ impl<'m> Loader<'m> {
         if i.instruction.has("pack") {
             return self.lane_op("cvt.pack", i);
         }
-        let cvt = Cvt::decode(i.instruction)
-            .ok_or("this conversion is not known here")?;
+        let cvt = Cvt::decode(i.instruction).ok_or("this conversion is not known here")?;
         let d = self.reg(i, 0)?;
         let from = i.instruction.modifiers.last().map_or("", |m| m.as_str());
         let bits = Type::from_name(from).map_or(32, Type::bits);
@@ -365,7 +368,8 @@ fn row_function(opcode: &str, name: &str, mods: &Mods, ty: &str) -> Option<RowFn
     }
     match ty {
         "f32" => {
-            let unit = mods.approx || matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt");
+            let unit =
+                mods.approx || matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt");
             if unit { mufu(name, mods.flush) } else { float_op(name, mods.rounding, mods.flush) }
         }
         "f32x2" => float_pair_op(name, mods.rounding, mods.flush),
@@ -375,9 +379,7 @@ fn row_function(opcode: &str, name: &str, mods: &Mods, ty: &str) -> Option<RowFn
         _ => {
             let ty = Type::from_name(ty)?;
             let saturated = if mods.sat { format!("{name}.sat") } else { name.to_string() };
-            integer_op(&saturated, ty)
-                .or_else(|| wide_op(name, ty))
-                .or_else(|| bit_op(name, ty))
+            integer_op(&saturated, ty).or_else(|| wide_op(name, ty)).or_else(|| bit_op(name, ty))
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use super::data::{atom_type, reduce_op, space};
 use super::{Decoded, Loader, arg};
-use crate::op::{
-    BulkCopy, Mbarrier, MbarrierOp, MemSpace, Op, TensorCopy, TensorDirection,
-};
+use crate::op::{BulkCopy, Mbarrier, MbarrierOp, MemSpace, Op, TensorCopy, TensorDirection};
 use crate::register::{R32, Reg};
 use crate::tensor_copy::{ReduceOp, ReduceType};
 use ptx::ast::Type;
@@ -63,7 +61,8 @@ impl<'m> Loader<'m> {
             Some(operand) => Some(self.source32(operand)?),
             None => None,
         };
-        let (count, expect) = if i.instruction.has("expect_tx") { (None, last) } else { (last, None) };
+        let (count, expect) =
+            if i.instruction.has("expect_tx") { (None, last) } else { (last, None) };
         Ok(MbarrierOp::Arrive { count, expect, drop, token })
     }
 
@@ -134,7 +133,8 @@ impl<'m> Loader<'m> {
         if !i.instruction.has("reduce") {
             return Ok(None);
         }
-        let ty = i.instruction.modifiers.iter().rev().find(|m| Type::from_name(m.as_str()).is_some());
+        let ty =
+            i.instruction.modifiers.iter().rev().find(|m| Type::from_name(m.as_str()).is_some());
         let ty = atom_type(ty.ok_or("a bulk reduction without a type")?.as_str())?;
         Ok(Some((reduce_op(i).ok_or("a bulk reduction without an operation")?, ty.0)))
     }
@@ -224,11 +224,21 @@ impl<'m> Loader<'m> {
             return Err("this tensormap instruction is not known here".into());
         }
         const FIELDS: [&str; 11] = [
-            "global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride",
-            "elemtype", "interleave_layout", "swizzle_mode", "fill_mode", "swizzle_atomicity",
+            "global_address",
+            "rank",
+            "box_dim",
+            "global_dim",
+            "global_stride",
+            "element_stride",
+            "elemtype",
+            "interleave_layout",
+            "swizzle_mode",
+            "fill_mode",
+            "swizzle_atomicity",
         ];
         let field = FIELDS.into_iter().find(|f| has(f)).ok_or("tensormap.replace of this field")?;
-        let indexed = matches!(field, "box_dim" | "global_dim" | "global_stride" | "element_stride");
+        let indexed =
+            matches!(field, "box_dim" | "global_dim" | "global_stride" | "element_stride");
         let ordinal = if indexed { self.immediate(i, 1)? as u32 } else { 0 };
         let bits = if has("b64") { 64 } else { 32 };
         let value = self.source(arg(i, 1 + usize::from(indexed))?, bits)?;
@@ -246,7 +256,10 @@ impl<'m> Loader<'m> {
         let reduce = match i.instruction.opcode.as_str() {
             "red" => {
                 let ty = i.instruction.modifiers.last().ok_or("no type")?;
-                Some((reduce_op(i).ok_or("red.async without an operation")?, atom_type(ty.as_str())?.0))
+                Some((
+                    reduce_op(i).ok_or("red.async without an operation")?,
+                    atom_type(ty.as_str())?.0,
+                ))
             }
             _ => None,
         };

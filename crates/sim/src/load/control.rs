@@ -72,11 +72,17 @@ impl<'m> Loader<'m> {
         // `bar` is `barrier.aligned`.
         let aligned = opcode == "bar" || has("aligned");
         if has("cluster") {
-            let op = if has("arrive") { Op::ClusterArrive { aligned } } else { Op::ClusterWait { aligned } };
+            let op = if has("arrive") {
+                Op::ClusterArrive { aligned }
+            } else {
+                Op::ClusterWait { aligned }
+            };
             self.emit(i, op);
             return Ok(());
         }
-        let op = if has("red") { self.reducing_barrier(i, aligned)? } else {
+        let op = if has("red") {
+            self.reducing_barrier(i, aligned)?
+        } else {
             let kind = if has("arrive") { BarKind::Arrive } else { BarKind::Sync };
             let count = if i.args.len() > 1 { Some(self.s32(i, 1)?) } else { None };
             Op::Bar { kind, aligned, id: self.s32(i, 0)?, count, reduce: None }
@@ -134,7 +140,8 @@ impl<'m> Loader<'m> {
 
 fn fence(i: &Resolved) -> Fence {
     let has = |name: &str| i.instruction.has(name);
-    let starts = |prefix: &str| i.instruction.modifiers.iter().any(|m| m.as_str().starts_with(prefix));
+    let starts =
+        |prefix: &str| i.instruction.modifiers.iter().any(|m| m.as_str().starts_with(prefix));
     if has("mbarrier_init") {
         Fence::MbarrierInit
     } else if has("proxy") && starts("async") {

@@ -2,8 +2,8 @@
 
 use super::{Decoded, Loader, arg};
 use crate::op::{AtomOp, Atomic, Load, MemSpace, Op, Store};
-use crate::tensor_copy::{ReduceOp, ReduceType};
 use crate::register::Reg;
+use crate::tensor_copy::{ReduceOp, ReduceType};
 use ptx::ast::{Instruction, Type};
 use ptx::resolve::{Arg, Resolved};
 
@@ -26,14 +26,14 @@ pub(super) fn reduce_op(i: &Resolved) -> Option<ReduceOp> {
 
 /// The space a memory instruction names.
 pub(super) fn space(instruction: &Instruction) -> MemSpace {
-    let spaces = instruction.modifiers.iter().filter_map(|m| match m.as_str() {
+    let mut spaces = instruction.modifiers.iter().filter_map(|m| match m.as_str() {
         "global" | "const" => Some(MemSpace::Global),
         "shared" | "shared::cta" | "shared::cluster" => Some(MemSpace::Shared),
         "local" => Some(MemSpace::Local),
         "param" | "param::entry" | "param::func" => Some(MemSpace::Param),
         _ => None,
     });
-    spaces.last().unwrap_or(MemSpace::Generic)
+    spaces.next_back().unwrap_or(MemSpace::Generic)
 }
 
 fn is_strong(instruction: &Instruction) -> bool {
@@ -76,7 +76,9 @@ impl<'m> Loader<'m> {
         match (arg(i, 0)?, arg(i, 1)?) {
             (Arg::Vector(parts), _) if parts.len() > 1 => return self.unpack(i),
             (_, Arg::Vector(parts)) if parts.len() > 1 => return self.pack(i),
-            (_, Arg::Special(name)) if name.as_str().contains("clock") || name.as_str().contains("timer") => {
+            (_, Arg::Special(name))
+                if name.as_str().contains("clock") || name.as_str().contains("timer") =>
+            {
                 let d = self.reg(i, 0)?;
                 let shift = if name.as_str().ends_with("_hi") { 32 } else { 0 };
                 self.emit(i, Op::Clock { d, shift });
@@ -203,7 +205,12 @@ impl<'m> Loader<'m> {
     /// `cvta{.to}.space.size`.
     fn cvta(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let to = i.instruction.has("to");
-        let space = i.instruction.modifiers.iter().map(|m| m.as_str()).find(|m| !matches!(*m, "to" | "u64" | "u32"));
+        let space = i
+            .instruction
+            .modifiers
+            .iter()
+            .map(|m| m.as_str())
+            .find(|m| !matches!(*m, "to" | "u64" | "u32"));
         let window = Self::window(space.ok_or("cvta without a space")?)?;
         let d = self.reg(i, 0)?;
         let bits = if i.instruction.has("u32") { 32 } else { 64 };

@@ -48,7 +48,8 @@ pub(super) struct Variables {
 
 /// Bytes of one element and of the whole variable; an open extent counts as 0.
 pub(crate) fn size_of(variable: &Variable) -> (u64, u64) {
-    let element = u64::from(variable.ty.bits().max(8) / 8) * u64::from(variable.vector.unwrap_or(1));
+    let element =
+        u64::from(variable.ty.bits().max(8) / 8) * u64::from(variable.vector.unwrap_or(1));
     let count: u64 = variable.extents.iter().map(|e| e.unwrap_or(0)).product();
     (element, element * count)
 }
@@ -71,11 +72,8 @@ impl Region {
 impl Variables {
     pub(super) fn place(body: &Body) -> Result<Variables, String> {
         let used = used_variables(body);
-        let mut regions = Regions {
-            params: Region(0),
-            shared: Region(RESERVED_SHARED.into()),
-            local: Region(0),
-        };
+        let mut regions =
+            Regions { params: Region(0), shared: Region(RESERVED_SHARED.into()), local: Region(0) };
         let mut placed = Variables {
             places: HashMap::new(),
             params: Vec::new(),

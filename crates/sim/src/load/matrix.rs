@@ -49,10 +49,14 @@ impl<'m> Loader<'m> {
 
     /// Registers of a vector operand.
     fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
-        self.elements(arg).to_vec().iter().map(|e| match e {
-            Arg::Sink => Ok(self.frame.new32()),
-            e => self.source32(e),
-        }).collect()
+        self.elements(arg)
+            .to_vec()
+            .iter()
+            .map(|e| match e {
+                Arg::Sink => Ok(self.frame.new32()),
+                e => self.source32(e),
+            })
+            .collect()
     }
 
     fn wgmma(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
@@ -85,7 +89,8 @@ impl<'m> Loader<'m> {
     fn mma_sync(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
         let mma = MmaSync::from_modifiers(modifiers(i)).map_err(told)?;
         let d = self.row_list(arg(i, 0)?)?;
-        let s = [self.row_list(arg(i, 1)?)?, self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
+        let s =
+            [self.row_list(arg(i, 1)?)?, self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
         same_count(s[0].len(), mma.a_registers())?;
         same_count(s[1].len(), mma.b_registers())?;
         Ok(Op::MmaSync(Box::new(MmaSyncOp { mma, d, s })))
@@ -142,7 +147,12 @@ impl<'m> Loader<'m> {
             "mma" => Tcgen05::Mma(Box::new(self.tcgen05_mma(i)?)),
             "cp" => {
                 let copy = TmemCopy::from_modifiers(modifiers(i)).map_err(told)?;
-                Tcgen05::Copy { copy, address: self.address(i, 0)?, descriptor: self.s64(i, 1)?, pair }
+                Tcgen05::Copy {
+                    copy,
+                    address: self.address(i, 0)?,
+                    descriptor: self.s64(i, 1)?,
+                    pair,
+                }
             }
             "shift" => Tcgen05::Shift { address: self.address(i, 0)?, pair },
             "commit" => Tcgen05::Commit {

@@ -164,7 +164,9 @@ impl<'m> Loader<'m> {
     pub(super) fn immediate(&self, i: &Resolved, index: usize) -> Decoded<i128> {
         match arg(i, index)? {
             Arg::Integer(value) => Ok(*value),
-            other => Err(format!("operand {} must be an immediate, found {}", index + 1, kind(other))),
+            other => {
+                Err(format!("operand {} must be an immediate, found {}", index + 1, kind(other)))
+            }
         }
     }
 
@@ -207,9 +209,7 @@ impl<'m> Loader<'m> {
         let place = self.place_of(var)?;
         let frame = &mut self.frame;
         match place {
-            Place::Shared(at) => {
-                Ok(self.constants.shared32(frame, at.wrapping_add(offset as u32)))
-            }
+            Place::Shared(at) => Ok(self.constants.shared32(frame, at.wrapping_add(offset as u32))),
             Place::Param(at) | Place::Local(at) => {
                 Ok(self.constants.const32(frame, at.wrapping_add(offset as u32)))
             }
@@ -221,9 +221,7 @@ impl<'m> Loader<'m> {
         let place = self.place_of(var)?;
         let frame = &mut self.frame;
         match place {
-            Place::Shared(at) => {
-                Ok(self.constants.shared64(frame, at.wrapping_add(offset as u32)))
-            }
+            Place::Shared(at) => Ok(self.constants.shared64(frame, at.wrapping_add(offset as u32))),
             Place::Param(at) | Place::Local(at) => {
                 Ok(self.constants.const64(frame, u64::from(at).wrapping_add(offset as u64)))
             }

@@ -86,7 +86,8 @@ impl Allocation {
 
     /// The whole contents.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
+        let mut bytes: Vec<u8> =
+            self.words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
         bytes.truncate(self.len as usize);
         bytes
     }
@@ -146,7 +147,7 @@ impl Allocation {
         let mut at = 0;
         while at < out.len() {
             let from = offset + at as u64;
-            if from % 8 == 0 && out.len() - at >= 8 {
+            if from.is_multiple_of(8) && out.len() - at >= 8 {
                 out[at..at + 8].copy_from_slice(&self.load(from, 8).to_le_bytes());
                 at += 8;
             } else {
@@ -162,7 +163,7 @@ impl Allocation {
         while at < bytes.len() {
             let to = offset + at as u64;
             match bytes[at..].first_chunk::<8>() {
-                Some(word) if to % 8 == 0 => {
+                Some(word) if to.is_multiple_of(8) => {
                     self.store(to, 8, u64::from_le_bytes(*word));
                     at += 8;
                 }
@@ -189,7 +190,8 @@ impl Allocation {
     #[inline(always)]
     pub fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
         let written = self.written.as_ref()?;
-        (offset..offset + bytes).find(|at| written[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 == 0)
+        (offset..offset + bytes)
+            .find(|at| written[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 == 0)
     }
 }
 
@@ -201,7 +203,13 @@ pub struct Global {
 
 impl Global {
     /// Adds an allocation behind the others; its index.
-    pub fn allocate(&mut self, name: &str, len: u64, contents: &Contents, read_only: bool) -> usize {
+    pub fn allocate(
+        &mut self,
+        name: &str,
+        len: u64,
+        contents: &Contents,
+        read_only: bool,
+    ) -> usize {
         let end = self.allocations.last().map_or(GLOBAL_BASE, |a| a.base + a.len);
         let base = (end + GUARD).next_multiple_of(ALIGN);
         self.allocations.push(Allocation::new(name.into(), base, len, contents, read_only));
@@ -215,7 +223,12 @@ impl Global {
 
     /// The allocation that holds all of a range, and the offset in it; `hint` is tried first.
     #[inline(always)]
-    pub fn find(&self, address: u64, bytes: u64, hint: &mut usize) -> Result<(&Allocation, u64), Box<GlobalError>> {
+    pub fn find(
+        &self,
+        address: u64,
+        bytes: u64,
+        hint: &mut usize,
+    ) -> Result<(&Allocation, u64), Box<GlobalError>> {
         if let Some(allocation) = self.allocations.get(*hint) {
             let offset = address.wrapping_sub(allocation.base);
             if offset < allocation.len && bytes <= allocation.len - offset {
@@ -225,7 +238,12 @@ impl Global {
         self.search(address, bytes, hint)
     }
 
-    fn search(&self, address: u64, bytes: u64, hint: &mut usize) -> Result<(&Allocation, u64), Box<GlobalError>> {
+    fn search(
+        &self,
+        address: u64,
+        bytes: u64,
+        hint: &mut usize,
+    ) -> Result<(&Allocation, u64), Box<GlobalError>> {
         let index = self.allocations.partition_point(|a| a.base <= address);
         let before = index.checked_sub(1).map(|i| (i, &self.allocations[i]));
         if let Some((i, allocation)) = before {

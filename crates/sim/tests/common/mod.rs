@@ -1,7 +1,7 @@
 //! Running PTX text in tests.
 
-use sixwarp_sim as sim;
 use program::{Access, Argument, Buffer, BufferId, Launch, Program};
+use sixwarp_sim as sim;
 use std::sync::Arc;
 
 /// Header of test kernels.
@@ -27,7 +27,8 @@ impl Case {
             args: Vec::new(),
             overlaps_previous: false,
         };
-        let program = Program { module: Arc::new(module), buffers: Vec::new(), launches: vec![launch] };
+        let program =
+            Program { module: Arc::new(module), buffers: Vec::new(), launches: vec![launch] };
         Case { program, memory: Vec::new(), options: sim::Options::default() }
     }
 
@@ -85,6 +86,9 @@ impl Case {
     pub fn run(&self) -> Result<Vec<u32>, sim::Error> {
         let report = sim::run(&self.program, &self.memory, &self.options)?;
         let last = report.buffers.last().expect("an output");
-        Ok(last.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes"))).collect())
+        Ok(last
+            .chunks_exact(4)
+            .map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")))
+            .collect())
     }
 }
