@@ -77,12 +77,29 @@ fn tiles() -> Vec<SmemTile> {
     tiles
 }
 
+/// Which operands the instructions of a generation can read (PTX ISA, `wgmma` and `tcgen05.mma`).
+fn is_readable(tile: &SmemTile, generation: Generation) -> bool {
+    let atom_32 = tile.swizzle() == SmemSwizzle::B128Atom32;
+    let layout = match (tile.major(), generation) {
+        (Major::K, _) => !atom_32,
+        (Major::Mn, Generation::Hopper) => tile.element_bits() == 16 && !atom_32,
+        (Major::Mn, Generation::Blackwell) => (tile.element_bits() == 32) == atom_32,
+    };
+    layout && tile.k().is_multiple_of(tile.k_per_step())
+}
+
 #[test]
 fn the_mma_reads_every_element_where_the_tile_put_it() {
     let mut read = 0;
     for tile in tiles() {
         for generation in [Generation::Hopper, Generation::Blackwell] {
-            let Ok(descriptor) = tile.descriptor(generation) else { continue };
+            let descriptor = tile.descriptor(generation);
+            assert_eq!(
+                descriptor.is_ok(),
+                is_readable(&tile, generation),
+                "{tile}: {descriptor:?}"
+            );
+            let Ok(descriptor) = descriptor else { continue };
             let base = 4096;
             let bits = descriptor.at(base).unwrap().encode();
             for step in 0..tile.k_steps() {

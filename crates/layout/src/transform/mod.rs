@@ -154,11 +154,17 @@ impl Transform {
     }
 
     /// The widest legal access per thread, in bits: the most elements, a power of two and at most
-    /// 128 bits, that are contiguous and aligned at the destination (and in a memory source).
+    /// 128 bits, that are contiguous and aligned at the destination.
     ///
-    /// Registers may be combined in any order; see [`Transform::vector_bits_in_order`].
+    /// Registers may be combined in any order; see [`Transform::vector_bits_in_order`]. A vector
+    /// from memory must be one vector at the source too.
     pub fn vector_bits(&self) -> u64 {
-        self.widest(|indices, width| aligned_runs(indices, width).is_some())
+        match self.from {
+            Arrangement::Registers(_) => {
+                self.widest(|indices, width| aligned_runs(indices, width).is_some())
+            }
+            Arrangement::Memory(_) => self.vector_bits_in_order(),
+        }
     }
 
     /// The widest access that also takes the values in the order the source holds them, as copies
