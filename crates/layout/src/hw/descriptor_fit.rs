@@ -16,7 +16,7 @@
 
 use super::smem::{Major, SmemSwizzle, SmemTile};
 use crate::composed::ComposedLayout;
-use crate::error::{LayoutError, Result, checked_mul};
+use crate::error::{LayoutError, Result, checked_add, checked_mul};
 
 /// What the formulas need: all in bytes.
 pub(super) struct Fitted {
@@ -35,11 +35,12 @@ const IGNORED: u64 = 16;
 pub(super) fn fit(layout: &ComposedLayout, element_bits: u64, major: Major) -> Result<Fitted> {
     let operand = Operand::new(layout, element_bits)?;
     let swizzle = byte_swizzle(layout, element_bits)?;
-    let start = operand.byte(0, 0)?;
+    let start = operand.byte(0, 0);
     let formula = Formula::read_off(&operand, major, swizzle)?;
     let per_step = SmemTile::K_STEP_BYTES * 8 / element_bits;
-    for first_k in (0..operand.k).step_by(per_step as usize) {
-        check_step(&operand, &formula, first_k, per_step.min(operand.k - first_k))?;
+    let k = operand.k.len() as u64;
+    for first_k in (0..k).step_by(per_step as usize) {
+        check_step(&operand, &formula, first_k, per_step.min(k - first_k))?;
     }
     Ok(Fitted { swizzle, start, leading: formula.leading, stride: formula.stride })
 }
@@ -59,12 +60,13 @@ fn byte_swizzle(layout: &ComposedLayout, element_bits: u64) -> Result<SmemSwizzl
     })
 }
 
-/// The operand as bytes before swizzling.
+/// The operand before swizzling. A layout adds up over its modes, so the indices of both are kept
+/// and an element costs one addition.
 struct Operand<'a> {
     layout: &'a ComposedLayout,
     element_bits: u64,
-    mn: u64,
-    k: u64,
+    mn: Vec<u64>,
+    k: Vec<u64>,
 }
 
 impl<'a> Operand<'a> {
@@ -75,37 +77,41 @@ impl<'a> Operand<'a> {
                 format!("element of {element_bits} bits"),
             ));
         }
-        let rank = layout.shape().rank();
-        let [mn, k] = layout.shape().modes() else {
-            return Err(LayoutError::Rank { operation: "operand (mn, k)", asked: 2, rank });
+        let modes = layout.layout().modes();
+        let [mn, k] = modes.as_slice() else {
+            return Err(LayoutError::Rank {
+                operation: "operand (mn, k)",
+                asked: 2,
+                rank: modes.len(),
+            });
         };
-        if checked_mul("operand size", layout.size(), element_bits)? > SMEM_BITS {
+        let end = checked_add("operand", layout.offset(), layout.layout().cosize())?;
+        checked_mul("operand", end, element_bits)?;
+        if checked_mul("operand", layout.size(), element_bits)? > SMEM_BITS {
             return Err(LayoutError::hardware(
                 "an operand tile fits the 256 KiB that a descriptor can address",
                 format!("{layout} of {element_bits}-bit elements"),
             ));
         }
-        Ok(Operand { layout, element_bits, mn: mn.product()?, k: k.product()? })
+        Ok(Operand { layout, element_bits, mn: mn.indices().collect(), k: k.indices().collect() })
     }
 
-    /// Bit offset of an element.
-    fn bit(&self, mn: u64, k: u64) -> Result<u64> {
-        let index = self.layout.offset() + self.layout.layout().at((mn, k))?;
-        checked_mul("operand offset", index, self.element_bits)
+    /// Bit offset of an element; cannot wrap, as `new` has checked the last one.
+    fn bit(&self, mn: u64, k: u64) -> u64 {
+        (self.layout.offset() + self.mn[mn as usize] + self.k[k as usize]) * self.element_bits
     }
 
-    fn byte(&self, mn: u64, k: u64) -> Result<u64> {
-        Ok(self.bit(mn, k)? / 8)
+    fn byte(&self, mn: u64, k: u64) -> u64 {
+        self.bit(mn, k) / 8
     }
 
     /// Bytes from the start to an element, or `unused` when the operand does not reach it.
     fn distance(&self, mn: u64, k: u64, unused: u64) -> Result<u64> {
-        if mn >= self.mn || k >= self.k {
+        if mn >= self.mn.len() as u64 || k >= self.k.len() as u64 {
             return Ok(unused);
         }
-        let (here, start) = (self.byte(mn, k)?, self.byte(0, 0)?);
         // A layout's first element has the smallest index, so the distance cannot be negative.
-        match here - start {
+        match self.byte(mn, k) - self.byte(0, 0) {
             bytes if bytes < 1 << 18 => Ok(bytes),
             bytes => Err(LayoutError::hardware(
                 "descriptor fields are multiples of 16 bytes below 2^18",
@@ -169,10 +175,10 @@ impl Formula {
 
 /// Compares every element of one instruction's operand with the formula.
 fn check_step(operand: &Operand, formula: &Formula, first_k: u64, extent: u64) -> Result<()> {
-    let start = operand.bit(0, first_k)?;
+    let start = operand.bit(0, first_k);
     for k in 0..extent {
-        for mn in 0..operand.mn {
-            let (wanted, found) = (start + formula.bit(mn, k), operand.bit(mn, first_k + k)?);
+        for mn in 0..operand.mn.len() as u64 {
+            let (wanted, found) = (start + formula.bit(mn, k), operand.bit(mn, first_k + k));
             if wanted != found {
                 return Err(not_there(operand, formula, (mn, first_k + k), wanted / 8, found / 8));
             }
