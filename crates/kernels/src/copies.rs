@@ -15,6 +15,8 @@ pub struct Panels {
     pub count: u32,
     /// Rows.
     pub rows: u32,
+    /// CTAs of the cluster that get the copy, `None` for this one alone.
+    pub ctas: Option<u16>,
 }
 
 /// The first column of a copy: known when the kernel is emitted, or behind one that is not.
@@ -147,7 +149,11 @@ impl Params {
                 Builder::coordinate(open.tile.kv_head),
                 Builder::coordinate(outer),
             ];
-            b.tma_load(to.at.plus(panel * to.bytes), map, &coordinates, barrier);
+            let at = to.at.plus(panel * to.bytes);
+            match to.ctas {
+                None => b.tma_load(at, map, &coordinates, barrier),
+                Some(ctas) => b.tma_load_multicast(at, map, &coordinates, barrier, ctas),
+            }
         }
     }
 }

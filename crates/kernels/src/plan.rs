@@ -34,12 +34,6 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
         check_dim(name, dim, arch)?;
     }
-    if problem.scale <= 0.0 {
-        return Err(Unsupported::new(
-            format!("scale {}", problem.scale),
-            "kernels track the largest raw score and need a positive factor",
-        ));
-    }
     if problem.lse_len() >= 1 << 31 {
         let rows = problem.lse_len();
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
@@ -86,14 +80,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut memory = Memory::of(problem);
     let mut stages = Vec::new();
-    for n in 0..problem.segments.len() {
+    let with_keys = (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0);
+    for n in with_keys {
         let schedule = Schedule::choose(problem, n, arch, options);
-        let (list, tiles_per_split) =
-            split(problem, n, schedule.tiles(problem), schedule.tile(), options);
-        stages.push((schedule, list, tiles_per_split));
+        let (list, tiles_per_split) = split(problem, n, &schedule, options);
+        stages.push((n, schedule, list, tiles_per_split));
     }
-    let parts: u32 = stages.iter().map(|(_, list, _)| list.splits).sum();
-    let partial = (parts > 1).then(|| {
+    let parts: u32 = stages.iter().map(|(_, _, list, _)| list.splits).sum();
+    // Without any key the combination of no parts writes what an empty row is.
+    let partial = (parts != 1).then(|| {
         let rows = problem.lse_len() * parts as u64;
         let values = memory.workspace("partial_out", rows * problem.value_dim() * 4);
         [values, memory.workspace("partial_lse", rows * 4)]
@@ -102,7 +97,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut launches = Vec::new();
     let mut summary = Vec::new();
     let mut first = 0;
-    for (n, (schedule, list, tiles_per_split)) in stages.into_iter().enumerate() {
+    for (n, schedule, list, tiles_per_split) in stages {
         let destination = match partial {
             None => Destination::Output,
             Some([rows, lse]) => Destination::Partial { rows, lse, first },
@@ -114,9 +109,13 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         summary.push(format!("{schedule}, {} split(s)", list.splits));
         launches.push(Launch {
             kernel: name,
-            grid: [list.len().min(options.processors), 1, 1],
+            grid: [
+                list.len().min(options.processors / schedule.cluster()) * schedule.cluster(),
+                1,
+                1,
+            ],
             block: [schedule.threads(), 1, 1],
-            cluster: [1, 1, 1],
+            cluster: [schedule.cluster(), 1, 1],
             shared_bytes: kernel.shared_bytes,
             args,
             overlaps_previous: true,
@@ -157,21 +156,22 @@ fn combine_launch(
     (kernel, launch)
 }
 
-/// The work list of segment `n` with `tiles` tiles per KV head, and key tiles per part.
+/// The work list of segment `n`, and key tiles per part.
 fn split(
     problem: &Problem,
     n: usize,
-    tiles: u32,
-    tile: u32,
+    schedule: &Schedule,
     options: &PlanOptions,
 ) -> (TileList, u32) {
     let segment = &problem.segments[n];
+    let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
+    let units = options.processors / schedule.cluster();
     let key_tiles = (segment.longest().div_ceil(tile as u64)).max(1) as u32;
     let heads = (problem.kv_heads() * problem.batch()) as u32;
     let splits = match options.split {
         Split::Never => 1,
         Split::Every { keys } => key_tiles.div_ceil(keys.div_ceil(tile as u64).max(1) as u32),
-        Split::Auto => auto_splits(tiles * heads, key_tiles, options.processors),
+        Split::Auto => auto_splits(tiles * heads, key_tiles, units),
     };
     let tiles_per_split = key_tiles.div_ceil(splits);
     let list = TileList {

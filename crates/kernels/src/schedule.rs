@@ -14,6 +14,8 @@ use std::fmt;
 pub enum Schedule {
     /// Warpgroups that load and multiply.
     Hopper(sm90::Config),
+    /// Two warpgroups that share wide rows.
+    HopperWide(sm90::wide::Config),
     /// Six warps around tensor memory.
     SixWarps(sm100::Config),
 }
@@ -22,6 +24,9 @@ impl Schedule {
     /// The schedule for segment `n` of a problem.
     pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
         match arch {
+            Arch::Sm90 if sm90::wide::Config::suits(problem) => {
+                Schedule::HopperWide(sm90::wide::Config::choose(problem, n))
+            }
             Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n)),
             Arch::Sm100 | Arch::Sm103 => {
                 Schedule::SixWarps(sm100::Config::choose(problem, options))
@@ -32,7 +37,8 @@ impl Schedule {
     /// The largest key or value dim, and the step in which dims above 256 go.
     pub fn largest_dim(arch: Arch, name: &str) -> (u64, u64) {
         match (arch, name) {
-            (Arch::Sm90, _) => (256, 8),
+            (Arch::Sm90, "key dim") => (sm90::wide::Config::MOST_KEY_COLUMNS, 8),
+            (Arch::Sm90, _) => (sm90::wide::Config::MOST_VALUE_COLUMNS, 8),
             (_, "key dim") => (sm100::Config::MOST_KEY_COLUMNS.into(), 8),
             _ => (512, 16),
         }
@@ -45,6 +51,9 @@ impl Schedule {
             Schedule::Hopper(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
             }
+            Schedule::HopperWide(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(c.cluster.into()) as u32
+            }
             Schedule::SixWarps(c) => c.packing.blocks(c.group, queries) as u32 * c.slices,
         }
     }
@@ -53,7 +62,16 @@ impl Schedule {
     pub fn tile(&self) -> u32 {
         match self {
             Schedule::Hopper(config) => config.tile,
+            Schedule::HopperWide(_) => sm90::wide::TILE,
             Schedule::SixWarps(_) => sm100::TILE,
+        }
+    }
+
+    /// CTAs that work on a tile together.
+    pub fn cluster(&self) -> u32 {
+        match self {
+            Schedule::HopperWide(config) => config.cluster,
+            _ => 1,
         }
     }
 
@@ -61,6 +79,7 @@ impl Schedule {
     pub fn threads(&self) -> u32 {
         match self {
             Schedule::Hopper(config) => config.threads(),
+            Schedule::HopperWide(config) => config.threads(),
             Schedule::SixWarps(_) => sm100::THREADS,
         }
     }
@@ -75,6 +94,7 @@ impl Schedule {
     ) -> (Kernel, Vec<Argument>) {
         match self {
             Schedule::Hopper(config) => sm90::emit(name, *config, task, memory),
+            Schedule::HopperWide(config) => sm90::wide::emit(name, *config, task, memory),
             Schedule::SixWarps(config) => sm100::emit(name, target, *config, task, memory),
         }
     }
@@ -87,6 +107,13 @@ impl fmt::Display for Schedule {
                 let rows = c.warpgroups * 64;
                 write!(f, "{rows} rows × {} keys per CTA, {} buffers", c.tile, c.stages)
             }
+            Schedule::HopperWide(c) => write!(
+                f,
+                "64 rows × {} keys per CTA, {} CTAs share copies, {} buffers",
+                sm90::wide::TILE,
+                c.cluster,
+                c.stages
+            ),
             Schedule::SixWarps(c) => write!(
                 f,
                 "six warps, {} rows × {} keys per CTA, {} slots of {} columns",

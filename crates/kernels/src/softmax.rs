@@ -12,10 +12,22 @@ use std::f32::consts::{LN_2, LOG2_E};
 /// Constants of the softmax, in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax {
-    /// Factor from (capped) scores to exponents of two.
+    /// Factor from prepared scores to exponents of two.
     factor: Reg<f32>,
-    /// Factor from scores to the exponent of `tanh`'s exponential, where scores are capped.
-    cap: Option<Reg<f32>>,
+    /// Factor from prepared scores to exponents of e.
+    natural: Reg<f32>,
+    prepare: Prepare,
+}
+
+/// What is done to raw scores first.
+#[derive(Clone, Copy, Debug)]
+enum Prepare {
+    /// Nothing: the scale is positive, so that the largest raw score is the largest score.
+    Nothing,
+    /// They are multiplied by the scale.
+    Scale(Reg<f32>),
+    /// They are capped; the factor leads to the exponent of `tanh`'s exponential.
+    Cap(Reg<f32>),
 }
 
 /// What is known of one row so far.
@@ -68,31 +80,38 @@ impl Softmax {
     /// Declares the scale parameters.
     #[track_caller]
     pub fn declare(b: &mut Builder, args: &mut Arguments, problem: &Problem) -> Self {
-        match problem.softcap {
-            None => {
-                let factor = args.f32(b, "scale_log2", problem.scale * LOG2_E);
-                Softmax { factor, cap: None }
-            }
+        let (prepare, natural) = match problem.softcap {
+            None if problem.scale > 0.0 => (Prepare::Nothing, problem.scale),
+            None => (Prepare::Scale(args.f32(b, "scale", problem.scale)), 1.0),
             Some(cap) => {
-                let factor = args.f32(b, "cap_log2", cap * LOG2_E);
-                let inner = args.f32(b, "cap_inner", 2.0 * LOG2_E * problem.scale / cap);
-                Softmax { factor, cap: Some(inner) }
+                let inner = 2.0 * LOG2_E * problem.scale / cap;
+                (Prepare::Cap(args.f32(b, "cap_inner", inner)), cap)
             }
+        };
+        Softmax {
+            factor: args.f32(b, "factor", natural * LOG2_E),
+            natural: args.f32(b, "natural", natural),
+            prepare,
         }
     }
 
-    /// Caps scores in place: `tanh x = 1 − 2 / (2^(2x·log2 e) + 1)`, exact to f32 rounding, which
-    /// `tanh.approx` is not.
+    /// Prepares raw scores in place. A cap is `tanh x = 1 − 2 / (2^(2x·log2 e) + 1)`, exact to f32
+    /// rounding, which `tanh.approx` is not.
     #[track_caller]
-    pub fn cap(&self, b: &mut Builder, scores: &[Reg<f32>]) {
-        let Some(inner) = self.cap else { return };
+    pub fn prepare(&self, b: &mut Builder, scores: &[Reg<f32>]) {
         for &score in scores {
-            let exponent = b.mul(score, inner);
-            let power = b.ex2(exponent);
-            let denominator = b.add(power, 1.0);
-            let inverse = b.rcp(denominator);
-            let tanh = b.fma(inverse, -2.0, 1.0);
-            b.assign(score, tanh);
+            let prepared = match self.prepare {
+                Prepare::Nothing => return,
+                Prepare::Scale(scale) => b.mul(score, scale),
+                Prepare::Cap(inner) => {
+                    let exponent = b.mul(score, inner);
+                    let power = b.ex2(exponent);
+                    let denominator = b.add(power, 1.0);
+                    let inverse = b.rcp(denominator);
+                    b.fma(inverse, -2.0, 1.0)
+                }
+            };
+            b.assign(score, prepared);
         }
     }
 
@@ -182,8 +201,8 @@ impl Softmax {
         let reference = finite(b, max);
         let scaled = b.mul(reference, self.factor);
         let log = b.lg2(sum);
-        let lse = b.add(scaled, log);
-        let lse = b.mul(lse, LN_2);
+        let log = b.mul(log, LN_2);
+        let lse = b.fma(reference, self.natural, log);
         let denominator = match sink {
             None => sum,
             Some(sink) => {

@@ -50,8 +50,10 @@ pub struct Tiling {
     pub packing: Packing,
     /// Query heads per KV head.
     pub group: u32,
-    /// Blocks of rows per CTA.
+    /// Blocks of rows per tile.
     pub blocks: u32,
+    /// CTAs that work on a tile together.
+    pub cluster: u32,
     /// Keys per tile.
     pub tile: u32,
     /// CTAs that share the value columns of a block of rows.
@@ -150,7 +152,7 @@ impl Params {
                 pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
                 page_rows: args.u32(b, "page_rows", segment.k.tokens() as u32),
             }),
-            order: TileOrder::declare(b, args, &task.list, 1),
+            order: TileOrder::declare(b, args, &task.list, tiling.cluster),
             lengths: Lengths::declare(b, args, memory, problem, n),
             visible: Visible::declare(b, args, memory, problem, n, tile),
             softmax: Softmax::declare(b, args, problem),

@@ -186,6 +186,7 @@ impl Config {
             packing: self.packing,
             group: self.group,
             blocks: 1,
+            cluster: 1,
             tile: TILE,
             slices: self.slices,
             panel: self.panel,

@@ -117,6 +117,7 @@ impl Loader<'_> {
             bytes: config.panel_bytes(),
             count: piece.stored / config.panel.columns(),
             rows: TILE,
+            ctas: None,
         }
     }
 

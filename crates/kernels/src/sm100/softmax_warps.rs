@@ -120,7 +120,7 @@ impl<'f> RowThread<'f> {
         b.tcgen05_fence_after();
         let at = self.score_columns(b);
         let scores = self.load(b, at, tile);
-        self.frame.params.softmax.cap(b, &scores);
+        self.frame.params.softmax.prepare(b, &scores);
         if masked {
             let origin = b.mul(n, tile as i32);
             let columns: Vec<u32> = (0..tile).collect();

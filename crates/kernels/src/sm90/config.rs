@@ -14,9 +14,9 @@ use ptx::build::HalfType;
 /// Rows of one warpgroup.
 pub const ROWS: u32 = 64;
 /// Shared memory a CTA can have.
-const SHARED_LIMIT: u32 = 227 * 1024;
+pub const SHARED_LIMIT: u32 = 227 * 1024;
 /// Shared memory set aside for barriers and alignment.
-const SHARED_RESERVE: u32 = 1024;
+pub const SHARED_RESERVE: u32 = 1024;
 
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +113,7 @@ impl Config {
             packing: self.packing,
             group: self.group,
             blocks: self.warpgroups,
+            cluster: 1,
             tile: self.tile,
             slices: 1,
             panel: Panel::Swizzled,

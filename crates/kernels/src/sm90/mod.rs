@@ -26,6 +26,7 @@ mod producer;
 mod scores;
 mod tile;
 mod turns;
+pub mod wide;
 
 pub use config::Config;
 pub use kernel::emit;

@@ -42,7 +42,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
 }
 
 fn panels(shape: TileShape, at: SmemPtr) -> Panels {
-    Panels { at, bytes: shape.panel_bytes(), count: shape.chunks, rows: shape.rows }
+    Panels { at, bytes: shape.panel_bytes(), count: shape.chunks, rows: shape.rows, ctas: None }
 }
 
 impl Loader<'_> {

@@ -73,7 +73,7 @@ impl Scores {
         n: Reg<i32>,
         masked: bool,
     ) {
-        softmax.cap(b, &self.scores);
+        softmax.prepare(b, &self.scores);
         let columns = fragment::columns(self.scores.len());
         let origin = masked.then(|| fragment::first_key(b, self.thread, n, self.tile));
         for half in 0..2 {

@@ -1,0 +1,139 @@
+//! Units, stages and clusters of the wide schedule.
+
+use crate::rows::Packing;
+use crate::sm90::config::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
+use crate::sm90::tile::TileShape;
+use crate::task::Tiling;
+use crate::tensors::{CHUNK, Panel};
+use problem::{DType, Problem, Values};
+use ptx::build::HalfType;
+
+/// Keys per tile.
+pub const TILE: u32 = 64;
+
+/// Everything a wide kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Element type.
+    pub half: HalfType,
+    /// Length of a query or key row.
+    pub key_dim: u32,
+    /// Length of a value row.
+    pub value_dim: u32,
+    /// How queries fill a block of rows.
+    pub packing: Packing,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// CTAs that share every copy of keys and values.
+    pub cluster: u32,
+    /// Tiles of keys (and of values, where they are separate) in shared memory.
+    pub stages: u32,
+    /// Tiles of probabilities in shared memory.
+    pub p_stages: u32,
+    /// Whether values are the first columns of the keys.
+    pub shared_kv: bool,
+}
+
+impl Config {
+    /// The largest key dim.
+    pub const MOST_KEY_COLUMNS: u64 = 576;
+    /// The largest value dim.
+    pub const MOST_VALUE_COLUMNS: u64 = 512;
+
+    /// Whether a problem needs this schedule.
+    pub fn suits(problem: &Problem) -> bool {
+        problem.key_dim().max(problem.value_dim()) > 256
+    }
+
+    /// The stages that fit, and a cluster where there are two blocks of rows.
+    pub fn choose(problem: &Problem, n: usize) -> Self {
+        let packing = Packing::choose(problem, ROWS);
+        let group = problem.group() as u32;
+        let blocks = packing.blocks(group, problem.longest_query());
+        let shared_kv = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
+        let config = Config {
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            key_dim: problem.key_dim() as u32,
+            value_dim: problem.value_dim() as u32,
+            packing,
+            group,
+            cluster: if blocks >= 2 { 2 } else { 1 },
+            stages: 1,
+            p_stages: 1,
+            shared_kv,
+        };
+        let choices = [(2, 2), (2, 1), (1, 2)];
+        let with = |(stages, p_stages)| Config { stages, p_stages, ..config };
+        choices.into_iter().map(with).find(Config::fits).unwrap_or(config)
+    }
+
+    fn fits(&self) -> bool {
+        let values = if self.shared_kv { 0 } else { self.values().bytes() };
+        let bytes = self.queries().bytes()
+            + self.stages * (self.keys().bytes() + values)
+            + self.p_stages * self.probabilities().bytes();
+        bytes <= SHARED_LIMIT - SHARED_RESERVE
+    }
+
+    /// A block of queries; also where its output is staged.
+    pub fn queries(&self) -> TileShape {
+        TileShape::new(ROWS, self.key_dim.max(self.value_dim))
+    }
+
+    /// A tile of keys.
+    pub fn keys(&self) -> TileShape {
+        TileShape::new(TILE, self.key_dim)
+    }
+
+    /// A tile of values.
+    pub fn values(&self) -> TileShape {
+        TileShape::new(TILE, self.value_dim)
+    }
+
+    /// A tile of probabilities.
+    pub fn probabilities(&self) -> TileShape {
+        TileShape::new(ROWS, TILE)
+    }
+
+    /// Output columns of the left warpgroup.
+    pub fn left_columns(&self) -> u32 {
+        (self.value_dim / 2).next_multiple_of(CHUNK).min(256)
+    }
+
+    /// Output columns of the right warpgroup.
+    pub fn right_columns(&self) -> u32 {
+        self.value_dim - self.left_columns()
+    }
+
+    /// Panels of the two units of a tile of keys. The second may have none.
+    pub fn key_units(&self) -> [u32; 2] {
+        let chunks = self.keys().chunks;
+        let left = self.left_columns() / CHUNK;
+        let left = if self.shared_kv { left } else { left.min(chunks) };
+        [left, chunks - left]
+    }
+
+    /// Panels of the two units of a tile of values.
+    pub fn value_units(&self) -> [u32; 2] {
+        let left = self.left_columns() / CHUNK;
+        [left, self.values().chunks - left]
+    }
+
+    /// How a cluster's tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            packing: self.packing,
+            group: self.group,
+            blocks: self.cluster,
+            cluster: self.cluster,
+            tile: TILE,
+            slices: 1,
+            panel: Panel::Swizzled,
+        }
+    }
+
+    /// Threads of a CTA: loaders, left, right.
+    pub fn threads(&self) -> u32 {
+        3 * 128
+    }
+}

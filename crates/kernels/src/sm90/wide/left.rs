@@ -1,0 +1,274 @@
+//! The left warpgroup: scores, softmax, and the first half of the output columns.
+
+use super::config::TILE;
+use super::kernel::Frame;
+use crate::output::BlockOutput;
+use crate::rows::Block;
+use crate::sm90::config::ROWS;
+use crate::sm90::epilogue::{self, Columns};
+use crate::sm90::fragment;
+use crate::sm90::scores::{Scores, Windows};
+use crate::sm90::tile::{TileShape, advance};
+use crate::task::OpenTile;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
+
+struct Left<'f> {
+    frame: &'f Frame,
+    /// True in one thread per warp.
+    lead: Reg<bool>,
+    q: Cursor<Consumer>,
+    k: [Cursor<Consumer>; 2],
+    v: Cursor<Consumer>,
+    p: Cursor<Producer>,
+    scores: Scores,
+    out: Vec<Reg<f32>>,
+    yes: Reg<bool>,
+    no: Reg<bool>,
+}
+
+/// A block of rows in work.
+struct View {
+    windows: Windows,
+    queries: Reg<u64>,
+    /// First tile of keys.
+    begin: Reg<i32>,
+    /// The two units the next scores are computed from; the first is already waited for.
+    keys: [Slot<Consumer>; 2],
+    /// The first unit whose values the next accumulation reads, where K = V.
+    pending: Option<Slot<Consumer>>,
+}
+
+/// Emits the left warpgroup.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let thread = b.thread();
+    let thread = b.and(thread, 127);
+    let lane = b.and(thread, 31);
+    let left = Left {
+        frame,
+        lead: b.setp(Cmp::Eq, lane, 0),
+        q: shared.q_ring.consumer(b),
+        k: shared.k_rings.map(|ring| ring.consumer(b)),
+        v: shared.v_rings[0].consumer(b),
+        p: shared.p_ring.producer(b),
+        scores: Scores::new(b, thread, config.half, TILE),
+        out: b.regs(config.left_columns() as usize / 2),
+        yes: b.predicate(true),
+        no: b.predicate(false),
+    };
+    frame.params.for_each_tile(b, |b, open| left.run_tile(b, &open));
+}
+
+impl Left<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        self.scores.reset(b);
+        for &register in &self.out {
+            b.assign(register, 0.0);
+        }
+        let q = self.q.take(b);
+        q.wait(b);
+        let number = b.add(open.first_block, self.frame.rank);
+        let block = Block::at(b, config.packing, config.group, number);
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_(any, |b| self.accumulate(b, open, &block));
+        self.finish(b, open, &block);
+        b.fence_proxy_async();
+        b.warp_sync();
+        q.release_if(b, self.lead);
+    }
+
+    fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+        let output = BlockOutput { params: &self.frame.params, open, block };
+        let factors = epilogue::finish(b, &self.scores, &output);
+        self.send(b, factors, false);
+        let columns = Columns {
+            thread: self.scores.thread,
+            out: &self.out,
+            first: 0,
+            half: self.frame.config.half,
+            staging: self.frame.staging(0),
+        };
+        columns.write(b, &output, factors);
+    }
+
+    /// All tiles of keys, last to first.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+        let range = open.range;
+        let n = b.sub(range.end, 1);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let windows = self.scores.windows(b, open, block);
+        let queries = self.frame.config.queries().k_major(b, self.frame.shared.q);
+        let keys = [0, 1].map(|unit: usize| self.k[unit].take(b));
+        keys[0].wait(b);
+        let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
+        let view = View { windows, queries, begin: range.begin, keys, pending };
+        self.first_scores(b, &view, n);
+        self.steps(b, &view, n, clear.end, true);
+        self.steps(b, &view, n, clear.begin, false);
+        if self.frame.params.visible.has_left() {
+            self.steps(b, &view, n, range.begin, true);
+        }
+        self.last_output(b, &view);
+    }
+
+    /// The first tile has nothing to overlap with.
+    fn first_scores(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+        self.issue_scores(b, view);
+        b.wgmma_wait(0);
+        self.release_keys(b, view, 0);
+        self.release_keys(b, view, 1);
+        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, true);
+        self.await_keys(b, view, n);
+        self.scores.round(b);
+        self.send(b, self.scores.rescale, true);
+    }
+
+    /// Tiles from `n - 1` down to `end`; `n` keeps count.
+    fn steps(&self, b: &mut Builder, view: &View, n: Reg<i32>, end: Reg<i32>, masked: bool) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, end),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                self.step(b, view, n, masked);
+            },
+        );
+    }
+
+    /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of
+    /// tile `n` overlaps the latter.
+    fn step(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
+        let groups = self.issue_scores(b, view);
+        fragment::scale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        if groups == 2 {
+            b.wgmma_wait(2);
+            self.release_keys(b, view, 0);
+        }
+        b.wgmma_wait(1);
+        if groups == 1 {
+            self.release_keys(b, view, 0);
+        }
+        self.release_keys(b, view, 1);
+        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
+        self.await_keys(b, view, n);
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+        self.scores.round(b);
+        self.send(b, self.scores.rescale, true);
+    }
+
+    fn last_output(&self, b: &mut Builder, view: &View) {
+        fragment::scale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+    }
+
+    /// The unit of keys is read; where K = V the first one still holds values to come.
+    fn release_keys(&self, b: &mut Builder, view: &View, unit: usize) {
+        if self.frame.config.key_units()[unit] == 0 {
+            return;
+        }
+        match &view.pending {
+            Some(pending) if unit == 0 => pending.assign(b, &view.keys[0]),
+            _ => self.frame.release(b, &view.keys[unit], self.lead),
+        }
+    }
+
+    fn take_values(&self, b: &mut Builder, view: &View) -> Slot<Consumer> {
+        if let Some(pending) = view.pending {
+            return pending.copy(b);
+        }
+        let values = self.v.take(b);
+        values.wait(b);
+        values
+    }
+
+    /// Waits for the first unit of tile `n - 1`, if there is one. The branch also keeps the assembler
+    /// from sinking the exponentials behind the wait for `P·V`.
+    fn await_keys(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+        let more = b.setp(Cmp::Gt, n, view.begin);
+        b.if_(more, |b| {
+            for unit in 0..2 {
+                let next = self.k[unit].take(b);
+                if unit == 0 {
+                    next.wait(b);
+                }
+                view.keys[unit].assign(b, &next);
+            }
+        });
+    }
+
+    /// `S = Q·Kᵀ`, one commit group per unit; returns their number.
+    fn issue_scores(&self, b: &mut Builder, view: &View) -> u32 {
+        let config = &self.frame.config;
+        let (left, right) = (config.queries(), config.keys());
+        let units = config.key_units();
+        let mut step = 0;
+        for (unit, panels) in units.into_iter().enumerate().filter(|(_, panels)| *panels > 0) {
+            if unit == 1 {
+                view.keys[1].wait(b);
+            }
+            let at = self.frame.key_unit(b, &view.keys[unit], unit);
+            let k = right.k_major(b, at);
+            b.wgmma_fence();
+            for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {
+                let q_step = advance(b, view.queries, left.k_step(step));
+                let k_step = advance(b, k, right.k_step(within));
+                let accumulate = if step == 0 { self.no } else { self.yes };
+                let q = WgmmaA::Shared(q_step, false);
+                b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
+                step += 1;
+            }
+            b.wgmma_commit();
+        }
+        units.iter().filter(|panels| **panels > 0).count() as u32
+    }
+
+    /// `O += P·V`, one commit group.
+    fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
+        let shape: TileShape = self.frame.config.values();
+        let at = self.frame.value_unit(b, values, 0);
+        let v = shape.mn_major(b, at);
+        b.wgmma_fence();
+        for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
+            let v_step = advance(b, v, shape.row_step(step as u32));
+            let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
+            b.wgmma(self.frame.config.half, &self.out, &p, v_step, true, self.yes);
+        }
+        b.wgmma_commit();
+    }
+
+    /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
+    /// last message of a block of rows.
+    fn send(&self, b: &mut Builder, factors: [Reg<f32>; 2], probabilities: bool) {
+        let shared = &self.frame.shared;
+        let slot = self.p.take(b);
+        slot.wait(b);
+        if probabilities {
+            let shape = self.frame.config.probabilities();
+            let at = slot.buffer(b, shared.p, shape.bytes());
+            let pairs = &self.scores.probabilities;
+            fragment::store(b, self.scores.thread, pairs, at, shape.panel_bytes());
+        }
+        let quad = b.and(self.scores.thread, 3);
+        let first_of_row = b.setp(Cmp::Eq, quad, 0);
+        b.if_(first_of_row, |b| {
+            let row = fragment::first_row(b, self.scores.thread);
+            let offset = b.mul(row, 4);
+            let at = slot.buffer(b, shared.factors, ROWS * 4);
+            let at = b.smem_add(at, offset);
+            b.st_shared(at, factors[0]);
+            b.st_shared(at.plus(8 * 4), factors[1]);
+        });
+        b.fence_proxy_async();
+        b.warp_sync();
+        let full = slot.full(b);
+        full.arrive_if(b, self.lead);
+    }
+}

@@ -1,0 +1,205 @@
+//! The two loading warps: one brings queries and keys, one brings values, so that neither waits for
+//! the other's buffers.
+
+use super::kernel::Frame;
+use crate::copies::{Column, Panels};
+use crate::rows::Block;
+use crate::sm90::tile::{ROW_BYTES, TileShape};
+use crate::task::OpenTile;
+use crate::tensors::CHUNK;
+use ptx::build::{
+    Arg, Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SmemPtr, TensorMapParam,
+};
+
+/// Emits the loading warpgroup; its first two warps work.
+pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+    let keys = b.setp(Cmp::Eq, warp, 0);
+    b.if_(keys, |b| emit_keys(b, frame));
+    if let Some(map) = frame.params.tma_v {
+        let values = b.setp(Cmp::Eq, warp, 1);
+        b.if_(values, |b| {
+            let (config, shared) = (&frame.config, &frame.shared);
+            let stream = Stream::new(b, frame, map, config.values(), config.value_units(), true);
+            let units = shared.v_rings.map(|ring| ring.producer(b));
+            frame.params.for_each_tile(b, |b, open| {
+                for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, &units));
+            });
+        });
+    }
+}
+
+fn emit_keys(b: &mut Builder, frame: &Frame) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let (map, units) = (frame.params.tma_k, config.key_units());
+    let stream = Stream::new(b, frame, map, config.keys(), units, config.shared_kv);
+    let queries = shared.q_ring.producer(b);
+    let rings: [Cursor<Producer>; 2] = shared.k_rings.map(|ring: Pipeline| ring.producer(b));
+    frame.params.for_each_tile(b, |b, open| {
+        load_queries(b, frame, &stream, &queries, &open);
+        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.k, &rings));
+    });
+}
+
+/// Runs `body` for each tile of keys, last to first.
+fn for_each_key_tile(b: &mut Builder, open: &OpenTile, body: impl FnOnce(&mut Builder, Reg<i32>)) {
+    let n = b.value(open.range.end);
+    b.while_(
+        |b| b.setp(Cmp::Gt, n, open.range.begin),
+        |b| {
+            let next = b.sub(n, 1);
+            b.assign(n, next);
+            body(b, n);
+        },
+    );
+}
+
+fn load_queries(
+    b: &mut Builder,
+    frame: &Frame,
+    stream: &Stream<'_>,
+    ring: &Cursor<Producer>,
+    open: &OpenTile,
+) {
+    let config = &frame.config;
+    let slot = ring.take(b);
+    slot.wait(b);
+    b.if_(stream.lead, |b| {
+        let full = slot.full(b);
+        let chunks = config.key_dim.div_ceil(CHUNK);
+        full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
+        let number = b.add(open.first_block, frame.rank);
+        let block = Block::at(b, config.packing, config.group, number);
+        let token = b.add(open.sequence.q_start, block.token);
+        for chunk in 0..chunks {
+            let coordinates = [
+                Arg::from((chunk * CHUNK) as i32),
+                Builder::coordinate(block.head),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(open.sequence.q_batch),
+            ];
+            let to = frame.shared.q.plus(chunk * config.queries().panel_bytes());
+            b.tma_load(to, frame.params.tma_q, &coordinates, full);
+        }
+    });
+}
+
+/// One stream of tiles, unit by unit.
+struct Stream<'f> {
+    frame: &'f Frame,
+    map: TensorMapParam,
+    shape: TileShape,
+    units: [u32; 2],
+    /// Whether rows past the end of a sequence must be zero.
+    cleared: bool,
+    lead: Reg<bool>,
+    tail_parity: Reg<u32>,
+}
+
+impl<'f> Stream<'f> {
+    fn new(
+        b: &mut Builder,
+        frame: &'f Frame,
+        map: TensorMapParam,
+        shape: TileShape,
+        units: [u32; 2],
+        values: bool,
+    ) -> Self {
+        let cleared = values && frame.params.dirty_tail;
+        let (lead, tail_parity) = (b.elect(), b.value(0));
+        Stream { frame, map, shape, units, cleared, lead, tail_parity }
+    }
+
+    fn load(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        ring: SmemPtr,
+        cursors: &[Cursor<Producer>; 2],
+    ) {
+        let mut panel = 0;
+        for (unit, cursor) in cursors.iter().enumerate() {
+            let count = self.units[unit];
+            if count == 0 {
+                continue;
+            }
+            let slot = cursor.take(b);
+            slot.wait(b);
+            let at = slot.buffer(b, ring, self.shape.bytes());
+            let to = Panels {
+                at: at.plus(panel * self.shape.panel_bytes()),
+                bytes: self.shape.panel_bytes(),
+                count,
+                rows: self.shape.rows,
+                ctas: None,
+            };
+            let full = slot.full(b);
+            self.publish(b, open, n, panel * CHUNK, to, full);
+            panel += count;
+        }
+    }
+
+    fn publish(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        column: u32,
+        to: Panels,
+        full: Mbarrier,
+    ) {
+        if !self.cleared {
+            return self.copy(b, open, n, column, to, full);
+        }
+        let first = b.mul(n, to.rows as i32);
+        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
+        b.if_else(
+            partial,
+            |b| {
+                let tail = self.frame.shared.tail;
+                self.copy(b, open, n, column, to, tail);
+                tail.wait(b, self.tail_parity);
+                let flipped = b.xor(self.tail_parity, 1);
+                b.assign(self.tail_parity, flipped);
+                let rows = b.max(rows_left, 0);
+                to.clear_rows(b, rows.reinterpret());
+                b.fence_proxy_async();
+                b.warp_sync();
+                full.arrive_if(b, self.lead);
+            },
+            |b| self.copy(b, open, n, column, to, full),
+        );
+    }
+
+    /// Issues this CTA's share of a unit's copies, counted on `barrier` in every CTA.
+    fn copy(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        column: u32,
+        to: Panels,
+        barrier: Mbarrier,
+    ) {
+        let params = &self.frame.params;
+        let cluster = self.frame.config.cluster;
+        b.if_(self.lead, |b| {
+            barrier.arrive_expect(b, to.total_bytes());
+            if cluster == 1 {
+                let column = Column::fixed(column);
+                return params.copy_rows(b, open, n, self.map, column, to, barrier);
+            }
+            let half = to.count.div_ceil(2);
+            let is_first = b.setp(Cmp::Eq, self.frame.rank, 0);
+            let share = |b: &mut Builder, from: u32, count: u32| {
+                let at = to.at.plus(from * to.bytes);
+                let to = Panels { at, count, ctas: Some(0b11), ..to };
+                let column = Column::fixed(column + from * CHUNK);
+                params.copy_rows(b, open, n, self.map, column, to, barrier);
+            };
+            b.if_else(is_first, |b| share(b, 0, half), |b| share(b, half, to.count - half));
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! The right warpgroup: the second half of the output columns.
+
+use super::kernel::Frame;
+use crate::output::BlockOutput;
+use crate::rows::Block;
+use crate::sm90::config::ROWS;
+use crate::sm90::epilogue::Columns;
+use crate::sm90::fragment;
+use crate::sm90::tile::advance;
+use crate::task::OpenTile;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
+
+struct Right<'f> {
+    frame: &'f Frame,
+    thread: Reg<u32>,
+    /// True in one thread per warp.
+    lead: Reg<bool>,
+    q: Cursor<Consumer>,
+    v: Cursor<Consumer>,
+    p: Cursor<Consumer>,
+    out: Vec<Reg<f32>>,
+    yes: Reg<bool>,
+}
+
+/// Emits the right warpgroup.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let shared = &frame.shared;
+    let thread = b.thread();
+    let thread = b.and(thread, 127);
+    let lane = b.and(thread, 31);
+    let right = Right {
+        frame,
+        thread,
+        lead: b.setp(Cmp::Eq, lane, 0),
+        q: shared.q_ring.consumer(b),
+        v: shared.v_rings[1].consumer(b),
+        p: shared.p_ring.consumer(b),
+        out: b.regs(frame.config.right_columns() as usize / 2),
+        yes: b.predicate(true),
+    };
+    frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
+}
+
+impl Right<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        for &register in &self.out {
+            b.assign(register, 0.0);
+        }
+        let q = self.q.take(b);
+        let n = b.value(open.range.end);
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, open.range.begin),
+            |b| {
+                self.step(b);
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+            },
+        );
+        let last = self.p.take(b);
+        last.wait(b);
+        let factors = self.factors(b, &last);
+        b.warp_sync();
+        last.release_if(b, self.lead);
+        self.write(b, open, factors);
+        b.fence_proxy_async();
+        b.warp_sync();
+        q.release_if(b, self.lead);
+    }
+
+    /// `O = O · factor + P·V` for one tile.
+    fn step(&self, b: &mut Builder) {
+        let config = &self.frame.config;
+        let p = self.p.take(b);
+        p.wait(b);
+        let factors = self.factors(b, &p);
+        fragment::scale_rows(b, &self.out, factors);
+        let values = self.v.take(b);
+        values.wait(b);
+        let (left, shape) = (config.probabilities(), config.values());
+        let at = p.buffer(b, self.frame.shared.p, left.bytes());
+        let probabilities = left.k_major(b, at);
+        let at = self.frame.value_unit(b, &values, 1);
+        let v = shape.mn_major(b, at);
+        b.wgmma_fence();
+        for step in 0..shape.rows / 16 {
+            let a = advance(b, probabilities, left.k_step(step));
+            let v_step = advance(b, v, shape.row_step(step));
+            b.wgmma(config.half, &self.out, &WgmmaA::Shared(a, false), v_step, true, self.yes);
+        }
+        b.wgmma_commit();
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+        p.release_if(b, self.lead);
+    }
+
+    /// The factors of this thread's two rows.
+    fn factors(&self, b: &mut Builder, slot: &Slot<Consumer>) -> [Reg<f32>; 2] {
+        let row = fragment::first_row(b, self.thread);
+        let offset = b.mul(row, 4);
+        let at = slot.buffer(b, self.frame.shared.factors, ROWS * 4);
+        let at = b.smem_add(at, offset);
+        [b.ld_shared(at), b.ld_shared(at.plus(8 * 4))]
+    }
+
+    fn write(&self, b: &mut Builder, open: &OpenTile, factors: [Reg<f32>; 2]) {
+        let config = &self.frame.config;
+        let number = b.add(open.first_block, self.frame.rank);
+        let block = Block::at(b, config.packing, config.group, number);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        let first = config.left_columns();
+        let columns = Columns {
+            thread: self.thread,
+            out: &self.out,
+            first,
+            half: config.half,
+            staging: self.frame.staging(first),
+        };
+        columns.write(b, &output, factors);
+    }
+}
