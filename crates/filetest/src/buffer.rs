@@ -35,8 +35,8 @@ pub struct BufferSpec {
     pub read_write: bool,
 }
 
-/// What outputs hold before a run on every engine.
-const POISON: u8 = 0xCB;
+/// What outputs hold before a run on every engine: NaN in every float format.
+const POISON: u8 = 0xFF;
 
 impl BufferSpec {
     /// How the program uses it.

@@ -1,4 +1,5 @@
 use crate::header::{FileTest, Run};
+use program::Program;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -60,6 +61,55 @@ impl Engine for CudaEngine {
         let mut buffers = run.contents();
         self.0.run_host(&program, &mut buffers).map_err(EngineError::new)?;
         Ok(buffers)
+    }
+}
+
+/// The simulator in one of its modes.
+pub struct SimEngine {
+    /// Name of the mode.
+    pub mode: String,
+    options: sim::Options,
+}
+
+impl SimEngine {
+    /// The modes of the command line that differ in when work completes and who runs.
+    pub const MODES: [&'static str; 4] = ["eager", "latest", "adversarial", "random"];
+
+    /// The simulator in a mode of its command line (`eager`, `latest`, `adversarial`, `random`).
+    ///
+    /// # Panics
+    /// When there is no such mode.
+    pub fn mode(name: &str, seed: u64) -> SimEngine {
+        let options = sim::Options::mode(name, seed);
+        let options = options.unwrap_or_else(|| panic!("the simulator has no mode {name}"));
+        SimEngine { mode: name.to_owned(), options }
+    }
+
+    /// A run is given up after so many warp instructions.
+    pub fn limited(mut self, instructions: u64) -> SimEngine {
+        self.options.max_instructions = instructions;
+        self
+    }
+
+    /// Runs a program; the buffers after it.
+    pub fn run(&self, program: &Program, buffers: &[Vec<u8>]) -> Result<Contents, Box<sim::Error>> {
+        let report = sim::run(program, buffers, &self.options)?;
+        Ok(report.buffers)
+    }
+}
+
+impl Engine for SimEngine {
+    fn name(&self) -> String {
+        format!("simulator ({})", self.mode)
+    }
+
+    fn runs(&self, _: &str) -> bool {
+        true
+    }
+
+    fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
+        let program = test.program(run).map_err(EngineError::new)?;
+        self.run(&program, &run.contents()).map_err(EngineError::new)
     }
 }
 

@@ -35,14 +35,16 @@ mod mutate;
 mod options;
 mod outcome;
 mod report;
+mod survey;
 
 pub use buffer::{BufferSpec, Init};
 pub use element::ElementKind;
-pub use engine::{Contents, CudaEngine, Engine, EngineError, Recorded};
+pub use engine::{Contents, CudaEngine, Engine, EngineError, Recorded, SimEngine};
 pub use header::{Expectation, FileTest, HeaderError, Run, Tolerance};
 pub use mutate::{Change, Mutant, mutants};
 pub use outcome::{Difference, Outcome, bless, check, compare};
 pub use report::Report;
+pub use survey::{Caught, Verdict, survey};
 
 use std::path::{Path, PathBuf};
 

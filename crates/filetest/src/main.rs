@@ -1,9 +1,12 @@
 //! `filetest [--on ENGINE] [--against ENGINE] [--save DIR] [--bless] [--json FILE] PATH…`
 //!
-//! Runs PTX file tests. ENGINE is `cuda` or a directory of recorded outputs. With `--against` the
+//! Runs PTX file tests. ENGINE is `sim` (or one of its modes), `cuda`, or a
+//! directory of recorded outputs. With `--against` the
 //! outputs of two engines are compared, otherwise those of one with the files' expectations.
 
-use filetest::{CudaEngine, Engine, FileTest, Recorded, Report, bless, check, compare, files};
+use filetest::{
+    CudaEngine, Engine, FileTest, Recorded, Report, SimEngine, bless, check, compare, files,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +21,7 @@ struct Arguments {
 
 fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments {
-        on: "cuda".into(),
+        on: "sim".into(),
         against: None,
         save: None,
         bless: false,
@@ -43,8 +46,10 @@ fn arguments() -> Result<Arguments, String> {
 fn engine(name: &str) -> Result<Box<dyn Engine>, String> {
     match name {
         "cuda" => Ok(Box::new(CudaEngine::open().map_err(|error| error.to_string())?)),
+        "sim" => Ok(Box::new(SimEngine::mode("eager", 0))),
+        mode if SimEngine::MODES.contains(&mode) => Ok(Box::new(SimEngine::mode(mode, 1))),
         directory if Path::new(directory).is_dir() => Ok(Box::new(Recorded(directory.into()))),
-        _ => Err(format!("{name} is neither an engine (cuda) nor a directory of recordings")),
+        _ => Err(format!("{name} is neither an engine (sim, cuda) nor a directory of recordings")),
     }
 }
 
