@@ -202,7 +202,10 @@ fn left_and_right_inverses_undo() {
             "{text}: {right}"
         );
     }
-    assert_eq!(layout("(2,8):(0,1)").right_inverse().unwrap().to_string(), "8:2");
+    let right = |text: &str| layout(text).right_inverse().unwrap().to_string();
+    assert_eq!(right("(2,8):(0,1)"), "8:2");
+    assert_eq!(right("(3,2,4):(1,1,2)"), "8:3", "2 then 4 reaches farther than 3");
+    assert_eq!(right("(2,8):(1,1)"), "8:2");
     for text in LEFT_INVERSE {
         let original = layout(text);
         let left = original.left_inverse().unwrap();

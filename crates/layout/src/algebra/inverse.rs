@@ -1,13 +1,13 @@
 //! Inverses: from indices back to coordinates.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use crate::error::{LayoutError, Result, checked_mul, exact_div};
+use crate::error::{LayoutError, Result, exact_div};
 use crate::layout::Layout;
 
 impl Layout {
-    /// A layout `r` with `self(r(i)) == i` for every `i < r.size()`, over as many indices as the
-    /// strides of `self` reach without a gap.
+    /// The largest layout `r` with `self(r(i)) == i` for every `i < r.size()`.
     ///
     /// ```
     /// use layout::Layout;
@@ -16,22 +16,10 @@ impl Layout {
     /// # Ok::<(), layout::LayoutError>(())
     /// ```
     pub fn right_inverse(&self) -> Result<Layout> {
-        let mut by_stride = leaves_with_position(self);
-        by_stride.retain(|leaf| leaf.extent != 1 && leaf.stride != 0);
-        by_stride.sort_by_key(|leaf| (leaf.stride, Reverse(leaf.extent)));
-        let mut result = Vec::new();
-        let mut next = 1;
-        for leaf in by_stride {
-            match leaf.stride.cmp(&next) {
-                // Steps inside what is reached already add nothing.
-                Ordering::Less => continue,
-                Ordering::Equal => {}
-                Ordering::Greater => break,
-            }
-            result.push((leaf.extent, leaf.position));
-            next = checked_mul("right inverse", next, leaf.extent)?;
-        }
-        Ok(Layout::from_leaves(&result)?.coalesce())
+        let chain = longest_chain(leaves_with_position(self));
+        let leaves: Vec<(u64, u64)> =
+            chain.iter().map(|leaf| (leaf.extent, leaf.position)).collect();
+        Ok(Layout::from_leaves(&leaves)?.coalesce())
     }
 
     /// A layout `l` with `l(self(i)) == i` for every `i < self.size()`; needs an injective `self`
@@ -67,6 +55,7 @@ impl Layout {
     }
 }
 
+#[derive(Clone, Copy)]
 struct PlacedLeaf {
     extent: u64,
     stride: u64,
@@ -82,4 +71,28 @@ fn leaves_with_position(layout: &Layout) -> Vec<PlacedLeaf> {
         position *= extent;
     }
     placed
+}
+
+/// The leaves that reach the most indices from 0 without a gap: each starts where the one before
+/// it ends.
+fn longest_chain(mut leaves: Vec<PlacedLeaf>) -> Vec<PlacedLeaf> {
+    leaves.retain(|leaf| leaf.extent != 1 && leaf.stride != 0);
+    leaves.sort_by_key(|leaf| Reverse(leaf.stride));
+    // For each stride at which a leaf starts, the leaf that leads farthest from there.
+    let mut best: BTreeMap<u64, (u64, PlacedLeaf)> = BTreeMap::new();
+    for leaf in leaves {
+        let end = leaf.stride.saturating_mul(leaf.extent);
+        let reach = best.get(&end).map_or(end, |(reach, _)| *reach);
+        let start = best.entry(leaf.stride).or_insert((reach, leaf));
+        if reach > start.0 {
+            *start = (reach, leaf);
+        }
+    }
+    let mut chain = Vec::new();
+    let mut next = 1;
+    while let Some((_, leaf)) = best.remove(&next) {
+        chain.push(leaf);
+        next = leaf.stride.saturating_mul(leaf.extent);
+    }
+    chain
 }
