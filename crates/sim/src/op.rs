@@ -422,6 +422,14 @@ pub enum Tcgen05 {
     },
 }
 
+impl Tcgen05 {
+    /// Whether a single thread executes it; the others are for whole converged warps.
+    pub const fn is_issued_by_one_thread(&self) -> bool {
+        use Tcgen05::{Commit, Copy, Fence, Mma, Shift};
+        matches!(self, Mma(_) | Copy { .. } | Shift { .. } | Commit { .. } | Fence)
+    }
+}
+
 /// Everything an instruction can do.
 pub enum Op {
     /// A row function; the slots' files follow from its shape.

@@ -35,7 +35,8 @@ pub(crate) struct PartialWgmma {
 
 impl Cluster<'_> {
     pub(super) fn matrix_op(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
-        if let Some(wait) = self.converge(w, self.warps[w].live) {
+        let by_one_thread = matches!(op, Op::Tcgen05(op) if op.is_issued_by_one_thread());
+        if !by_one_thread && let Some(wait) = self.converge(w, self.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
         match op {

@@ -107,11 +107,7 @@ fn put(bytes: &mut [u8; 128], at: usize, mask: u32, value: u32) {
 /// The hardware's element type of `tensormap.replace`'s numbering, and whether f32 rounds to tf32.
 fn element_type(value: u64) -> Result<(u32, u32), String> {
     Ok(match value {
-        0..=6 => (value as u32, 0),
-        7 => (7, 0),
-        8 => (9, 0),
-        9 => (10, 0),
-        10 => (8, 0),
+        0..=10 => (value as u32, 0),
         11 => (7, 1),
         12 => (8, 1),
         other => return Err(format!("tensormap.replace with element type {other}")),
