@@ -29,6 +29,7 @@ mod algebra;
 mod composed;
 mod coord;
 mod coord_layout;
+mod coord_parse;
 pub mod draw;
 mod error;
 pub mod hw;

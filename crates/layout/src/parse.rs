@@ -15,7 +15,7 @@ use crate::slice::Slice;
 use crate::swizzle::Swizzle;
 
 /// Tuples nested deeper than this are refused, so that reading cannot exhaust the stack.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A text that is not in the layout notation, with the place where reading stopped.
 ///
@@ -71,20 +71,20 @@ impl<'a> Reader<'a> {
         Reader { text, chars: text.chars().collect(), position: 0 }
     }
 
-    fn peek(&mut self) -> Option<char> {
+    pub(crate) fn peek(&mut self) -> Option<char> {
         while self.chars.get(self.position).is_some_and(|c| c.is_whitespace()) {
             self.position += 1;
         }
         self.chars.get(self.position).copied()
     }
 
-    fn accept(&mut self, wanted: char) -> bool {
+    pub(crate) fn accept(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         self.position += usize::from(found);
         found
     }
 
-    fn expect(&mut self, wanted: char) -> std::result::Result<(), ParseError> {
+    pub(crate) fn expect(&mut self, wanted: char) -> std::result::Result<(), ParseError> {
         if self.accept(wanted) { Ok(()) } else { Err(self.error(&format!("'{wanted}'"))) }
     }
 
@@ -97,11 +97,11 @@ impl<'a> Reader<'a> {
         ParseError { text: self.text.to_owned(), position, expected: expected.to_owned() }
     }
 
-    fn end(&mut self) -> std::result::Result<(), ParseError> {
+    pub(crate) fn end(&mut self) -> std::result::Result<(), ParseError> {
         if self.peek().is_none() { Ok(()) } else { Err(self.error("the end")) }
     }
 
-    fn number(&mut self) -> std::result::Result<u64, ParseError> {
+    pub(crate) fn number(&mut self) -> std::result::Result<u64, ParseError> {
         self.peek();
         let start = self.position;
         // CuTe prints integers known at compile time as `_8`; here they are integers all the same.
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `open item, item, ... close`; a comma before the closing bracket is allowed, as in Python.
-    fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         (open, close): (char, char),
         mut item: impl FnMut(&mut Self) -> std::result::Result<T, ParseError>,
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn int_tuple(&mut self, depth: usize) -> std::result::Result<IntTuple, ParseError> {
+    pub(crate) fn int_tuple(&mut self, depth: usize) -> std::result::Result<IntTuple, ParseError> {
         if self.peek() != Some('(') {
             if !matches!(self.peek(), Some('_' | '0'..='9')) {
                 return Err(self.error("an integer or '('"));

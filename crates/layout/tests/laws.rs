@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use layout::hw::{Generation, Major, SmemSwizzle, SmemTile};
-use layout::{ComposedLayout, IntTuple, Layout, Slice, Swizzle, Tiler};
+use layout::hw::{Generation, HardwareLayout, Major, SmemSwizzle, SmemTile};
+use layout::{ComposedLayout, CoordLayout, IntTuple, Layout, Slice, Swizzle, Tiler};
 use proptest::prelude::*;
 
 /// Random nested shapes of at most 4096 elements.
@@ -274,6 +274,13 @@ proptest! {
         prop_assert_eq!(layout.shape().to_string().parse(), Ok(layout.shape().clone()));
         let composed = ComposedLayout::new(swizzle, offset, layout.clone()).unwrap();
         prop_assert_eq!(composed.to_string().parse(), Ok(composed));
+        let tile = layout.shape().clone();
+        let identity = CoordLayout::identity(tile.clone()).unwrap();
+        let read = CoordLayout::parse(&identity.to_string(), tile).unwrap();
+        prop_assert_eq!(read.to_string(), identity.to_string());
+        for index in 0..layout.size() {
+            prop_assert_eq!(read.at(index), identity.at(index));
+        }
         let tiler = Tiler::ByMode(vec![layout.clone().into(), Tiler::Keep, layout.into()]);
         prop_assert_eq!(tiler.to_string().parse(), Ok(tiler));
     }
@@ -282,7 +289,7 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in "[S_(),:<>o0-9 a-z]{0,24}", any in "\\PC{0,24}") {
         for text in [text, any] {
             let _ = (text.parse::<ComposedLayout>(), text.parse::<Tiler>(), text.parse::<Slice>());
-            let _ = text.parse::<layout::hw::HardwareLayout>();
+            let _ = (text.parse::<HardwareLayout>(), CoordLayout::parse(&text, (8, (2, 4))));
             if let Err(error) = text.parse::<Layout>() {
                 prop_assert!(!error.to_string().is_empty());
             }
