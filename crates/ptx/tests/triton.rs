@@ -32,7 +32,7 @@ fn every_kernel_is_read_and_its_names_resolve() {
 
 #[test]
 fn print_then_parse_gives_the_same_tree() {
-    for (name, text) in KERNELS.iter() {
+    for (name, text) in KERNELS.iter().chain(&support::corpus()) {
         let module = read(name, text);
         assert_eq!(read(name, &module.to_string()), module, "{name}");
     }

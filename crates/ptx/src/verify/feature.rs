@@ -4,6 +4,8 @@ use super::Report;
 use super::operation::Operation;
 use super::target::{Target, version_text};
 use crate::resolve::Arg;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// What an instruction needs of the architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,13 +199,31 @@ const SPECIAL_REGISTERS: &[(&str, (u32, u32), Need)] = &[
     ("%aggr_smem_size", (8, 1), From(90)),
 ];
 
-pub(super) fn check(operation: &Operation<'_>, target: Target, report: &mut Report<'_>) {
-    let mut lacking = None;
+/// A row of [`FEATURES`], its key taken apart.
+struct Feature {
+    key: &'static str,
+    modifiers: Vec<&'static str>,
+    version: (u32, u32),
+    need: Need,
+}
+
+static BY_OPCODE: LazyLock<HashMap<&'static str, Vec<Feature>>> = LazyLock::new(|| {
+    let mut table: HashMap<_, Vec<Feature>> = HashMap::new();
     for &(key, version, need) in FEATURES {
         let mut parts = key.split('.');
-        if parts.next() == Some(operation.opcode) && parts.all(|part| operation.has(part)) {
-            lacking = missing(target, version, need).map(|text| (key, text)).or(lacking);
-        }
+        let opcode = parts.next().unwrap_or_default();
+        let feature = Feature { key, modifiers: parts.collect(), version, need };
+        table.entry(opcode).or_default().push(feature);
+    }
+    table
+});
+
+pub(super) fn check(operation: &Operation<'_>, target: Target, report: &mut Report<'_>) {
+    let mut lacking = None;
+    let rows = BY_OPCODE.get(operation.opcode).map_or(&[][..], Vec::as_slice);
+    for feature in rows.iter().filter(|f| f.modifiers.iter().all(|m| operation.has(m))) {
+        let missing = missing(target, feature.version, feature.need);
+        lacking = missing.map(|text| (feature.key, text)).or(lacking);
     }
     for (key, version, need) in computed(operation, target) {
         lacking = missing(target, version, need).map(|text| (key, text)).or(lacking);

@@ -332,7 +332,7 @@ fn slot(word: &str, operation: &Operation<'_>) -> Option<Slot> {
 fn scalar(word: &str, operation: &Operation<'_>) -> Option<Want> {
     match word {
         "T" => operation.ty(),
-        "T1" => operation.types().first().copied(),
+        "T1" => operation.types.first().copied(),
         "W" => operation.ty().map(Want::widened),
         _ => Some(named(word)),
     }

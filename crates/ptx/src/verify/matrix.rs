@@ -45,7 +45,7 @@ fn mov(operation: &Operation<'_>) -> Option<Vec<Slot>> {
 
 /// `cvt.to.from`; a packed target takes one source per lane.
 fn cvt(operation: &Operation<'_>) -> Option<Vec<Slot>> {
-    let types = operation.types();
+    let types = &operation.types;
     let (&to, &from) = (types.first()?, types.get(1)?);
     if operation.has("pack") || types.len() > 2 {
         return None;

@@ -80,7 +80,7 @@ fn wgmma_shape(operation: &Operation<'_>, report: &mut Report<'_>) {
 
 /// Conversions that lose bits say how they round.
 fn cvt(operation: &Operation<'_>) -> Option<String> {
-    let types = operation.types();
+    let types = &operation.types;
     let (&to, &from) = (types.first()?, types.get(1)?);
     let float = |want: Want| matches!(want.class, Class::Float(_) | Class::Packed);
     let (rounding, integer) = (operation.has_any(ROUNDINGS), operation.has_any(INTEGER_ROUNDINGS));

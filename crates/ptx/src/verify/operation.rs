@@ -11,13 +11,16 @@ pub(super) struct Operation<'a> {
     resolved: &'a Resolved<'a>,
     pub(super) opcode: &'static str,
     pub(super) modifiers: Vec<&'static str>,
+    /// The types among the modifiers, in order.
+    pub(super) types: Vec<Want>,
 }
 
 impl<'a> Operation<'a> {
     pub(super) fn new(body: &'a Body<'a>, resolved: &'a Resolved<'a>) -> Self {
         let instruction = resolved.instruction;
-        let modifiers = instruction.modifiers.iter().map(|m| m.as_str()).collect();
-        Operation { body, resolved, opcode: instruction.opcode.as_str(), modifiers }
+        let modifiers: Vec<_> = instruction.modifiers.iter().map(|m| m.as_str()).collect();
+        let types = modifiers.iter().filter_map(|name| Want::named(name)).collect();
+        Operation { body, resolved, opcode: instruction.opcode.as_str(), modifiers, types }
     }
 
     pub(super) fn args(&self) -> &'a [Arg] {
@@ -34,14 +37,9 @@ impl<'a> Operation<'a> {
         modifiers.iter().any(|modifier| self.has(modifier))
     }
 
-    /// The types among the modifiers, in order.
-    pub(super) fn types(&self) -> Vec<Want> {
-        self.modifiers.iter().filter_map(|name| Want::named(name)).collect()
-    }
-
     /// The instruction's type: the last one named.
     pub(super) fn ty(&self) -> Option<Want> {
-        self.modifiers.iter().rev().find_map(|name| Want::named(name))
+        self.types.last().copied()
     }
 
     /// The length that `.v2`, `.v4` or `.v8` gives.

@@ -20,6 +20,16 @@ pub fn triton_kernels() -> Vec<(String, String)> {
     names.lines().map(|name| (name.to_owned(), read(out.join(format!("{name}.ptx"))))).collect()
 }
 
+/// The PTX files that the simulator's tests run, as (name, text).
+pub fn corpus() -> Vec<(String, String)> {
+    let folder = workspace().join("tests/ptx");
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let ptx = paths.filter(|path| path.extension().is_some_and(|extension| extension == "ptx"));
+    ptx.map(|path| (path.display().to_string(), read(path))).collect()
+}
+
 /// The text of a file.
 pub fn read(path: PathBuf) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
