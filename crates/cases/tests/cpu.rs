@@ -41,5 +41,5 @@ fn every_case_of_the_table() {
 
 #[test]
 fn random_cases() {
-    assert_none_fail((1000..1200).map(random_case));
+    assert_none_fail((1000..1060).map(random_case));
 }

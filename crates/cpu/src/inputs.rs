@@ -22,6 +22,13 @@ pub(crate) struct RowAt {
     pub token: u64,
 }
 
+impl RowAt {
+    /// The row `count` tokens further.
+    pub fn after(self, count: u64) -> Self {
+        Self { token: self.token + count, ..self }
+    }
+}
+
 /// Checked memory of one segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentInputs<'a> {
@@ -198,17 +205,30 @@ impl SegmentInputs<'_> {
         first..end
     }
 
-    /// Where key `j` of sequence `b` lies. For segments without index lists.
-    pub fn row(&self, b: u64, j: u64) -> RowAt {
-        if let Some(table) = self.page_table {
-            let page_size = self.segment.k.tokens();
-            let columns = self.segment.paging.map_or(0, |p| p.pages_per_sequence);
-            let page = table[(b * columns + j / page_size) as usize];
-            return RowAt { batch: page as u64, token: j % page_size };
-        }
-        match self.cu_seqlens {
-            Some(cu) => RowAt { batch: 0, token: cu[b as usize] as u64 + j },
-            None => RowAt { batch: b, token: j },
+    /// Where keys `keys` of sequence `b` lie, as the first row of each run of neighbouring tokens
+    /// and the run's length. For segments without index lists.
+    pub fn runs(&self, b: u64, keys: Range<u64>) -> impl Iterator<Item = (RowAt, u64)> {
+        let page_size = match self.page_table {
+            Some(_) => self.segment.k.tokens(),
+            None => u64::MAX,
+        };
+        let mut next = keys.start;
+        std::iter::from_fn(move || {
+            let (page, token) = (next / page_size, next % page_size);
+            let count = (keys.end.saturating_sub(next)).min(page_size - token);
+            next += count;
+            (count > 0).then(|| (self.row(b, page, token), count))
+        })
+    }
+
+    fn row(&self, b: u64, page: u64, token: u64) -> RowAt {
+        match (self.page_table, self.cu_seqlens) {
+            (Some(table), _) => {
+                let columns = self.segment.paging.map_or(0, |p| p.pages_per_sequence);
+                RowAt { batch: table[(b * columns + page) as usize] as u64, token }
+            }
+            (_, Some(cu)) => RowAt { batch: 0, token: cu[b as usize] as u64 + token },
+            _ => RowAt { batch: b, token },
         }
     }
 

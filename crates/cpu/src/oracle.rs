@@ -122,7 +122,11 @@ impl SharedRows {
     fn load(inputs: &Inputs, b: u64, kv_head: u64) -> Self {
         let rows = |s: &SegmentInputs| match s.is_listed() {
             true => Vec::new(),
-            false => (0..s.keys(b)).map(|j| load(s, kv_head, s.row(b, j))).collect(),
+            false => s
+                .runs(b, 0..s.keys(b))
+                .flat_map(|(first, count)| (0..count).map(move |i| first.after(i)))
+                .map(|at| load(s, kv_head, at))
+                .collect(),
         };
         Self { segments: inputs.segments.iter().map(rows).collect() }
     }

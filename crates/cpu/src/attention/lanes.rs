@@ -55,7 +55,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
         let part = item.part(seen, split, TILE as u64);
         for first in part.clone().step_by(TILE) {
             let range = first..part.end.min(first + TILE as u64);
-            let places = Places::find(&call.inputs, segment, item, range.clone());
+            let places = Places::<TILE>::find(&call.inputs, segment, item, range.clone());
             let Scratch { keys, values, .. } = scratch;
             let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);
             // Lists leave entries out, and are seen whole by every row.

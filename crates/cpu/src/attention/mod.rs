@@ -1,17 +1,21 @@
 //! Attention on the host, fast: tiles of keys under an online softmax, in f32, with no score matrix.
 //!
 //! The rows (query tokens × query heads) that share a KV head are cut into items, one task each.
-//! Two kernels do an item's work, chosen by how many rows share the keys:
+//! Three kernels do an item's work, chosen by how many rows share the keys:
 //! - [`lanes`]: many rows. Rows lie across vector lanes, so every key and value number is a
 //!   broadcast, nothing needs transposing but the queries, and the softmax never reduces across
 //!   lanes.
 //! - [`stream`]: a few rows, decoding. Vectors run along the head dim, each key and value row is
 //!   read and widened once for all rows.
+//! - [`matrix`]: many rows of bf16 on a machine with AMX. As [`lanes`], but both products run in tile
+//!   registers.
 //!
 //! Keys are visited in tiles of [`TILE`] that start at multiples of it, and long key lists are cut
 //! by their length alone, so a row's bits do not depend on threads, blocking or batch.
 
 mod lanes;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod matrix;
 mod plan;
 mod rows;
 mod state;
@@ -21,7 +25,7 @@ mod tile;
 use crate::inputs::Inputs;
 use crate::simd::{Element, Isa, Kernel, Simd};
 use half::{bf16, f16};
-use plan::{Item, Plan};
+use plan::{Item, Path, Plan};
 use problem::{DType, HostBuffers, HostMut, InvalidProblem, Problem, Slot};
 use rayon::prelude::*;
 use rows::OutputRows;
@@ -97,7 +101,8 @@ fn run<E: Typed>(
         }
     }
     output.check(problem)?;
-    let plan = Plan::new(&inputs, isa.lanes());
+    let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16;
+    let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output };
     plan.items.par_iter().with_max_len(1).for_each_init(Scratch::default, |scratch, item| {
         call.run_item(isa, item, scratch);
@@ -109,25 +114,45 @@ impl<E: Element> Call<'_, E> {
     /// Computes an item in one go, or its key splits in parallel and then their merge.
     fn run_item(&self, isa: Isa, item: &Item, scratch: &mut Scratch) {
         if item.splits == 1 {
-            isa.run(Task { call: self, item, split: 0, scratch });
-            return self.finish(item, &scratch.partial);
+            self.run_split(isa, item, 0, scratch);
+            return isa.run(Finish { call: self, item, partial: &scratch.partial });
         }
         let partials: Vec<Partial> = (0..item.splits)
             .into_par_iter()
             .map_init(Scratch::default, |scratch, split| {
-                isa.run(Task { call: self, item, split, scratch });
+                self.run_split(isa, item, split, scratch);
                 std::mem::take(&mut scratch.partial)
             })
             .collect();
-        self.finish(item, &Partial::merge(partials));
+        isa.run(Finish { call: self, item, partial: &Partial::merge(partials) });
     }
 
-    /// Normalises, applies the sink, and writes an item's rows.
-    fn finish(&self, item: &Item, partial: &Partial) {
+    fn run_split(&self, isa: Isa, item: &Item, split: usize, scratch: &mut Scratch) {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        if let (Path::Matrix, Some(amx)) = (item.path, crate::simd::amx::Amx::detect()) {
+            return matrix::attend(amx, self, item, split, scratch);
+        }
+        isa.run(Task { call: self, item, split, scratch });
+    }
+}
+
+/// Normalises, applies the sink, and writes an item's rows.
+struct Finish<'t, 'a, E> {
+    call: &'t Call<'a, E>,
+    item: &'t Item,
+    partial: &'t Partial,
+}
+
+impl<E: Element> Kernel for Finish<'_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Finish { call, item, partial } = self;
         let mut first = 0;
         while first < item.rows {
             let count = partial.neighbours(first).min(item.rows - first);
-            self.output.write(&self.inputs, item, partial, first..first + count);
+            call.output.write(&call.inputs, item, partial, first..first + count);
             first += count;
         }
     }
@@ -147,9 +172,9 @@ impl<E: Element> Kernel for Task<'_, '_, E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Task { call, item, split, scratch } = self;
-        match item.streams {
-            true => stream::attend(simd, call, item, split, scratch),
-            false => lanes::attend(simd, call, item, split, scratch),
+        match item.path {
+            Path::Stream => stream::attend(simd, call, item, split, scratch),
+            Path::Lanes | Path::Matrix => lanes::attend(simd, call, item, split, scratch),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// The most rows of an item.
 const MOST_ROWS: u64 = 128;
+/// The most rows of an item in tile registers, where bringing keys into place costs more.
+const MOST_MATRIX_ROWS: u64 = 256;
 /// Sequences with at most this many rows per KV head have their keys split.
 const FEW_ROWS: u64 = 64;
 /// The fewest keys worth a split of their own.
@@ -26,8 +28,19 @@ pub(crate) struct Item {
     pub rows: usize,
     /// Parts that the keys are cut into.
     pub splits: usize,
-    /// Whether so few rows share the keys that vectors run along the head dim.
-    pub streams: bool,
+    /// Which kernel computes it.
+    pub path: Path,
+}
+
+/// The kernel of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// A few rows: vectors along the head dim.
+    Stream,
+    /// Many rows: across vector lanes.
+    Lanes,
+    /// Many rows: across tile registers.
+    Matrix,
 }
 
 /// Where a query row lies, and its index among its sequence's queries.
@@ -69,13 +82,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Cuts a call for vectors of `lanes` elements.
-    pub fn new(inputs: &Inputs, lanes: usize) -> Self {
+    /// Cuts a call for vectors of `lanes` elements and, if `matrix`, tile registers.
+    pub fn new(inputs: &Inputs, lanes: usize, matrix: bool) -> Self {
         let problem = inputs.problem;
         let group = problem.group();
         let listed = inputs.segments.iter().any(|s| s.is_listed());
         let in_place = problem.segments.iter().all(|s| s.storage == Storage::Elements);
-        let most_rows = most_rows(inputs, lanes as u64);
+        let most_rows = most_rows(inputs, lanes as u64, matrix);
         let mut items = Vec::new();
         for b in 0..inputs.batch() {
             let (_, tokens) = inputs.queries(b);
@@ -88,7 +101,11 @@ impl Plan {
                 first: 0,
                 rows: 0,
                 splits: splits(inputs, b, run),
-                streams: in_place && run as usize * 2 <= lanes,
+                path: match in_place && run as usize * 2 <= lanes {
+                    true => Path::Stream,
+                    false if matrix => Path::Matrix,
+                    false => Path::Lanes,
+                },
             };
             for kv_head in 0..problem.kv_heads() {
                 let starts = (0..rows).step_by(run.max(1) as usize);
@@ -105,13 +122,14 @@ impl Plan {
 }
 
 /// Rows per item: few enough that every thread has several items, a whole number of vectors.
-fn most_rows(inputs: &Inputs, lanes: u64) -> u64 {
+fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
     let rows: u64 = (0..inputs.batch())
         .map(|b| inputs.queries(b).1)
         .map(|tokens| (tokens.end - tokens.start) * inputs.problem.query_heads())
         .sum();
     let share = rows / (4 * rayon::current_num_threads() as u64);
-    share.clamp(lanes, MOST_ROWS).next_multiple_of(lanes)
+    let most = if matrix { MOST_MATRIX_ROWS } else { MOST_ROWS };
+    share.clamp(lanes, most).next_multiple_of(lanes)
 }
 
 fn splits(inputs: &Inputs, b: u64, rows: u64) -> usize {
@@ -128,7 +146,7 @@ mod tests {
 
     #[test]
     fn parts_cover_the_keys_once_and_start_on_tiles() {
-        let item = Item { b: 0, kv_head: 0, first: 0, rows: 1, splits: 3, streams: false };
+        let item = Item { b: 0, kv_head: 0, first: 0, rows: 1, splits: 3, path: Path::Lanes };
         for keys in [0..0, 5..6, 0..1000, 100..97 * 96, 96..96 * 7] {
             let parts: Vec<_> = (0..3).map(|split| item.part(keys.clone(), split, 96)).collect();
             let mut next = keys.start / 96 * 96;

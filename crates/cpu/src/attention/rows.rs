@@ -52,6 +52,7 @@ impl<E: Element> OutputRows<E> {
 
     /// Normalises, applies the sink, and writes the item's rows `rows`, which are neighbours in
     /// `partial`.
+    #[inline(always)]
     pub fn write(&self, inputs: &Inputs, item: &Item, partial: &Partial, rows: Range<usize>) {
         let mut to = [self.out; MOST_NEIGHBOURS];
         let mut factor = [0.0; MOST_NEIGHBOURS];
@@ -71,11 +72,15 @@ impl<E: Element> OutputRows<E> {
         }
         for column in 0..self.view.dim() as usize {
             let values = partial.values(rows.clone(), column);
-            for (i, value) in values.iter().enumerate() {
+            let mut rounded = [E::default(); MOST_NEIGHBOURS];
+            for ((value, factor), rounded) in values.iter().zip(factor).zip(&mut rounded) {
                 // A row without keys or with an overwhelming sink is 0 whatever was accumulated.
-                let scaled = if factor[i] == 0.0 { 0.0 } else { value * factor[i] };
+                let scaled = if factor == 0.0 { 0.0 } else { value * factor };
+                *rounded = E::from_f32(scaled);
+            }
+            for i in 0..values.len() {
                 // SAFETY: `check` found room for the whole view; this row is this item's alone.
-                unsafe { to[i].add(column).write(E::from_f32(scaled)) };
+                unsafe { to[i].add(column).write(rounded[i]) };
             }
         }
     }

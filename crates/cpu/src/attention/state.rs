@@ -97,6 +97,9 @@ pub(crate) struct Scratch {
     pub values: Vec<f32>,
     /// First and end of each row's visible keys.
     pub visible: Vec<Range<u64>>,
+    /// Operands of tile registers.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub operands: super::matrix::Operands,
 }
 
 /// Makes `vec` hold `len` times `value`.

@@ -24,11 +24,14 @@ pub(super) fn attend<S: Simd, E: Element>(
     split: usize,
     scratch: &mut Scratch,
 ) {
-    match item.rows {
-        1 => attend_rows::<S, E, 1, 4>(simd, call, item, split, scratch),
-        2 => attend_rows::<S, E, 2, 4>(simd, call, item, split, scratch),
-        3..=4 => attend_rows::<S, E, 4, 2>(simd, call, item, split, scratch),
-        _ => attend_rows::<S, E, 8, 2>(simd, call, item, split, scratch),
+    // Registers hold R × C sums of values.
+    match (S::REGISTERS, item.rows) {
+        (_, 1) => attend_rows::<S, E, 1, 8>(simd, call, item, split, scratch),
+        (32.., 2) => attend_rows::<S, E, 2, 8>(simd, call, item, split, scratch),
+        (32.., 3..=4) => attend_rows::<S, E, 4, 4>(simd, call, item, split, scratch),
+        (32.., _) => attend_rows::<S, E, 8, 2>(simd, call, item, split, scratch),
+        (_, 2) => attend_rows::<S, E, 2, 4>(simd, call, item, split, scratch),
+        _ => attend_rows::<S, E, 4, 2>(simd, call, item, split, scratch),
     }
 }
 
@@ -50,20 +53,25 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(seen, split, TILE as u64);
+        let find = |first: u64| {
+            let range = first.min(part.end)..part.end.min(first + TILE as u64);
+            let places = Places::<TILE>::find(&call.inputs, segment, item, range);
+            places.in_place::<E>(segment, item.kv_head)
+        };
+        let mut tile = find(part.start);
         for first in part.clone().step_by(TILE) {
-            let range = first..part.end.min(first + TILE as u64);
-            let places = Places::find(&call.inputs, segment, item, range.clone());
-            if places.count == 0 {
-                continue;
+            let next = find(first + TILE as u64);
+            if tile.count > 0 {
+                score_rows::<S, E, R>(simd, &tile, key_dim, scratch);
+                if let Some(cap) = problem.softcap {
+                    cap_scores(simd, &mut scratch.scores, cap);
+                }
+                let range = first..part.end.min(first + TILE as u64);
+                let range = (!segment.is_listed()).then_some(range);
+                softmax::<S>(simd, item.rows, tile.count, range, scratch);
+                add_tile::<S, E, R, C>(simd, &tile, &next.keys, value_dim, scratch);
             }
-            let tile = places.in_place::<E>(segment, item.kv_head);
-            score_tile::<S, E, R>(simd, &tile, key_dim, scratch);
-            if let Some(cap) = problem.softcap {
-                cap_scores(simd, &mut scratch.scores, cap);
-            }
-            let range = (!segment.is_listed()).then_some(range);
-            softmax::<S>(simd, item.rows, tile.count, range, scratch);
-            add_tile::<S, E, R, C>(simd, &tile, value_dim, scratch);
+            tile = next;
         }
     }
 }
@@ -87,46 +95,83 @@ fn load_queries<S: Simd, E: Element>(call: &Call<E>, item: &Item, to: &mut Vec<f
     }
 }
 
-/// `scores[row][key]` for the tile's keys, in whole groups of [`KEYS`].
+/// Scores of all rows, as many at a time as registers hold with [`KEYS`] sums each.
 #[inline(always)]
-fn score_tile<S: Simd, E: Element, const R: usize>(
+fn score_rows<S: Simd, E: Element, const R: usize>(
     simd: S,
     tile: &Tile<E>,
     dim: usize,
     scratch: &mut Scratch,
 ) {
+    match (S::REGISTERS, R) {
+        (_, 1) => score_tile::<S, E, 1>(simd, tile, dim, 0, scratch),
+        (32.., 4..) => {
+            (0..R).step_by(4).for_each(|r| score_tile::<S, E, 4>(simd, tile, dim, r, scratch));
+        }
+        _ => (0..R).step_by(2).for_each(|r| score_tile::<S, E, 2>(simd, tile, dim, r, scratch)),
+    }
+}
+
+/// `scores[row][key]` of `R` rows from `first_row` on, for the tile's keys in whole groups of
+/// [`KEYS`].
+#[inline(always)]
+fn score_tile<S: Simd, E: Element, const R: usize>(
+    simd: S,
+    tile: &Tile<E>,
+    dim: usize,
+    first_row: usize,
+    scratch: &mut Scratch,
+) {
     let pitch = dim.next_multiple_of(S::LANES);
     let whole = dim / S::LANES * S::LANES;
-    let queries = scratch.queries.as_ptr();
+    let queries = scratch.queries[first_row * pitch..].as_ptr();
     for first in (0..tile.count).step_by(KEYS) {
         let keys = &tile.keys[first..first + KEYS];
+        let values = &tile.values[first..first + KEYS];
         let mut sums = [[simd.splat(0.0); KEYS]; R];
-        let mut step = |at: usize, keys: [S::Vector; KEYS]| {
-            for r in 0..R {
-                // SAFETY: queries hold `R` padded rows.
-                let query = unsafe { simd.load(queries.add(r * pitch + at)) };
-                for n in 0..KEYS {
-                    sums[r][n] = simd.mul_add(keys[n], query, sums[r][n]);
-                }
-            }
-        };
         let mut loaded = [simd.splat(0.0); KEYS];
         for at in (0..whole).step_by(S::LANES) {
             for n in 0..KEYS {
                 // SAFETY: key rows have `dim` elements and repeat the last up to `TILE`.
                 loaded[n] = unsafe { E::load(simd, keys[n].add(at)) };
+                // Values are wanted as soon as the tile's scores are known.
+                simd.prefetch(values[n].wrapping_add(at));
             }
-            step(at, loaded);
+            // SAFETY: queries hold `R` padded rows.
+            unsafe { add_products::<S, R>(simd, &mut sums, loaded, queries.add(at), pitch) };
         }
         if whole < dim {
             for n in 0..KEYS {
                 // SAFETY: as above.
                 loaded[n] = unsafe { E::load_part(simd, keys[n].add(whole), dim - whole) };
             }
-            step(whole, loaded);
+            // SAFETY: as above.
+            unsafe { add_products::<S, R>(simd, &mut sums, loaded, queries.add(whole), pitch) };
         }
         for r in 0..R {
-            scratch.scores[r * TILE + first..][..KEYS].copy_from_slice(&simd.sum4(sums[r]));
+            let to = &mut scratch.scores[(first_row + r) * TILE + first..][..KEYS];
+            to.copy_from_slice(&simd.sum4(sums[r]));
+        }
+    }
+}
+
+/// `sums[row][key] += keys[key] · queries[row]` for one vector of the head dim.
+///
+/// # Safety
+/// `queries` must be readable for a vector in each of `R` rows, `pitch` elements apart.
+#[inline(always)]
+unsafe fn add_products<S: Simd, const R: usize>(
+    simd: S,
+    sums: &mut [[S::Vector; KEYS]; R],
+    keys: [S::Vector; KEYS],
+    queries: *const f32,
+    pitch: usize,
+) {
+    for r in 0..R {
+        // SAFETY: the caller promises `R` rows.
+        let query = unsafe { simd.load(queries.add(r * pitch)) };
+        for n in 0..KEYS {
+            sums[r][n] = simd.mul_add(keys[n], query, sums[r][n]);
         }
     }
 }
@@ -149,7 +194,12 @@ fn softmax<S: Simd>(
             hide(&mut scores[..count], range, &visible[row]);
         }
         let before = partial.max[row];
-        let max = scores.iter().fold(before, |max, s| if *s > max { *s } else { max });
+        let mut largest = simd.splat(before);
+        for chunk in scores.chunks_exact(S::LANES) {
+            // SAFETY: a chunk holds a vector. NaN scores are passed over here and show in the sum.
+            largest = simd.max(unsafe { simd.load(chunk.as_ptr()) }, largest);
+        }
+        let max = simd.largest(largest);
         let safe = if max == f32::NEG_INFINITY { 0.0 } else { max };
         let mut sum = simd.splat(0.0);
         for chunk in scores.chunks_exact_mut(S::LANES) {
@@ -178,23 +228,25 @@ fn hide(scores: &mut [f32], range: &Range<u64>, seen: &Range<u64>) {
     scores[high.max(low)..].fill(f32::NEG_INFINITY);
 }
 
-/// `out[row][column] += Σ_n probability[row][n] · value[n][column]`.
+/// `out[row][column] += Σ_n probability[row][n] · value[n][column]`; brings the keys of the next tile
+/// near on the way.
 #[inline(always)]
 fn add_tile<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
     tile: &Tile<E>,
+    next: &[*const E; TILE],
     value_dim: usize,
     scratch: &mut Scratch,
 ) {
     let block = C * S::LANES;
     let mut column = 0;
     while column + block <= value_dim {
-        add_columns::<S, E, R, C>(simd, tile, column, S::LANES, scratch);
+        add_columns::<S, E, R, C>(simd, tile, next, column, S::LANES, scratch);
         column += block;
     }
     while column < value_dim {
         let width = S::LANES.min(value_dim - column);
-        add_columns::<S, E, R, 1>(simd, tile, column, width, scratch);
+        add_columns::<S, E, R, 1>(simd, tile, next, column, width, scratch);
         column += S::LANES;
     }
 }
@@ -204,25 +256,31 @@ fn add_tile<S: Simd, E: Element, const R: usize, const C: usize>(
 fn add_columns<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
     tile: &Tile<E>,
+    next: &[*const E; TILE],
     column: usize,
     width: usize,
     scratch: &mut Scratch,
 ) {
-    let probabilities = &scratch.scores[..R * TILE];
+    let probabilities = scratch.scores.as_ptr();
     let mut sums = [[simd.splat(0.0); C]; R];
-    for (n, value) in tile.values[..tile.count].iter().enumerate() {
+    for (n, row) in tile.values[..tile.count].iter().enumerate() {
+        let mut values = [simd.splat(0.0); C];
         for c in 0..C {
+            simd.prefetch(next[n].wrapping_add(column + c * S::LANES));
             // SAFETY: value rows have `column + (C - 1) · LANES + width` elements.
-            let value = unsafe {
-                let at = value.add(column + c * S::LANES);
+            values[c] = unsafe {
+                let at = row.add(column + c * S::LANES);
                 match width == S::LANES {
                     true => E::load(simd, at),
                     false => E::load_part(simd, at, width),
                 }
             };
-            for r in 0..R {
-                let weight = simd.splat(probabilities[r * TILE + n]);
-                sums[r][c] = simd.mul_add(weight, value, sums[r][c]);
+        }
+        for r in 0..R {
+            // SAFETY: scores hold `R` rows of `TILE`.
+            let weight = simd.splat(unsafe { *probabilities.add(r * TILE + n) });
+            for c in 0..C {
+                sums[r][c] = simd.mul_add(weight, values[c], sums[r][c]);
             }
         }
     }

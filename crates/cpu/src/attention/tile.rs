@@ -7,25 +7,33 @@ use problem::{HostRef, Storage, View};
 use std::ops::Range;
 
 /// The keys of one tile: where each row begins.
-pub(crate) struct Tile<T> {
+pub(crate) struct Tile<T, const N: usize = TILE> {
     /// Key rows; entries past `count` repeat the last, so that whole groups can be read.
-    pub keys: [*const T; TILE],
+    pub keys: [*const T; N],
     /// Value rows.
-    pub values: [*const T; TILE],
+    pub values: [*const T; N],
     /// Rows in use.
     pub count: usize,
 }
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+impl<T, const N: usize> Tile<T, N> {
+    /// A tile of `count` rows whose memory is not known yet.
+    pub fn empty(count: usize) -> Self {
+        Self { keys: [std::ptr::null(); N], values: [std::ptr::null(); N], count }
+    }
+}
+
 /// Where the rows of a tile lie, before they are resolved to memory.
-pub(crate) struct Places {
-    rows: [RowAt; TILE],
+pub(crate) struct Places<const N: usize = TILE> {
+    rows: [RowAt; N],
     pub count: usize,
 }
 
-impl Places {
-    /// Keys `range` (at most [`TILE`]) of a segment; unused list entries are left out.
+impl<const N: usize> Places<N> {
+    /// Keys `range` (at most `N`) of a segment; unused list entries are left out.
     pub fn find(inputs: &Inputs, segment: &SegmentInputs, item: &Item, range: Range<u64>) -> Self {
-        let mut places = Self { rows: [RowAt { batch: 0, token: 0 }; TILE], count: 0 };
+        let mut places = Self { rows: [RowAt { batch: 0, token: 0 }; N], count: 0 };
         let mut push = |row: RowAt| {
             places.rows[places.count] = row;
             places.count += 1;
@@ -35,21 +43,23 @@ impl Places {
             let flat = at.q_batch * inputs.problem.q.tokens() + at.token;
             range.filter_map(|j| segment.listed_row(item.b, flat, j)).for_each(&mut push);
         } else {
-            range.map(|j| segment.row(item.b, j)).for_each(&mut push);
+            for (first, count) in segment.runs(item.b, range) {
+                (0..count).for_each(|i| push(first.after(i)));
+            }
         }
         places
     }
 
     /// The rows as elements in the caller's memory.
-    pub fn in_place<E: Element>(&self, segment: &SegmentInputs, kv_head: u64) -> Tile<E> {
+    pub fn in_place<E: Element>(&self, segment: &SegmentInputs, kv_head: u64) -> Tile<E, N> {
         let keys = self.pointers(segment.k, &segment.segment.k, kv_head);
         let values = self.pointers(segment.v, &segment.segment.value_view(), kv_head);
         Tile { keys, values, count: self.count }
     }
 
-    fn pointers<E: Element>(&self, memory: HostRef, view: &View, kv_head: u64) -> [*const E; TILE] {
+    fn pointers<E: Element>(&self, memory: HostRef, view: &View, kv_head: u64) -> [*const E; N] {
         let base = base::<E>(memory);
-        let mut rows = [base; TILE];
+        let mut rows = [base; N];
         let last = self.count.saturating_sub(1);
         for (n, row) in rows.iter_mut().enumerate() {
             let at = self.rows[n.min(last)];
@@ -60,6 +70,14 @@ impl Places {
         rows
     }
 
+    /// The rows' places.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub fn rows(&self) -> &[RowAt] {
+        &self.rows[..self.count]
+    }
+}
+
+impl Places {
     /// The rows as f32, widened into `keys` and `values` where they are not.
     #[inline(always)]
     pub fn widened<S: Simd, E: Element>(

@@ -108,6 +108,14 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn largest(self, x: __m256) -> f32 {
+        intrinsics! {
+            let four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+    #[inline(always)]
     fn sum4(self, [a, b, c, d]: [__m256; 4]) -> [f32; 4] {
         intrinsics! {
             let all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
@@ -116,6 +124,10 @@ impl Simd for Avx2 {
             _mm_storeu_ps(sums.as_mut_ptr(), four);
             sums
         }
+    }
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {

@@ -104,6 +104,10 @@ impl Simd for Avx512 {
         intrinsics!(_mm512_reduce_add_ps(x))
     }
     #[inline(always)]
+    fn largest(self, x: __m512) -> f32 {
+        intrinsics!(_mm512_reduce_max_ps(x))
+    }
+    #[inline(always)]
     fn sum4(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         intrinsics! {
             let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
@@ -120,6 +124,10 @@ impl Simd for Avx512 {
             _mm_storeu_ps(sums.as_mut_ptr(), four);
             sums
         }
+    }
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {

@@ -5,10 +5,12 @@
 //! machine, inside a function that has the instruction set's features enabled, so that
 //! everything `#[inline(always)]` below it compiles to those instructions.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -57,10 +59,18 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn exp2(self, x: Self::Vector) -> Self::Vector;
     /// Sum of the lanes.
     fn sum(self, x: Self::Vector) -> f32;
+    /// The largest lane, where none is NaN.
+    fn largest(self, x: Self::Vector) -> f32;
     /// Sums of the lanes of four vectors.
     #[inline(always)]
     fn sum4(self, x: [Self::Vector; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
+    }
+
+    /// Starts bringing the cache line of `at` near; any address will do.
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        let _ = at;
     }
 
     /// Loads consecutive elements.
@@ -109,6 +119,9 @@ pub enum Isa {
     /// AVX-512.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512, and AMX tiles for bf16.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Amx,
     /// NEON.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -118,6 +131,8 @@ impl Isa {
     /// Every instruction set of this machine, best first.
     pub fn detected() -> Vec<Isa> {
         let mut found = Vec::new();
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        found.extend(amx::Amx::detect().map(|_| Isa::Amx));
         #[cfg(target_arch = "x86_64")]
         {
             found.extend(avx512::Avx512::detect().map(|_| Isa::Avx512));
@@ -142,17 +157,28 @@ impl Isa {
             Isa::Avx2 => avx2::Avx2::LANES,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::Avx512::LANES,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Isa::Amx => avx512::Avx512::LANES,
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::Neon::LANES,
         }
+    }
+
+    /// Whether bf16 products run in tile registers.
+    pub(crate) fn has_tiles(self) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        return self == Isa::Amx;
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+        false
     }
 
     /// Runs `kernel`, or its portable form where this machine lacks the instruction set.
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         #[cfg(target_arch = "x86_64")]
         match (self, avx512::Avx512::detect(), avx2::Avx2::detect()) {
-            (Isa::Avx512, Some(simd), _) => return simd.run(kernel),
             (Isa::Avx2, _, Some(simd)) => return simd.run(kernel),
+            (Isa::Portable, ..) => {}
+            (_, Some(simd), _) => return simd.run(kernel),
             _ => {}
         }
         #[cfg(target_arch = "aarch64")]
@@ -215,7 +241,21 @@ macro_rules! element {
 }
 element!(f32, true, load, |x| x, |x| x);
 element!(f16, false, load_f16, f16::to_f32, f16::from_f32);
-element!(bf16, false, load_bf16, bf16::to_f32, bf16::from_f32);
+element!(bf16, false, load_bf16, widen_bf16, round_bf16);
+
+/// As `bf16::to_f32`, without its branch, so that loops become vectors.
+#[inline(always)]
+fn widen_bf16(x: bf16) -> f32 {
+    f32::from_bits((x.to_bits() as u32) << 16)
+}
+
+/// As `bf16::from_f32`, without its branches.
+#[inline(always)]
+fn round_bf16(x: f32) -> bf16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    bf16::from_bits(if x.is_nan() { bits >> 16 | 0x40 } else { rounded } as u16)
+}
 
 #[cfg(test)]
 mod tests;

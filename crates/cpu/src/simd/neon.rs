@@ -106,6 +106,10 @@ impl Simd for Neon {
         intrinsics!(vaddvq_f32(x))
     }
     #[inline(always)]
+    fn largest(self, x: float32x4_t) -> f32 {
+        intrinsics!(vmaxnmvq_f32(x))
+    }
+    #[inline(always)]
     unsafe fn load(self, from: *const f32) -> float32x4_t {
         intrinsics!(vld1q_f32(from))
     }

@@ -85,6 +85,10 @@ impl Simd for Portable {
         x.iter().sum()
     }
     #[inline(always)]
+    fn largest(self, x: Self::Vector) -> f32 {
+        x.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+    #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::Vector {
         // SAFETY: the caller promises `LANES` readable elements.
         std::array::from_fn(|i| unsafe { from.add(i).read() })

@@ -28,6 +28,8 @@ impl Kernel for Check {
         let x = vector(simd, |i| i as f32 + 1.0);
         let n = S::LANES as f32;
         assert_eq!(simd.sum(x), n * (n + 1.0) / 2.0);
+        assert_eq!(simd.largest(x), n);
+        assert_eq!(simd.largest(simd.sub(simd.splat(0.0), x)), -1.0);
         let two = simd.splat(2.0);
         let four = [x, two, simd.mul(x, two), simd.splat(-1.0)];
         assert_eq!(simd.sum4(four), four.map(|x| simd.sum(x)));
@@ -77,6 +79,18 @@ fn check_widening<S: Simd>(simd: S) {
         let part = lanes(simd, bf16::load_part(simd, brains.as_ptr(), 3));
         assert_eq!(part[..3], values[..3]);
         assert!(part[3..].iter().all(|x| *x == 0.0));
+    }
+}
+
+#[test]
+fn bf16_rounds_as_the_half_crate_does() {
+    for high in (0..=u16::MAX).step_by(7) {
+        for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+            let x = f32::from_bits((high as u32) << 16 | low);
+            assert_eq!(round_bf16(x).to_bits(), bf16::from_f32(x).to_bits(), "{x}");
+        }
+        let x = bf16::from_bits(high);
+        assert!(widen_bf16(x) == x.to_f32() || x.is_nan() && widen_bf16(x).is_nan());
     }
 }
 

@@ -1,0 +1,171 @@
+//! Intel's AMX: eight registers that each hold a tile of 16 rows of 64 bytes, and one instruction
+//! that multiplies two of bf16 into a third of f32.
+//!
+//! `D[m][n] += Σ_k A[m][2k] · B[k][2n] + A[m][2k+1] · B[k][2n+1]`: `A` is 16 rows of 32 bf16, `B` is 16
+//! pairs of rows of 16 columns, interleaved pairwise.
+
+use super::avx512::Avx512;
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::sync::OnceLock;
+
+/// Rows of a tile register, and pairs or columns of its 64-byte rows.
+pub(crate) const ROWS: usize = 16;
+/// bf16 of a tile register's row.
+pub(crate) const DEPTH: usize = 32;
+
+/// AMX with bf16, and the AVX-512 BF16 that comes with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Amx {
+    /// The AVX-512 of the same machine.
+    pub avx512: Avx512,
+}
+
+impl Amx {
+    pub(crate) fn detect() -> Option<Self> {
+        static USABLE: OnceLock<bool> = OnceLock::new();
+        let usable = *USABLE.get_or_init(|| has_tiles() && may_use_tiles());
+        let bf16 = is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vl");
+        Avx512::detect().filter(|_| usable && bf16).map(|avx512| Self { avx512 })
+    }
+}
+
+/// Whether the processor has bf16 tiles and the system saves them.
+fn has_tiles() -> bool {
+    const TILES_AND_BF16: u32 = 1 << 24 | 1 << 22;
+    const TILE_STATE: u64 = 0b11 << 17;
+    if !is_x86_feature_detected!("xsave") {
+        return false;
+    }
+    let found = __cpuid_count(7, 0).edx & TILES_AND_BF16 == TILES_AND_BF16;
+    // SAFETY: the processor has XGETBV.
+    found && unsafe { enabled_state() } & TILE_STATE == TILE_STATE
+}
+
+#[target_feature(enable = "xsave")]
+fn enabled_state() -> u64 {
+    // SAFETY: register 0 always exists.
+    unsafe { _xgetbv(0) }
+}
+
+/// Asks Linux for the tile registers, which a process must before it first touches them.
+fn may_use_tiles() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
+    const XFEATURE_XTILEDATA: i64 = 18;
+    let result: i64;
+    // SAFETY: this system call changes nothing but the permission.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") ARCH_PRCTL => result,
+            in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") XFEATURE_XTILEDATA,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    result == 0
+}
+
+/// All eight tile registers at their full size; given back when dropped, so that a thread switch
+/// need not save them.
+pub(crate) struct Tiles(());
+
+impl Tiles {
+    pub(crate) fn configure(_: Amx) -> Self {
+        #[repr(C, align(64))]
+        struct Config([u8; 64]);
+        let mut config = Config([0; 64]);
+        config.0[0] = 1;
+        for tile in 0..8 {
+            config.0[16 + 2 * tile] = 64;
+            config.0[48 + tile] = ROWS as u8;
+        }
+        // SAFETY: the token proves that tiles may be used; the configuration is palette 1 at its
+        // largest.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly)) };
+        Self(())
+    }
+
+    /// Computes two by two tiles: `C[i][j] (+)= Σ_s A[i][s] · B[j][s]` over `steps` tiles.
+    ///
+    /// # Safety
+    /// Every tile of `a`, `b` and `c` must be 16 readable (`c`: writable) rows of 64 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn multiply(&self, a: Operand, b: Operand, steps: usize, c: Result) {
+        // SAFETY: the caller vouches for the memory; the compiler uses no tile register itself.
+        unsafe {
+            if c.accumulate {
+                asm!(
+                    "tileloadd tmm0, [{c0} + {stride}*1]",
+                    "tileloadd tmm1, [{c1} + {stride}*1]",
+                    "tileloadd tmm2, [{c2} + {stride}*1]",
+                    "tileloadd tmm3, [{c3} + {stride}*1]",
+                    c0 = in(reg) c.tiles[0][0],
+                    c1 = in(reg) c.tiles[0][1],
+                    c2 = in(reg) c.tiles[1][0],
+                    c3 = in(reg) c.tiles[1][1],
+                    stride = in(reg) c.stride,
+                    options(nostack, readonly),
+                );
+            } else {
+                asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3");
+            }
+            for step in 0..steps {
+                asm!(
+                    "tileloadd tmm4, [{a0} + {a_stride}*1]",
+                    "tileloadd tmm6, [{b0} + {b_stride}*1]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b1} + {b_stride}*1]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{a1} + {a_stride}*1]",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    a0 = in(reg) a.tiles[0].wrapping_add(step * a.step),
+                    a1 = in(reg) a.tiles[1].wrapping_add(step * a.step),
+                    b0 = in(reg) b.tiles[0].wrapping_add(step * b.step),
+                    b1 = in(reg) b.tiles[1].wrapping_add(step * b.step),
+                    a_stride = in(reg) a.stride,
+                    b_stride = in(reg) b.stride,
+                    options(nostack, readonly),
+                );
+            }
+            asm!(
+                "tilestored [{c0} + {stride}*1], tmm0",
+                "tilestored [{c1} + {stride}*1], tmm1",
+                "tilestored [{c2} + {stride}*1], tmm2",
+                "tilestored [{c3} + {stride}*1], tmm3",
+                c0 = in(reg) c.tiles[0][0],
+                c1 = in(reg) c.tiles[0][1],
+                c2 = in(reg) c.tiles[1][0],
+                c3 = in(reg) c.tiles[1][1],
+                stride = in(reg) c.stride,
+                options(nostack),
+            );
+        }
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: tiles are configured, and nothing reads them hereafter.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
+
+/// Two tiles of an operand, how far apart their rows are, and how far the next step's tiles are.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand {
+    pub tiles: [*const u8; 2],
+    pub stride: usize,
+    pub step: usize,
+}
+
+/// Two by two tiles of a result, how far apart their rows are, and whether to add to what is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Result {
+    pub tiles: [[*mut u8; 2]; 2],
+    pub stride: usize,
+    pub accumulate: bool,
+}
