@@ -65,7 +65,7 @@ class Sixwarp:
         return float(self.process.stdout.readline())
 
 
-def compare(threads, quick):
+def compare(threads, quick, only):
     import torch
 
     torch.set_num_threads(threads)
@@ -73,6 +73,8 @@ def compare(threads, quick):
     sixwarp = Sixwarp(threads)
     results = []
     for name, kind, dtype, batch, heads, kv_heads, queries, keys, dim, causal in rows(quick):
+        if only not in f"{dtype} {kind} {name}":
+            continue
         mask = "causal" if causal else "full"
         flops = sixwarp.command(
             f"setup {dtype} {batch} {heads} {kv_heads} {queries} {keys} {dim} {mask}"
@@ -114,6 +116,8 @@ def summarise(results):
     lines = {}
     for kind, dtype in (("prefill", "f32"), ("prefill", "bf16"), ("decode", "f32"), ("decode", "bf16")):
         ratios = [r["ratio"] for r in results if (r["kind"], r["dtype"]) == (kind, dtype)]
+        if not ratios:
+            continue
         lines[f"{kind} {dtype}"] = dict(geomean=geometric_mean(ratios), least=min(ratios))
     for name, line in lines.items():
         print(f"{name:14} geometric mean {line['geomean']:5.2f}, least {line['least']:5.2f}")
@@ -124,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1k prefill only, one second per row")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", default="", help="rows whose dtype, kind and name contain this")
     parser.add_argument("--json", type=pathlib.Path, help="where to write the rows")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -132,7 +137,7 @@ def main():
 
         setting = os.environ.get("ONEDNN_MAX_CPU_ISA", "default")
         print(f"torch {torch.__version__}, oneDNN instruction set {setting}")
-        results = compare(arguments.threads, arguments.quick)
+        results = compare(arguments.threads, arguments.quick, arguments.only)
         summary = summarise(results)
         if arguments.json:
             document = dict(torch=torch.__version__, onednn=setting, threads=arguments.threads)

@@ -104,23 +104,23 @@ fn run<E: Typed>(
     let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16;
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output };
-    plan.items.par_iter().with_max_len(1).for_each_init(Scratch::default, |scratch, item| {
-        call.run_item(isa, item, scratch);
-    });
+    plan.items.par_iter().with_max_len(1).for_each(|item| call.run_item(isa, item));
     Ok(())
 }
 
 impl<E: Element> Call<'_, E> {
     /// Computes an item in one go, or its key splits in parallel and then their merge.
-    fn run_item(&self, isa: Isa, item: &Item, scratch: &mut Scratch) {
+    fn run_item(&self, isa: Isa, item: &Item) {
         if item.splits == 1 {
-            self.run_split(isa, item, 0, scratch);
+            let mut scratch = Scratch::lend();
+            self.run_split(isa, item, 0, &mut scratch);
             return isa.run(Finish { call: self, item, partial: &scratch.partial });
         }
         let partials: Vec<Partial> = (0..item.splits)
             .into_par_iter()
-            .map_init(Scratch::default, |scratch, split| {
-                self.run_split(isa, item, split, scratch);
+            .map(|split| {
+                let mut scratch = Scratch::lend();
+                self.run_split(isa, item, split, &mut scratch);
                 std::mem::take(&mut scratch.partial)
             })
             .collect();

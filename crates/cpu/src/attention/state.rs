@@ -1,6 +1,7 @@
 use super::rows::MOST_NEIGHBOURS;
+use std::cell::Cell;
 use std::f32::consts::{LN_2, LOG2_E};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
 /// The running softmax of an item's rows: largest score and sum in base 2, unnormalised output.
 ///
@@ -100,6 +101,41 @@ pub(crate) struct Scratch {
     /// Operands of tile registers.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub operands: super::matrix::Operands,
+}
+
+thread_local! {
+    /// A thread's scratch memory between items and calls, so that it is not faulted in again.
+    static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// The thread's scratch memory, on loan; an item that waits for its splits may lend it again, which
+/// then gives a fresh one.
+pub(crate) struct Loan(Option<Box<Scratch>>);
+
+impl Scratch {
+    /// Borrows the thread's scratch memory.
+    pub fn lend() -> Loan {
+        Loan(Some(KEPT.take().unwrap_or_default()))
+    }
+}
+
+impl Deref for Loan {
+    type Target = Scratch;
+    fn deref(&self) -> &Scratch {
+        self.0.as_ref().expect("on loan until dropped")
+    }
+}
+
+impl DerefMut for Loan {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        self.0.as_mut().expect("on loan until dropped")
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        KEPT.set(self.0.take());
+    }
 }
 
 /// Makes `vec` hold `len` times `value`.
