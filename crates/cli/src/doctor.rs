@@ -15,10 +15,16 @@ pub struct Args {
     /// Prints JSON
     #[arg(long)]
     json: bool,
+    /// Prints only which problems have kernels, as a page of the documentation
+    #[arg(long, conflicts_with = "json")]
+    support: bool,
 }
 
 /// Looks and prints.
 pub fn run(args: Args) -> Outcome {
+    if args.support {
+        return output::print(&support::Page(&support::matrix()).to_string());
+    }
     let report = Report::new();
     if args.json { output::print_json(&report) } else { output::print(&report.to_string()) }
 }

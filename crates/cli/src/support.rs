@@ -57,6 +57,40 @@ impl fmt::Display for Table<'_> {
     }
 }
 
+/// The matrix as a page of the documentation.
+pub struct Page<'a>(pub &'a [Support]);
+
+impl fmt::Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PAGE_HEAD)?;
+        let mut reasons: Vec<String> = Vec::new();
+        if let Some(row) = self.0.first() {
+            let archs: Vec<&str> = row.answers.iter().map(|(arch, _)| arch.as_str()).collect();
+            writeln!(f, "| | {} |\n|---{}|", archs.join(" | "), "|---".repeat(archs.len()))?;
+        }
+        for row in self.0 {
+            let mut cell = |why: &Option<String>| match why {
+                None => "yes".to_string(),
+                Some(why) => format!("no ({})", note(&mut reasons, why)),
+            };
+            let cells: Vec<String> = row.answers.iter().map(|(_, why)| cell(why)).collect();
+            writeln!(f, "| {} | {} |", row.what, cells.join(" | "))?;
+        }
+        writeln!(f)?;
+        let mut numbered = reasons.iter().enumerate();
+        numbered.try_for_each(|(i, why)| writeln!(f, "{}. {why}", i + 1))
+    }
+}
+
+const PAGE_HEAD: &str = "\
+# What has a kernel
+
+Asked of the planner, which refuses what it has no kernel for; made by
+`cargo run -- doctor --support > docs/support.md`, and a test keeps it current. The CPU backend and
+the oracle take every problem.
+
+";
+
 /// The number of a reason, new or seen before.
 fn note(reasons: &mut Vec<String>, why: &str) -> usize {
     let seen = reasons.iter().position(|reason| reason == why);

@@ -56,6 +56,13 @@ fn kernels_are_compiled_into_the_cache_without_a_gpu() {
 }
 
 #[test]
+fn the_support_page_is_current() {
+    let page = text(&sixwarp(&["doctor", "--support"]).stdout);
+    let kept = include_str!("../../../docs/support.md");
+    assert_eq!(page, kept, "run `cargo run -- doctor --support > docs/support.md`");
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = sixwarp(&["completions", shell]);
