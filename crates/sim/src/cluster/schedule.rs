@@ -131,6 +131,10 @@ impl Cluster<'_> {
     /// No warp can run: completes work, lets waits time out, or reports a deadlock.
     fn unblock(&mut self) -> Run<()> {
         self.note_events();
+        // Work that completed after the round may have woken a warp.
+        if self.warps.iter().any(|warp| warp.ready()) {
+            return Ok(());
+        }
         if self.complete_one()? || self.release_missed_phase() {
             return Ok(());
         }
