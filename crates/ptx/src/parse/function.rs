@@ -20,6 +20,10 @@ impl Parser<'_> {
         let name = self.name("a function name")?;
         let params = self.parameters()?;
         while let Token::Dot(name) = self.token {
+            if name == "attribute" {
+                return self
+                    .fail("`.attribute` before the function's name, another directive here");
+            }
             directives.push(self.function_directive(name)?);
         }
         let body = match self.accept(';') {
