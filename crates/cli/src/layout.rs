@@ -1,9 +1,11 @@
 //! `sixwarp layout`: layouts, fragments and transforms as tables and pictures.
 
+mod algebra;
 mod json;
 mod subject;
 
 use crate::{Outcome, output};
+use algebra::{Operation, compute};
 use layout::draw::{Grid, png, svg, terminal};
 use layout::{Arrangement, ComposedLayout, Swizzle, transform};
 use std::io::IsTerminal;
@@ -34,7 +36,13 @@ The hardware's own layouts have names:
 From one arrangement to another: the coordinate map, the widest store, bank conflicts:
 
   sixwarp layout transform tmem-ld:32x32b.x64,warpgroup smem:128x64,bf16
-  sixwarp layout transform wgmma-d:n64 smem:64x64,bf16 --banks --svg store.svg";
+  sixwarp layout transform wgmma-d:n64 smem:64x64,bf16 --banks --svg store.svg
+
+And the algebra, as a calculator:
+
+  sixwarp layout compute compose '(6,2):(8,2)' '(4,3):(3,1)'
+  sixwarp layout compute zipped-divide '(8,16):(16,1)' '<4:1,8:1>'
+  sixwarp layout compute complement '(2,2):(1,6)' 24";
 
 /// Shows layouts, register fragments and transforms as tables and pictures
 #[derive(clap::Args)]
@@ -69,6 +77,14 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// Computes with layouts: composition, complement, inverses, divisions, products
+    Compute {
+        /// What to compute
+        operation: Operation,
+        /// Layouts, tilers such as <2:1,_,4:1>, and numbers
+        #[arg(required = true)]
+        operands: Vec<String>,
+    },
     /// Moves a tile from one arrangement to another: where it goes, how wide, with which conflicts
     Transform {
         /// Where the tile is: a layout, or the name of a hardware layout
@@ -111,8 +127,12 @@ const DEFAULT_BITS: u64 = 16;
 
 /// Reads, draws and prints.
 pub fn run(args: Args) -> Outcome {
-    if let Some(Command::Transform { from, to, show }) = args.command {
-        return run_transform(&from, &to, &show);
+    match args.command {
+        Some(Command::Transform { from, to, show }) => return run_transform(&from, &to, &show),
+        Some(Command::Compute { operation, operands }) => {
+            return output::print(&format!("{}\n", compute(operation, &operands)?));
+        }
+        None => {}
     }
     let text = args.layout.or(args.hw).unwrap_or_default();
     let subject = if args.tv {

@@ -81,6 +81,19 @@ fn facts_are_there_for_other_programs() {
 }
 
 #[test]
+fn the_algebra_is_a_calculator() {
+    let compute = |words: &[&str]| printed(&[&["compute"], words].concat());
+    assert_eq!(compute(&["compose", "(6,2):(8,2)", "(4,3):(3,1)"]), "((2,2),3):((24,2),8)\n");
+    assert_eq!(compute(&["complement", "(2,2):(1,6)", "24"]), "(3,2):(2,12)\n");
+    assert_eq!(compute(&["recast", "(8,64):(64,1)", "16", "128"]), "(8,8):(8,1)\n");
+    assert_eq!(compute(&["common-vector", "(8,16):(16,1)", "(8,(4,4)):(4,(1,32))"]), "4\n");
+    assert!(
+        refused(&["compute", "compose", "(4,6):(1,5)", "4:3"]).contains("do not divide evenly")
+    );
+    assert!(refused(&["compute", "compose", "4:1"]).contains("1 operands are not"));
+}
+
+#[test]
 fn pictures_go_to_files() {
     let directory = std::env::temp_dir().join(format!("sixwarp-layout-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
