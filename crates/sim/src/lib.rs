@@ -2,8 +2,6 @@
 //!
 //! [`run`] takes a [`program::Program`] and memory for its buffers.
 
-#![allow(dead_code, unused_imports)]
-
 mod alu;
 mod check;
 mod cluster;

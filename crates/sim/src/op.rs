@@ -16,8 +16,10 @@ pub struct Inst {
     pub op: Op,
     /// Index of the PTX instruction it comes from.
     pub source: u32,
-    /// Whether it writes a register that some `wgmma` uses.
+    /// Whether it uses a register that some `wgmma` accumulates in or reads A from.
     pub touches_wgmma: bool,
+    /// Whether it uses a register that some `tcgen05.ld` writes.
+    pub touches_tmem: bool,
 }
 
 /// A memory operand: a register (or constant row) plus an offset.
@@ -348,8 +350,6 @@ pub enum Tcgen05 {
         space: MemSpace,
         /// Columns.
         columns: R32,
-        /// `.cta_group::2`.
-        pair: bool,
     },
     /// `dealloc`.
     Dealloc {
@@ -417,8 +417,6 @@ pub enum Tcgen05 {
         space: MemSpace,
         /// Multicast CTA mask.
         multicast: Option<R32>,
-        /// `.cta_group::2`.
-        pair: bool,
     },
 }
 

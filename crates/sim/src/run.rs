@@ -59,8 +59,24 @@ impl Machine {
         Ok(self.global.get(buffer.0).base)
     }
 
+    /// A map the driver would refuse is refused here, in words.
+    fn check_map(&mut self, name: &str, map: &program::TensorMap) -> Result<(), Error> {
+        match map.check() {
+            Ok(warnings) => {
+                self.report
+                    .notes
+                    .extend(warnings.iter().map(|w| format!("tensor map `{name}`: {w}")));
+                Ok(())
+            }
+            Err(violations) => {
+                let list: Vec<String> = violations.iter().map(ToString::to_string).collect();
+                Err(Error::Load(format!("tensor map `{name}`: {}", list.join("; "))))
+            }
+        }
+    }
+
     /// The bytes of all kernel parameters.
-    fn parameters(&self, kernel: &Kernel, launch: &Launch) -> Result<Vec<u8>, Error> {
+    fn parameters(&mut self, kernel: &Kernel, launch: &Launch) -> Result<Vec<u8>, Error> {
         if kernel.params.len() != launch.args.len() {
             return Err(Error::Load(format!(
                 "kernel `{}` has {} parameters; the launch gives {} arguments",
@@ -78,7 +94,10 @@ impl Machine {
                 Argument::U32(value) => value.to_le_bytes().to_vec(),
                 Argument::U64(value) => value.to_le_bytes().to_vec(),
                 Argument::F32(value) => value.to_le_bytes().to_vec(),
-                Argument::TensorMap(map) => map.encode(self.address(map.buffer)?).to_vec(),
+                Argument::TensorMap(map) => {
+                    self.check_map(&param.name, map)?;
+                    map.encode(self.address(map.buffer)?).to_vec()
+                }
             };
             if value.len() != param.bytes as usize {
                 return Err(Error::Load(format!(

@@ -138,6 +138,8 @@ pub struct Warp {
     pub bulk_group: u64,
     /// Its `wgmma`s.
     pub wgmma: WgmmaState,
+    /// Time and destinations of tensor-memory loads nobody waited for or used.
+    pub tmem_loads: Vec<(u32, Vec<R32>)>,
     /// Instructions since another fragment last had its turn.
     since_switch: u32,
 }
@@ -168,6 +170,7 @@ impl Warp {
             cp_group: 0,
             bulk_group: 0,
             wgmma: WgmmaState::default(),
+            tmem_loads: Vec::new(),
             since_switch: 0,
         }
     }

@@ -37,6 +37,13 @@ fn select(a: f32, b: f32, mode: Flush, larger: bool, nan: bool) -> f32 {
     if a_first == larger { b } else { a }
 }
 
+/// `.xorsign.abs`: the magnitudes are compared, the sign is that of the product.
+#[inline(always)]
+fn xorsign(a: u32, b: u32, mode: Flush, larger: bool, nan: bool) -> u32 {
+    let picked = select(f(a).abs(), f(b).abs(), mode, larger, nan);
+    if picked.is_nan() { picked.to_bits() } else { picked.to_bits() | (a ^ b) & 0x8000_0000 }
+}
+
 /// Row functions of `add`, `mul`, … in one rounding mode and flush mode.
 macro_rules! rounded {
     ($name:expr, $r:ident, $z:expr) => {
@@ -93,6 +100,10 @@ macro_rules! nearest {
                     select(select(f(a), f(b), $z, false, true), f(c), $z, false, true).to_bits()
                 }
             ),
+            "max.xorsign.abs" => row!(A2 | a, b | xorsign(a, b, $z, true, false)),
+            "min.xorsign.abs" => row!(A2 | a, b | xorsign(a, b, $z, false, false)),
+            "max.NaN.xorsign.abs" => row!(A2 | a, b | xorsign(a, b, $z, true, true)),
+            "min.NaN.xorsign.abs" => row!(A2 | a, b | xorsign(a, b, $z, false, true)),
             other => rounded!(other, Nearest, $z),
         })
     };

@@ -75,6 +75,12 @@ fn select(format: Format, a: u32, b: u32, larger: bool, nan: bool) -> u32 {
     if a_first == larger { b } else { a }
 }
 
+/// `.xorsign.abs`: the magnitudes are compared, the sign is that of the product.
+fn xorsign(format: Format, a: u32, b: u32, larger: bool, nan: bool) -> u32 {
+    let picked = select(format, a & 0x7FFF, b & 0x7FFF, larger, nan);
+    if format.decode(picked).is_nan() { picked } else { picked | (a ^ b) & 0x8000 }
+}
+
 fn through_f32(format: Format, a: u32, op: impl Fn(f64) -> f64) -> u32 {
     format.encode(op(f64::from(format.decode(a & 0xFFFF))), RN, Overflow::Format)
 }

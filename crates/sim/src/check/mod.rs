@@ -1,6 +1,18 @@
 //! Happens-before checking.
+//!
+//! Agents are warps and the pipes that work on their behalf: a warpgroup's `wgmma`s, a warp's
+//! `tcgen05` operations, its tensor-memory loads and stores, its `cp.async`s, and each bulk copy.
+//! An agent's knowledge is a pair of vector clocks ([`Clocks`]): everything that happened before it,
+//! and the part that a `fence.proxy.async` made visible to the asynchronous proxy. Barriers,
+//! mbarriers and strong memory operations pass knowledge on; completion of asynchronous work adds
+//! the work itself. Two accesses of which neither knows the other, one of them a write, are a race;
+//! an asynchronous read of a generic write that is known but not fenced is a missing proxy fence,
+//! wherever on the way from writer to reader the fence might have stood.
 
 mod clock;
 mod hooks;
+mod pipes;
+mod shadow;
 
-pub use clock::{Clock, Clocks};
+pub use clock::Clocks;
+pub(crate) use pipes::Checker;

@@ -11,6 +11,7 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
+use crate::check::Checker;
 use crate::engine::Engines;
 use crate::error::{Error, Fault, Site};
 use crate::exec::{PartialWgmma, TensorState};
@@ -87,6 +88,8 @@ pub struct Cluster<'a> {
     pub(crate) warps: Vec<Warp>,
     pub(crate) barrier: ClusterBarrier,
     pub(crate) engines: Engines,
+    /// The happens-before checker, unless checks are off.
+    pub(crate) checker: Option<Checker>,
     /// `wgmma`s that not all warps of a warpgroup have reached, by its first warp.
     pub(crate) warpgroups: HashMap<usize, Vec<PartialWgmma>>,
     pub(crate) random: Random,
@@ -116,6 +119,7 @@ impl<'a> Cluster<'a> {
             warps: Vec::new(),
             barrier: ClusterBarrier::default(),
             engines: Engines::default(),
+            checker: None,
             warpgroups: HashMap::new(),
             random: Random::new(launch.options.seed.wrapping_add(u64::from(number))),
             counters: Counters::default(),
@@ -128,6 +132,7 @@ impl<'a> Cluster<'a> {
         for rank in 0..size {
             cluster.add_cta(rank, at);
         }
+        cluster.checker = launch.options.checks.then(|| Checker::new(cluster.warps.len()));
         cluster
     }
 

@@ -3,7 +3,7 @@
 use super::Flow;
 use super::alu::lanes;
 use super::mbarrier::BarrierId;
-use super::memory::{Place, lane_address};
+use super::memory::{Order, Place, lane_address};
 use super::work::{CpAsyncPart, End, Work};
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Stream};
@@ -116,7 +116,7 @@ impl Cluster<'_> {
             let from = lane_address(&self.warps[w].registers, src, lane);
             let read = source_bytes(&self.warps[w].registers, lane);
             if read > 0 {
-                self.before_read(w, lane, Place::Global(from), read, false)?;
+                self.before_read(w, lane, Place::Global(from), read, Order::Async)?;
             }
             parts.push(CpAsyncPart { cta, offset, from, read, bytes });
         }
@@ -161,10 +161,10 @@ impl Cluster<'_> {
             self.bulk_end(w, lane, copy.dst, copy.dst_space, bytes)?,
         );
         if let End::Global(at) = from {
-            self.before_read(w, lane, Place::Global(at), bytes, false)?;
+            self.before_read(w, lane, Place::Global(at), bytes, Order::Async)?;
         }
         if let End::Global(at) = to {
-            self.before_write(w, lane, Place::Global(at), bytes, false)?;
+            self.before_write(w, lane, Place::Global(at), bytes, Order::Async)?;
         }
         let (mut ends, mut signals) = (vec![to], Vec::new());
         if let Some(mbar) = copy.mbar {
@@ -306,10 +306,10 @@ impl Cluster<'_> {
             }
             match direction {
                 Direction::Load => {
-                    self.before_read(w, lane, Place::Global(global), bytes, false)?
+                    self.before_read(w, lane, Place::Global(global), bytes, Order::Async)?
                 }
                 Direction::Store => {
-                    self.before_write(w, lane, Place::Global(global), bytes, false)?
+                    self.before_write(w, lane, Place::Global(global), bytes, Order::Async)?
                 }
             }
         }
@@ -335,10 +335,11 @@ impl Cluster<'_> {
         let below = self.warps[w].bulk_group.saturating_sub(pending.into());
         let of_this = move |g: Group| matches!(g, Group::Bulk(who, n) if who == w && n < below);
         if read {
+            // Sources may be overwritten from here on.
+            self.complete_group(of_this)?;
             self.finish_reads(w, of_this);
         } else {
             self.finish_group(w, of_this)?;
-            self.finish_writes(w, of_this);
         }
         Ok(Flow::Next)
     }

@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Place, lane_address};
+use super::memory::{Order, Place, lane_address};
 use super::work::Work;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
@@ -58,7 +58,7 @@ impl Cluster<'_> {
                 let rows = self.matrix_rows(w, *addr, *space, shape.rows())?;
                 let mut data = Vec::with_capacity(rows.len());
                 for (lane, (cta, offset)) in rows.iter().enumerate() {
-                    self.before_read(w, lane, Place::Shared(*cta, *offset), 16, false)?;
+                    self.before_read(w, lane, Place::Shared(*cta, *offset), 16, Order::Weak)?;
                     let bytes = &self.ctas[*cta].shared.bytes()[*offset as usize..][..16];
                     data.push(bytes.try_into().unwrap_or([0; 16]));
                 }
@@ -76,7 +76,7 @@ impl Cluster<'_> {
                 for (lane, ((cta, offset), data)) in
                     rows.iter().zip(shape.store(&fragments)).enumerate()
                 {
-                    self.before_write(w, lane, Place::Shared(*cta, *offset), 16, false)?;
+                    self.before_write(w, lane, Place::Shared(*cta, *offset), 16, Order::Weak)?;
                     self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(&data);
                 }
                 self.counters.shared_written += 16 * rows.len() as u64;

@@ -5,7 +5,7 @@ use super::alu::lanes;
 use super::memory::{Place, lane_address};
 use crate::cluster::{Cluster, Run};
 use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
-use crate::op::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace, Pc};
+use crate::op::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace};
 use crate::register::{P, R32, R64, Reg};
 use crate::warp::Wait;
 
@@ -310,10 +310,5 @@ impl Cluster<'_> {
             return;
         }
         self.observe(w, id, phase);
-    }
-
-    /// The instruction an engine's operation came from, as a touch.
-    pub(crate) fn touch(warp: usize, pc: Pc) -> Touch {
-        Touch { warp, pc }
     }
 }

@@ -21,6 +21,23 @@ pub(crate) enum Place {
     Param(u32),
 }
 
+/// How an access is ordered with those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Not at all: a race if anyone else writes.
+    Weak,
+    /// Volatile, relaxed, acquire, release or atomic.
+    Strong,
+    /// Looked at for an asynchronous operation, which is checked as a whole.
+    Async,
+}
+
+impl Order {
+    fn of(strong: bool) -> Order {
+        if strong { Order::Strong } else { Order::Weak }
+    }
+}
+
 /// One lane's address.
 pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
     match addr.base {
@@ -93,6 +110,11 @@ impl Cluster<'_> {
             );
             return self.fault(w, Some(lane), "out-of-bounds", message, None);
         }
+        if rank != self.warps[w].cta && self.ctas[rank].live_warps == 0 {
+            let message = format!("shared memory of CTA rank {rank}, which has exited");
+            let help = "synchronise the cluster (barrier.cluster) before a CTA whose memory others use exits";
+            return self.fault(w, Some(lane), "exited-cta", message, Some(help));
+        }
         let size = self.ctas[rank].shared.len() as u32;
         if offset < crate::load::RESERVED_SHARED || offset + bytes > size {
             return self.shared_out_of_bounds(w, lane, offset, bytes, size);
@@ -126,7 +148,7 @@ impl Cluster<'_> {
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, load.addr, lane);
             let place = self.place(w, lane, load.space, at, bytes * n)?;
-            self.before_read(w, lane, place, bytes * n, load.strong)?;
+            self.before_read(w, lane, place, bytes * n, Order::of(load.strong))?;
             for (i, dst) in load.dst.iter().enumerate() {
                 let Some(dst) = *dst else { continue };
                 let delta = bytes * i as u32;
@@ -156,7 +178,7 @@ impl Cluster<'_> {
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, store.addr, lane);
             let place = self.place(w, lane, store.space, at, bytes * n)?;
-            self.before_write(w, lane, place, bytes * n, store.strong)?;
+            self.before_write(w, lane, place, bytes * n, Order::of(store.strong))?;
             for (i, src) in store.src.iter().enumerate() {
                 let delta = bytes * i as u32;
                 if let Reg::R128(src) = *src {
@@ -180,8 +202,8 @@ impl Cluster<'_> {
             let at = lane_address(&self.warps[w].registers, atomic.addr, lane);
             let total = bytes * atomic.src.len() as u32;
             let place = self.place(w, lane, atomic.space, at, total)?;
-            self.before_read(w, lane, place, total, true)?;
-            self.before_write(w, lane, place, total, true)?;
+            self.before_read(w, lane, place, total, Order::Strong)?;
+            self.before_write(w, lane, place, total, Order::Strong)?;
             for (i, src) in atomic.src.iter().enumerate() {
                 let registers = &self.warps[w].registers;
                 let operand = registers.lane(*src, lane);
@@ -281,7 +303,7 @@ impl Cluster<'_> {
         lane: usize,
         place: Place,
         bytes: u32,
-        _strong: bool,
+        order: Order,
     ) -> Run<()> {
         match place {
             Place::Global(at) => {
@@ -289,12 +311,16 @@ impl Cluster<'_> {
                 match self.launch.global.find(at, bytes.into(), &mut hint) {
                     Ok((allocation, offset)) => {
                         self.warps[w].global_hint = hint;
+                        if !self.launch.options.checks {
+                            return Ok(());
+                        }
+                        if !allocation.read_only {
+                            self.note_access(w, place, bytes, false, order)?;
+                        }
                         match allocation.first_unwritten(offset, bytes.into()) {
-                            Some(byte) if self.launch.options.checks => {
-                                let name = allocation.name.clone();
-                                self.uninitialised(w, format!("byte {byte} of `{name}`"))
-                            }
-                            _ => Ok(()),
+                            Some(byte) => self
+                                .uninitialised(w, format!("byte {byte} of `{}`", allocation.name)),
+                            None => Ok(()),
                         }
                     }
                     Err(e) => {
@@ -303,6 +329,7 @@ impl Cluster<'_> {
                 }
             }
             Place::Shared(cta, offset) if self.launch.options.checks => {
+                self.note_access(w, place, bytes, false, order)?;
                 match self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize) {
                     Some(byte) => {
                         self.uninitialised(w, format!("shared memory at offset {byte:#x}"))
@@ -322,7 +349,7 @@ impl Cluster<'_> {
         lane: usize,
         place: Place,
         bytes: u32,
-        _strong: bool,
+        order: Order,
     ) -> Run<()> {
         match place {
             Place::Global(at) => {
@@ -335,7 +362,7 @@ impl Cluster<'_> {
                     }
                     Ok(_) => {
                         self.warps[w].global_hint = hint;
-                        Ok(())
+                        self.note_access(w, place, bytes, true, order)
                     }
                     Err(e) => {
                         self.fault(w, Some(lane), "out-of-bounds", format!("write of {e}"), None)
@@ -345,7 +372,8 @@ impl Cluster<'_> {
             Place::Param(_) => {
                 self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
             }
-            _ => Ok(()),
+            Place::Shared(..) => self.note_access(w, place, bytes, true, order),
+            Place::Local(_) => Ok(()),
         }
     }
 

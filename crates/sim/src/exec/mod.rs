@@ -13,11 +13,12 @@ mod work;
 
 pub(crate) use matrix::PartialWgmma;
 pub(crate) use mbarrier::BarrierId;
-pub(crate) use memory::Place;
+pub(crate) use memory::{Order, Place};
 pub use tensor_memory::TensorState;
 pub use work::{End, Work};
 
 use crate::cluster::{Cluster, Run};
+use crate::error::{Error, Fault};
 use crate::op::{Inst, Op, Pc};
 use crate::register::{FULL, Reg};
 use crate::warp::Wait;
@@ -74,6 +75,9 @@ impl Cluster<'_> {
             if inst.touches_wgmma && mask != 0 {
                 self.touch_accumulators(w, inst)?;
             }
+            if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
+                self.touch_loaded(w, inst);
+            }
             let warp = &mut self.warps[w];
             let fragment = &mut warp.fragments[0];
             if mask == 0 || alu::execute(&mut warp.registers, &inst.op, mask) {
@@ -88,6 +92,17 @@ impl Cluster<'_> {
         self.counters.lanes += lanes;
         self.warps[w].time += u64::from(used);
         Ok(used)
+    }
+
+    /// An instruction may use what a tensor-memory load gave.
+    fn touch_loaded(&mut self, w: usize, inst: &Inst) {
+        let mut used = Vec::new();
+        inst.op.registers(&mut |reg, _| {
+            if let Reg::R32(r) = reg {
+                used.push(r);
+            }
+        });
+        self.use_tmem_load(w, |d| used.iter().any(|r| d.contains(r)));
     }
 
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
@@ -224,10 +239,31 @@ impl Cluster<'_> {
         if self.warps[w].done() {
             let cta = self.warps[w].cta;
             self.ctas[cta].live_warps -= 1;
+            if self.ctas[cta].live_warps == 0 {
+                self.check_in_flight(cta)?;
+            }
             self.recheck_barriers(cta);
         }
         self.recheck_cluster_barrier();
         Ok(())
+    }
+
+    /// A CTA ends: no copy may still be writing its shared memory.
+    fn check_in_flight(&self, cta: usize) -> Run<()> {
+        let into = |p: &&crate::engine::Pending| match &p.work {
+            Work::TensorLoad { ends, .. } | Work::Bulk { ends, .. } => {
+                ends.iter().any(|end| matches!(end, End::Shared(rank, _) if *rank == cta))
+            }
+            _ => false,
+        };
+        let Some(pending) = self.engines.pending().find(into) else { return Ok(()) };
+        let fault = Fault {
+            rule: "in-flight-at-exit",
+            message: "the CTA ends while this copy is still writing its shared memory".into(),
+            site: self.site(pending.warp, pending.pc, None),
+            help: Some("wait for the copy's mbarrier phase before the last warp exits".into()),
+        };
+        Err(Box::new(Error::Fault(Box::new(fault))))
     }
 
     /// A wait for the lanes of `members` that are not here yet, if any.

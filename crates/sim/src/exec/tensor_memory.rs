@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::matrix::first_lane;
-use super::memory::{Place, lane_address};
+use super::memory::{Order, Place, lane_address};
 use super::work::Work;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
@@ -83,9 +83,15 @@ fn lane_mask(rect: &TmemRect) -> u128 {
 
 impl Cluster<'_> {
     pub(super) fn tcgen05(&mut self, w: usize, op: &Tcgen05, mask: u32) -> Run<Flow> {
+        if op.is_issued_by_one_thread() {
+            for lane in super::alu::lanes(mask) {
+                self.tcgen05_issue(w, op, lane)?;
+            }
+            return Ok(Flow::Next);
+        }
         let lane = first_lane(mask);
         match op {
-            Tcgen05::Alloc { dst, space, columns, .. } => {
+            Tcgen05::Alloc { dst, space, columns } => {
                 self.tmem_alloc(w, lane, *dst, *space, *columns)
             }
             Tcgen05::Dealloc { address, columns } => {
@@ -112,11 +118,14 @@ impl Cluster<'_> {
                 self.tmem_wait(w, *loads);
                 Ok(Flow::Next)
             }
-            Tcgen05::Fence => Ok(Flow::Next),
-            Tcgen05::Mma(mma) => {
-                self.tcgen05_mma(w, lane, mma)?;
-                Ok(Flow::Next)
-            }
+            _ => Ok(Flow::Next),
+        }
+    }
+
+    /// The instructions a single thread executes.
+    fn tcgen05_issue(&mut self, w: usize, op: &Tcgen05, lane: usize) -> Run<()> {
+        match op {
+            Tcgen05::Mma(mma) => self.tcgen05_mma(w, lane, mma),
             Tcgen05::Copy { copy, address, descriptor, pair } => {
                 let r = &self.warps[w].registers;
                 let address = TmemAddress::from(lane_address(r, *address, lane) as u32);
@@ -124,22 +133,21 @@ impl Cluster<'_> {
                 let ctas = self.group(w, *pair)?;
                 for rect in copy.rects(address) {
                     self.check_rect(w, &ctas, &rect)?;
+                    ctas.iter().for_each(|cta| self.ctas[*cta].tensor.mark(&rect));
                 }
                 let work = Work::TmemCopy { ctas, copy: *copy, address, descriptor };
-                self.issue(w, Stream::Tcgen05(w), Group::None, work)?;
-                Ok(Flow::Next)
+                self.issue(w, Stream::Tcgen05(w), Group::None, work)
             }
             Tcgen05::Shift { address, pair } => {
                 let address = lane_address(&self.warps[w].registers, *address, lane) as u32;
                 let ctas = self.group(w, *pair)?;
                 let work = Work::Shift { ctas, address: address.into() };
-                self.issue(w, Stream::Tcgen05(w), Group::None, work)?;
-                Ok(Flow::Next)
+                self.issue(w, Stream::Tcgen05(w), Group::None, work)
             }
-            Tcgen05::Commit { mbar, space, multicast, .. } => {
-                self.tcgen05_commit(w, lane, *mbar, *space, *multicast)?;
-                Ok(Flow::Next)
+            Tcgen05::Commit { mbar, space, multicast } => {
+                self.tcgen05_commit(w, lane, *mbar, *space, *multicast)
             }
+            _ => Ok(()),
         }
     }
 
@@ -182,7 +190,7 @@ impl Cluster<'_> {
             return Ok(Flow::Retry(Wait::TensorMemory));
         };
         self.event();
-        self.before_write(w, lane, place, 4, false)?;
+        self.before_write(w, lane, place, 4, Order::Weak)?;
         if let Place::Shared(cta, offset) = place {
             let shared = &mut self.ctas[cta].shared;
             shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());

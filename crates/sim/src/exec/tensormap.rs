@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Place, advance, lane_address};
+use super::memory::{Order, Place, advance, lane_address};
 use crate::cluster::{Cluster, Run};
 use crate::op::{Addr, MemSpace};
 use crate::register::Reg;
@@ -36,7 +36,7 @@ impl Cluster<'_> {
     ) -> Run<()> {
         for (i, chunk) in out.chunks_mut(8).enumerate() {
             let at = advance(place, 8 * i as u32);
-            self.before_read(w, lane, at, 8, true)?;
+            self.before_read(w, lane, at, 8, Order::Strong)?;
             chunk.copy_from_slice(&self.read(w, lane, at, 8).to_le_bytes());
         }
         Ok(())
@@ -45,7 +45,7 @@ impl Cluster<'_> {
     fn copy_in(&mut self, w: usize, lane: usize, place: Place, bytes: &[u8]) -> Run<()> {
         for (i, chunk) in bytes.chunks(8).enumerate() {
             let at = advance(place, 8 * i as u32);
-            self.before_write(w, lane, at, 8, true)?;
+            self.before_write(w, lane, at, 8, Order::Strong)?;
             let word = chunk.try_into().map_or(0, u64::from_le_bytes);
             self.write(w, lane, at, 8, word);
         }

@@ -169,12 +169,18 @@ impl Cluster<'_> {
         }
     }
 
-    /// Completes, in order, the pending operations whose group `wanted` names.
+    /// Completes, in order, the pending operations whose group `wanted` names; the warp knows them.
     pub(crate) fn finish_group(&mut self, w: usize, wanted: impl Fn(Group) -> bool) -> Run<()> {
+        self.complete_group(&wanted)?;
+        self.join_groups(w, &wanted);
+        Ok(())
+    }
+
+    /// Completes, in order, the pending operations whose group `wanted` names.
+    pub(crate) fn complete_group(&mut self, wanted: impl Fn(Group) -> bool) -> Run<()> {
         while let Some(pending) = self.engines.take_first(|p| wanted(p.group)) {
             self.complete(pending)?;
         }
-        self.join_groups(w, &wanted);
         Ok(())
     }
 
@@ -203,7 +209,6 @@ impl Cluster<'_> {
                 return self.fault_at(&pending, "mbarrier-arrivals", message);
             }
         }
-        self.note_complete(&pending);
         Ok(())
     }
 

@@ -23,8 +23,6 @@ pub struct SharedVariable {
     pub name: String,
     /// Offset in shared memory.
     pub offset: u32,
-    /// Bytes; 0 for dynamic shared memory.
-    pub bytes: u32,
 }
 
 /// Where a variable lives.
@@ -120,7 +118,7 @@ impl Variables {
             Space::Param | Space::Local => Place::Local(regions.local.take(variable)),
             Space::Shared => {
                 let offset = regions.shared.take(variable);
-                self.shared.push(SharedVariable { name, offset, bytes });
+                self.shared.push(SharedVariable { name, offset });
                 Place::Shared(offset)
             }
             Space::Global | Space::Const => Place::Module,
@@ -137,7 +135,7 @@ impl Variables {
         for (var, variable) in dynamic {
             let offset = self.dynamic_shared;
             self.places.insert(*var, Place::Shared(offset));
-            self.shared.push(SharedVariable { name: variable.name.to_string(), offset, bytes: 0 });
+            self.shared.push(SharedVariable { name: variable.name.to_string(), offset });
         }
     }
 }

@@ -122,7 +122,6 @@ impl<'m> Loader<'m> {
                 dst: self.address(i, 0)?,
                 space: space(i.instruction),
                 columns: self.s32(i, 1)?,
-                pair,
             },
             "dealloc" => Tcgen05::Dealloc { address: self.s32(i, 0)?, columns: self.s32(i, 1)? },
             "relinquish_alloc_permit" => Tcgen05::Relinquish,
@@ -162,7 +161,6 @@ impl<'m> Loader<'m> {
                     true => Some(self.s32(i, 1)?),
                     false => None,
                 },
-                pair,
             },
             other => return Err(format!("tcgen05.{other} is not known here")),
         })
@@ -199,23 +197,36 @@ impl<'m> Loader<'m> {
         Ok(Tcgen05MmaOp { mma, d, a, b, descriptor, disabled, accumulate, scale_d, scales })
     }
 
-    /// Marks instructions that read or write a register some `wgmma` accumulates in.
-    pub(super) fn mark_wgmma_registers(&mut self) {
-        let mut accumulators = vec![false; self.frame.r32 as usize];
+    /// Marks instructions that use registers of a `wgmma` or of a `tcgen05.ld`.
+    pub(super) fn mark_watched_registers(&mut self) {
+        let rows = self.frame.r32 as usize;
+        let (mut wgmma, mut tmem) = (vec![false; rows], vec![false; rows]);
         for inst in &self.code {
-            if let Op::Wgmma(op) = &inst.op {
-                op.d.iter().for_each(|r| accumulators[r.0 as usize] = true);
+            match &inst.op {
+                Op::Wgmma(op) => {
+                    op.d.iter().for_each(|r| wgmma[r.0 as usize] = true);
+                    if let MatrixSource::Registers(a) = &op.a {
+                        a.iter().for_each(|r| wgmma[r.0 as usize] = true);
+                    }
+                }
+                Op::Tcgen05(op) => {
+                    if let Tcgen05::Load { d, .. } = &**op {
+                        d.iter().for_each(|r| tmem[r.0 as usize] = true);
+                    }
+                }
+                _ => {}
             }
         }
         for inst in &mut self.code {
-            if matches!(inst.op, Op::Wgmma(_)) {
-                continue;
-            }
-            let mut touches = false;
+            let (mut accumulator, mut loaded) = (false, false);
             inst.op.registers(&mut |reg, _| {
-                touches |= matches!(reg, Reg::R32(r) if accumulators[r.0 as usize]);
+                if let Reg::R32(r) = reg {
+                    accumulator |= wgmma[r.0 as usize];
+                    loaded |= tmem[r.0 as usize];
+                }
             });
-            inst.touches_wgmma = touches;
+            inst.touches_wgmma = accumulator && !matches!(inst.op, Op::Wgmma(_));
+            inst.touches_tmem = loaded;
         }
     }
 }

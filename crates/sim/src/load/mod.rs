@@ -146,7 +146,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     };
     let starts = loader.instructions()?;
     loader.patch_targets(&starts);
-    loader.mark_wgmma_registers();
+    loader.mark_watched_registers();
     Ok(loader.finish(module, function))
 }
 
@@ -220,11 +220,23 @@ impl<'m> Loader<'m> {
             Reg::P(p) => (p, negated),
             _ => unreachable!("the resolver only accepts predicates as guards"),
         });
-        self.code.push(Inst { guard, op, source: self.source, touches_wgmma: false });
+        self.code.push(Inst {
+            guard,
+            op,
+            source: self.source,
+            touches_wgmma: false,
+            touches_tmem: false,
+        });
     }
 
     fn emit_unguarded(&mut self, op: Op) {
-        self.code.push(Inst { guard: None, op, source: self.source, touches_wgmma: false });
+        self.code.push(Inst {
+            guard: None,
+            op,
+            source: self.source,
+            touches_wgmma: false,
+            touches_tmem: false,
+        });
     }
 
     /// Branch targets are PTX instruction numbers until all instructions are decoded.

@@ -1,0 +1,207 @@
+use super::clock::Clocks;
+use super::shadow::{Shadow, Viewer};
+use crate::engine::Group;
+use crate::op::Pc;
+use std::collections::HashMap;
+
+/// A memory the checker shadows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Memory {
+    /// Shared memory of a CTA.
+    Shared(usize),
+    /// Tensor memory of a CTA; the address is `4 * (lane * 512 + column)`.
+    Tensor(usize),
+    /// Global memory.
+    Global,
+}
+
+/// Pipes of a warp, each an agent of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pipe {
+    Wgmma = 1,
+    Tcgen05 = 2,
+    TmemLoad = 3,
+    TmemStore = 4,
+    CpAsync = 5,
+}
+
+/// Bulk copies in flight that are told apart.
+const SLOTS: usize = 64;
+
+/// A group of work and when its reads and writes are done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issued {
+    pub(crate) group: Group,
+    pub(crate) agent: usize,
+    pub(crate) time: u32,
+}
+
+/// The checker's state for one cluster.
+pub(crate) struct Checker {
+    warps: usize,
+    /// What each warp knows.
+    pub(crate) known: Vec<Clocks>,
+    /// Time of each agent.
+    times: Vec<u32>,
+    /// Who issued what a slot holds.
+    owners: Vec<usize>,
+    next_slot: usize,
+    shadows: HashMap<Memory, Shadow>,
+    /// Knowledge published at addresses by strong operations.
+    pub(crate) locations: HashMap<(Memory, u64), Clocks>,
+    /// Work that group waits refer to.
+    pub(crate) issued: Vec<Issued>,
+}
+
+impl Checker {
+    pub(crate) fn new(warps: usize) -> Checker {
+        let mut known = vec![Clocks::default(); warps];
+        for (w, clocks) in known.iter_mut().enumerate() {
+            clocks.all.raise(w, 1);
+        }
+        Checker {
+            warps,
+            known,
+            times: vec![1; 6 * warps + SLOTS],
+            owners: vec![0; SLOTS],
+            next_slot: 0,
+            shadows: HashMap::new(),
+            locations: HashMap::new(),
+            issued: Vec::new(),
+        }
+    }
+
+    /// The agent of a warp's pipe.
+    pub(crate) fn pipe(&self, pipe: Pipe, w: usize) -> usize {
+        pipe as usize * self.warps + w
+    }
+
+    /// An agent for a copy of its own, issued by `w`.
+    pub(crate) fn slot(&mut self, w: usize) -> usize {
+        let slot = self.next_slot;
+        self.next_slot = (slot + 1) % SLOTS;
+        self.owners[slot] = w;
+        6 * self.warps + slot
+    }
+
+    /// The next time of an agent; copies take two, one for reads and one for writes.
+    pub(crate) fn advance(&mut self, agent: usize) -> u32 {
+        self.times[agent] += 2;
+        self.times[agent]
+    }
+
+    /// The warp behind an agent.
+    pub(crate) fn warp_of(&self, agent: usize) -> usize {
+        match agent.checked_sub(6 * self.warps) {
+            Some(slot) => self.owners[slot],
+            None => agent % self.warps,
+        }
+    }
+
+    /// What kind of agent, for messages.
+    pub(crate) fn describe(&self, agent: usize) -> &'static str {
+        match agent / self.warps {
+            0 => "",
+            1 => "asynchronous wgmma ",
+            2 => "asynchronous tcgen05 ",
+            3 => "tcgen05.ld ",
+            4 => "tcgen05.st ",
+            5 => "cp.async ",
+            _ => "asynchronous copy ",
+        }
+    }
+
+    /// Everything a pipe did so far is done, as its warp knows.
+    pub(crate) fn finish_pipe(&mut self, w: usize, agent: usize) {
+        let time = self.times[agent];
+        self.known[w].all.raise(agent, time);
+    }
+
+    /// A warp's own time moves on: what it does from here is not part of what it published.
+    pub(crate) fn step(&mut self, w: usize) {
+        self.times[w] += 1;
+        let time = self.times[w];
+        self.known[w].all.raise(w, time);
+    }
+
+    /// An access by a warp itself.
+    pub(crate) fn by_warp(
+        &mut self,
+        w: usize,
+        pc: Pc,
+        memory: Memory,
+        range: (u64, u64),
+        write: bool,
+    ) -> Outcome {
+        let Checker { known, times, shadows, .. } = self;
+        let viewer = Viewer {
+            agent: w,
+            time: times[w],
+            pc,
+            all: &known[w].all,
+            fenced: None,
+            generic: &|_| true,
+            own: [usize::MAX; 2],
+        };
+        shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
+    }
+
+    /// A check of a warp's view without an access.
+    pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
+        let Some(shadow) = self.shadows.get(&memory) else { return Ok(()) };
+        let viewer = Viewer {
+            agent: w,
+            time: self.times[w],
+            pc: 0,
+            all: &self.known[w].all,
+            fenced: None,
+            generic: &|_| true,
+            own: [usize::MAX; 2],
+        };
+        shadow.look(&viewer, range.0, range.1)
+    }
+
+    /// An access by a pipe or copy with the knowledge `clocks`.
+    pub(crate) fn by_agent(
+        &mut self,
+        (agent, time, pc): (usize, u32, Pc),
+        clocks: &Clocks,
+        proxy: Proxy,
+        memory: Memory,
+        range: (u64, u64),
+        write: bool,
+    ) -> Outcome {
+        let warps = self.warps;
+        let own = match proxy {
+            Proxy::Tensor(w) => {
+                [Pipe::TmemLoad as usize * warps + w, Pipe::TmemStore as usize * warps + w]
+            }
+            _ => [usize::MAX; 2],
+        };
+        let generic = |agent: usize| agent < warps || agent / warps == Pipe::CpAsync as usize;
+        let viewer = Viewer {
+            agent,
+            time,
+            pc,
+            all: &clocks.all,
+            fenced: (proxy == Proxy::Async).then_some(&clocks.fenced),
+            generic: &generic,
+            own,
+        };
+        self.shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
+    }
+}
+
+/// Where a conflict was found.
+pub(crate) type Outcome = Result<(), (u64, super::shadow::Conflict)>;
+
+/// How an agent sees memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// As warps do.
+    Generic,
+    /// Through the asynchronous proxy.
+    Async,
+    /// Tensor memory, by this warp.
+    Tensor(usize),
+}

@@ -1,0 +1,299 @@
+//! Shadow memory: who last wrote and who has read each 4-byte cell since.
+
+use super::clock::Clock;
+use crate::op::Pc;
+use std::collections::HashMap;
+
+/// An access: agent, its time, the instruction and the bytes of the cell.
+///
+/// Packed into 64 bits: time 28, agent 12, instruction 20, bytes 4. Zero is no access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access(u64);
+
+impl Access {
+    /// An access of the bytes in `mask` of a cell.
+    pub fn new(agent: usize, time: u32, pc: Pc, mask: u8) -> Access {
+        debug_assert!(agent < 1 << 12 && pc < 1 << 20 && time < 1 << 28);
+        Access(u64::from(time) << 36 | (agent as u64) << 24 | u64::from(pc) << 4 | u64::from(mask))
+    }
+
+    /// Who.
+    pub fn agent(self) -> usize {
+        (self.0 >> 24 & 0xFFF) as usize
+    }
+
+    /// When.
+    pub fn time(self) -> u32 {
+        (self.0 >> 36) as u32
+    }
+
+    /// Where in the program.
+    pub fn pc(self) -> Pc {
+        (self.0 >> 4 & 0xF_FFFF) as Pc
+    }
+
+    fn mask(self) -> u8 {
+        (self.0 & 0xF) as u8
+    }
+
+    fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    fn known_to(self, clock: &Clock) -> bool {
+        clock.get(self.agent()) >= self.time()
+    }
+
+    /// Same agent, time and instruction.
+    fn same_as(self, other: Access) -> bool {
+        self.0 & !0xF == other.0 & !0xF
+    }
+}
+
+/// Two accesses that nothing orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The earlier one.
+    pub other: Access,
+    /// Whether it was a write.
+    pub wrote: bool,
+    /// It is ordered, but no proxy fence makes it visible.
+    pub only_unfenced: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    write: Access,
+    reads: [Access; 3],
+}
+
+/// Who looks, and what it knows.
+pub struct Viewer<'a> {
+    /// The access, its byte mask to be filled in per cell.
+    pub agent: usize,
+    /// Its time.
+    pub time: u32,
+    /// Its instruction.
+    pub pc: Pc,
+    /// Everything it knows.
+    pub all: &'a Clock,
+    /// What it sees through the asynchronous proxy; `None` for generic accesses.
+    pub fenced: Option<&'a Clock>,
+    /// Agents below this, and those of the second range, write through the generic proxy.
+    pub generic: &'a dyn Fn(usize) -> bool,
+    /// Agents that count as ordered (a warp's own tensor-memory pipes).
+    pub own: [usize; 2],
+}
+
+impl Viewer<'_> {
+    fn knows(&self, access: Access) -> bool {
+        access.known_to(self.all) || self.own.contains(&access.agent())
+    }
+
+    fn unfenced(&self, access: Access) -> bool {
+        let Some(fenced) = self.fenced else { return false };
+        (self.generic)(access.agent()) && !access.known_to(fenced)
+    }
+}
+
+/// Cells of a page.
+const PAGE: usize = 1024;
+
+/// The shadow of one memory.
+#[derive(Default)]
+pub struct Shadow {
+    pages: HashMap<u64, Box<[Cell; PAGE]>>,
+    /// Reads that did not fit into their cell.
+    more: HashMap<u64, Vec<Access>>,
+}
+
+impl Shadow {
+    /// Checks and records a read or write of a byte range; the first conflict.
+    pub fn access(
+        &mut self,
+        viewer: &Viewer,
+        start: u64,
+        len: u64,
+        write: bool,
+    ) -> Result<(), (u64, Conflict)> {
+        let mut at = start;
+        let end = start + len;
+        while at < end {
+            let page = at / 4 / PAGE as u64;
+            let page_end = ((page + 1) * PAGE as u64 * 4).min(end);
+            let cells = self.pages.entry(page).or_insert_with(|| Box::new([Cell::default(); PAGE]));
+            while at < page_end {
+                let first = (at % 4) as u32;
+                let count = (4 - first).min((end - at) as u32);
+                let mask = (((1u32 << count) - 1) << first) as u8;
+                let number = at / 4;
+                let cell = &mut cells[number as usize % PAGE];
+                let access = Access::new(viewer.agent, viewer.time, viewer.pc, mask);
+                let result = match write {
+                    true => cell.write(viewer, access, number, &mut self.more),
+                    false => cell.read(viewer, access, number, &mut self.more),
+                };
+                result.map_err(|conflict| (at, conflict))?;
+                at += u64::from(count);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks without recording: is the last write of every byte known?
+    pub fn look(&self, viewer: &Viewer, start: u64, len: u64) -> Result<(), (u64, Conflict)> {
+        for number in start / 4..(start + len).div_ceil(4) {
+            let Some(cells) = self.pages.get(&(number / PAGE as u64)) else { continue };
+            let write = cells[number as usize % PAGE].write;
+            if !write.is_none() && !viewer.knows(write) {
+                let conflict = Conflict { other: write, wrote: true, only_unfenced: false };
+                return Err((number * 4, conflict));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cell {
+    fn read(
+        &mut self,
+        viewer: &Viewer,
+        access: Access,
+        number: u64,
+        more: &mut HashMap<u64, Vec<Access>>,
+    ) -> Result<(), Conflict> {
+        let write = self.write;
+        if !write.is_none() && write.mask() & access.mask() != 0 {
+            if !viewer.knows(write) {
+                return Err(Conflict { other: write, wrote: true, only_unfenced: false });
+            }
+            if viewer.unfenced(write) {
+                return Err(Conflict { other: write, wrote: true, only_unfenced: true });
+            }
+        }
+        for slot in &mut self.reads {
+            // A read this one knows of is implied by it.
+            if slot.is_none()
+                || slot.same_as(access)
+                || (slot.known_to(viewer.all) && slot.mask() & !access.mask() == 0)
+            {
+                let mask = if slot.same_as(access) { slot.0 & 0xF } else { 0 };
+                *slot = Access(access.0 | mask);
+                return Ok(());
+            }
+        }
+        let extra = more.entry(number).or_default();
+        extra.retain(|read| !(read.known_to(viewer.all) && read.mask() & !access.mask() == 0));
+        extra.push(access);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        viewer: &Viewer,
+        access: Access,
+        number: u64,
+        more: &mut HashMap<u64, Vec<Access>>,
+    ) -> Result<(), Conflict> {
+        let write = self.write;
+        if write.same_as(access) {
+            self.write = Access(write.0 | access.0);
+            return Ok(());
+        }
+        if !write.is_none() && write.mask() & access.mask() != 0 && !viewer.knows(write) {
+            return Err(Conflict { other: write, wrote: true, only_unfenced: false });
+        }
+        let unknown = |read: &Access| {
+            !read.is_none() && read.mask() & access.mask() != 0 && !viewer.knows(*read)
+        };
+        let extra = if more.is_empty() { None } else { more.get(&number) };
+        if let Some(read) =
+            self.reads.iter().chain(extra.into_iter().flatten()).find(|r| unknown(r))
+        {
+            return Err(Conflict { other: *read, wrote: false, only_unfenced: false });
+        }
+        self.write = access;
+        for read in &mut self.reads {
+            if read.mask() & !access.mask() == 0 {
+                *read = Access::default();
+            }
+        }
+        if extra.is_some() {
+            more.remove(&number);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn viewer<'a>(
+        agent: usize,
+        time: u32,
+        all: &'a Clock,
+        fenced: Option<&'a Clock>,
+    ) -> Viewer<'a> {
+        Viewer {
+            agent,
+            time,
+            pc: 7,
+            all,
+            fenced,
+            generic: &|agent| agent < 2,
+            own: [usize::MAX; 2],
+        }
+    }
+
+    fn clock(entries: &[(usize, u32)]) -> Clock {
+        let mut clock = Clock::default();
+        entries.iter().for_each(|(agent, time)| clock.raise(*agent, *time));
+        clock
+    }
+
+    #[test]
+    fn unordered_accesses_conflict_and_ordered_ones_do_not() {
+        let mut shadow = Shadow::default();
+        let writer = clock(&[(0, 1)]);
+        shadow.access(&viewer(0, 1, &writer, None), 16, 8, true).unwrap();
+        let stranger = clock(&[(1, 1)]);
+        let (at, conflict) =
+            shadow.access(&viewer(1, 1, &stranger, None), 20, 4, false).unwrap_err();
+        assert_eq!((at, conflict.other.agent(), conflict.wrote), (20, 0, true));
+        let informed = clock(&[(0, 1), (1, 1)]);
+        shadow.access(&viewer(1, 1, &informed, None), 20, 4, false).unwrap();
+        let (_, conflict) =
+            shadow.access(&viewer(0, 2, &clock(&[(0, 2)]), None), 20, 4, true).unwrap_err();
+        assert!(!conflict.wrote);
+    }
+
+    #[test]
+    fn neighbouring_bytes_do_not_conflict() {
+        let mut shadow = Shadow::default();
+        shadow.access(&viewer(0, 1, &clock(&[(0, 1)]), None), 4, 2, true).unwrap();
+        shadow.access(&viewer(1, 1, &clock(&[(1, 1)]), None), 6, 2, true).unwrap();
+    }
+
+    #[test]
+    fn many_readers_are_all_remembered() {
+        let mut shadow = Shadow::default();
+        for agent in 0..6 {
+            shadow.access(&viewer(agent, 1, &clock(&[(agent, 1)]), None), 0, 4, false).unwrap();
+        }
+        let almost = clock(&[(0, 1), (1, 1), (2, 1), (3, 1), (5, 1), (9, 1)]);
+        let (_, conflict) = shadow.access(&viewer(9, 1, &almost, None), 0, 4, true).unwrap_err();
+        assert_eq!(conflict.other.agent(), 4);
+    }
+
+    #[test]
+    fn the_asynchronous_proxy_needs_a_fence() {
+        let mut shadow = Shadow::default();
+        shadow.access(&viewer(0, 1, &clock(&[(0, 1)]), None), 0, 4, true).unwrap();
+        let (all, none) = (clock(&[(0, 1)]), Clock::default());
+        let (_, conflict) =
+            shadow.access(&viewer(5, 1, &all, Some(&none)), 0, 4, false).unwrap_err();
+        assert!(conflict.only_unfenced);
+        shadow.access(&viewer(5, 1, &all, Some(&all)), 0, 4, false).unwrap();
+    }
+}
