@@ -99,6 +99,10 @@ macro_rules! scalar {
             "min" => row!(A2 | a, b | select($fmt, a, b, false, false)),
             "max.NaN" => row!(A2 | a, b | select($fmt, a, b, true, true)),
             "min.NaN" => row!(A2 | a, b | select($fmt, a, b, false, true)),
+            "max.xorsign.abs" => row!(A2 | a, b | xorsign($fmt, a, b, true, false)),
+            "max.NaN.xorsign.abs" => row!(A2 | a, b | xorsign($fmt, a, b, true, true)),
+            "min.xorsign.abs" => row!(A2 | a, b | xorsign($fmt, a, b, false, false)),
+            "min.NaN.xorsign.abs" => row!(A2 | a, b | xorsign($fmt, a, b, false, true)),
             "ex2" => row!(A1 | a | through_f32($fmt, a, f64::exp2)),
             "tanh" => row!(A1 | a | through_f32($fmt, a, f64::tanh)),
             "sat" => row!(A1 | a | saturate($fmt, a & 0xFFFF)),
@@ -121,6 +125,18 @@ macro_rules! packed {
             "min" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, false, false))),
             "max.NaN" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, true, true))),
             "min.NaN" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, false, true))),
+            "max.xorsign.abs" => {
+                row!(A2 | a, b | pair2(a, b, |x, y| xorsign($fmt, x, y, true, false)))
+            }
+            "max.NaN.xorsign.abs" => {
+                row!(A2 | a, b | pair2(a, b, |x, y| xorsign($fmt, x, y, true, true)))
+            }
+            "min.xorsign.abs" => {
+                row!(A2 | a, b | pair2(a, b, |x, y| xorsign($fmt, x, y, false, false)))
+            }
+            "min.NaN.xorsign.abs" => {
+                row!(A2 | a, b | pair2(a, b, |x, y| xorsign($fmt, x, y, false, true)))
+            }
             "ex2" => row!(A1 | a | pair1(a, |x| through_f32($fmt, x, f64::exp2))),
             "tanh" => row!(A1 | a | pair1(a, |x| through_f32($fmt, x, f64::tanh))),
             "sat" => row!(A1 | a | pair1(a, |x| saturate($fmt, x))),

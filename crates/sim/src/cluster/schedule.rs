@@ -45,7 +45,9 @@ impl Cluster<'_> {
             let ran = self.round()?;
             self.complete_some()?;
             if !ran {
-                self.unblock()?;
+                if !self.warps.iter().any(|w| w.ready()) {
+                    self.unblock()?;
+                }
             } else if self.polls_in_vain() && !self.complete_one()? {
                 self.progress.at = self.steps;
                 return Ok(Status::Polling);
