@@ -1,10 +1,11 @@
-use crate::{Arch, Error};
+use crate::{Arch, Error, PlanOptions};
 use std::fmt;
 use std::str::FromStr;
 
 /// Who computes.
 ///
-/// Devices have the same names everywhere: `cpu`, `oracle`, `cuda` or `cuda:N`.
+/// Devices have the same names everywhere: `cpu`, `oracle`, `cuda` or `cuda:N`, `sim-sm90`,
+/// `sim-sm100`, `sim-sm103`.
 ///
 /// ```
 /// use sixwarp::Device;
@@ -20,7 +21,12 @@ pub(crate) enum Kind {
     Cpu,
     Oracle,
     Cuda { ordinal: u32, arch: Arch, device: cuda::Device },
+    Simulated { arch: Arch, options: sim::Options },
 }
+
+/// Every architecture with kernels, and what its simulator is called.
+const SIMULATORS: [(Arch, &str); 3] =
+    [(Arch::Sm90, "sim-sm90"), (Arch::Sm100, "sim-sm100"), (Arch::Sm103, "sim-sm103")];
 
 impl Device {
     /// This machine's CPU, on rayon's current thread pool.
@@ -39,8 +45,9 @@ impl Device {
     /// If there is no driver, no such GPU, or it is of a generation without kernels.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
-        let arch = [Arch::Sm90, Arch::Sm100]
+        let arch = SIMULATORS
             .into_iter()
+            .map(|(arch, _)| arch)
             .find(|arch| device.info().runs(&arch.to_string()))
             .ok_or_else(|| {
                 Error::NoDevice(format!("there are no kernels for {}", device.info()))
@@ -48,12 +55,34 @@ impl Device {
         Ok(Self(Kind::Cuda { ordinal, arch, device }))
     }
 
+    /// The simulator of a GPU of generation `arch`: the same kernels, on this machine's CPU, with
+    /// every check on.
+    pub fn simulated(arch: Arch) -> Self {
+        Self::simulated_with(arch, sim::Options::default())
+    }
+
+    /// As [`Device::simulated`], with the simulator's own options.
+    pub fn simulated_with(arch: Arch, options: sim::Options) -> Self {
+        Self(Kind::Simulated { arch, options })
+    }
+
     /// The GPU generation whose kernels run here, where it is one.
     pub fn arch(&self) -> Option<Arch> {
         match &self.0 {
             Kind::Cpu | Kind::Oracle => None,
-            Kind::Cuda { arch, .. } => Some(*arch),
+            Kind::Cuda { arch, .. } | Kind::Simulated { arch, .. } => Some(*arch),
         }
+    }
+
+    /// The usual planner choices for this device; `None` where no kernels are planned.
+    pub fn plan_options(&self) -> Option<PlanOptions> {
+        let usual = PlanOptions::for_arch(self.arch()?);
+        Some(match &self.0 {
+            Kind::Cuda { device, .. } => {
+                PlanOptions { processors: device.info().sm_count, ..usual }
+            }
+            _ => usual,
+        })
     }
 
     /// What the device is, for people.
@@ -65,6 +94,7 @@ impl Device {
             }
             Kind::Oracle => "the f64 oracle".to_string(),
             Kind::Cuda { device, .. } => device.info().to_string(),
+            Kind::Simulated { arch, .. } => format!("a simulated {arch} GPU"),
         }
     }
 }
@@ -75,6 +105,10 @@ impl fmt::Display for Device {
             Kind::Cpu => f.write_str("cpu"),
             Kind::Oracle => f.write_str("oracle"),
             Kind::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}"),
+            Kind::Simulated { arch, .. } => {
+                let name = SIMULATORS.iter().find(|(a, _)| a == arch).map_or("sim", |(_, n)| n);
+                f.write_str(name)
+            }
         }
     }
 }
@@ -90,8 +124,13 @@ impl FromStr for Device {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let unknown = || {
-            Error::NoDevice(format!("unknown device `{name}`: one of cpu, oracle, cuda, cuda:N"))
+            let simulators = SIMULATORS.map(|(_, name)| name).join(", ");
+            let known = format!("cpu, oracle, cuda, cuda:N, {simulators}");
+            Error::NoDevice(format!("unknown device `{name}`: one of {known}"))
         };
+        if let Some((arch, _)) = SIMULATORS.iter().find(|(_, simulator)| *simulator == name) {
+            return Ok(Self::simulated(*arch));
+        }
         match name {
             "cpu" => Ok(Self::cpu()),
             "oracle" => Ok(Self::oracle()),

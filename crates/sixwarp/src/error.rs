@@ -54,6 +54,12 @@ impl From<Unsupported> for Error {
     }
 }
 
+impl From<sim::Error> for Error {
+    fn from(error: sim::Error) -> Self {
+        Error::Device(error.to_string())
+    }
+}
+
 impl From<cuda::Error> for Error {
     fn from(error: cuda::Error) -> Self {
         match error.is_no_gpu() {

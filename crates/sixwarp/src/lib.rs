@@ -1,4 +1,5 @@
-//! Fused attention on whatever there is: this machine's CPU, an NVIDIA GPU, or the f64 oracle.
+//! Fused attention on whatever there is: this machine's CPU, an NVIDIA GPU, a simulated one, or the
+//! f64 oracle.
 //!
 //! A [`Problem`] says what is asked, [`HostBuffers`] where the tensors are, a [`Device`] who computes.
 //!
@@ -38,10 +39,13 @@ mod programs;
 pub use cpu::{Comparison, Isa, Reference, compare};
 pub use device::Device;
 pub use error::Error;
-pub use kernels::{Arch, PlanOptions, Split};
+pub use kernels::{Arch, Loads, PlanOptions, Probabilities, Split};
 pub use memory::{available_bytes, ensure_memory};
 pub use merge::{apply_sink, merge};
 pub use plan::{Plan, attention, plan, plan_with};
+pub use program;
+pub use sim;
+
 pub use problem::{
     DType, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem, KeyLengths, Mask,
     Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,

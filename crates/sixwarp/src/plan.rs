@@ -18,8 +18,7 @@ pub struct Plan {
 /// [`Error::Unsupported`] if the device cannot do it; [`Error::TooLarge`] if its memory does not
 /// hold the problem.
 pub fn plan(problem: &Problem, device: &Device) -> Result<Plan, Error> {
-    let options = device.arch().map(PlanOptions::for_arch);
-    plan_with(problem, device, options)
+    plan_with(problem, device, device.plan_options())
 }
 
 /// As [`plan`], with choices for the kernel planner, which the CPU and the oracle do not have.
@@ -34,6 +33,7 @@ pub fn plan_with(
     let emitted = match device.arch() {
         None => None,
         Some(arch) => {
+            let options = options.or_else(|| device.plan_options());
             let options = options.unwrap_or_else(|| PlanOptions::for_arch(arch));
             Some(kernels::plan(problem, arch, &options)?)
         }
@@ -116,6 +116,12 @@ impl Plan {
                 let mut bytes = programs::gather(&self.problem, &plan.program, buffers)?;
                 device.run_host(&plan.program, &mut bytes)?;
                 programs::scatter(&self.problem, &bytes, buffers);
+                Ok(())
+            }
+            (Kind::Simulated { options, .. }, Some(plan)) => {
+                let bytes = programs::gather(&self.problem, &plan.program, buffers)?;
+                let report = sim::run(&plan.program, &bytes, options)?;
+                programs::scatter(&self.problem, &report.buffers, buffers);
                 Ok(())
             }
             (Kind::Oracle, _) => run_oracle(&self.problem, buffers),

@@ -37,11 +37,20 @@ fn slot_bytes(
     Ok(bytes)
 }
 
-/// Copies what the program wrote back to the host tensors.
+/// Copies what the program wrote back to the host tensors. Elements that are all ones were not
+/// written (that is what simulated memory holds before) and keep what the host has.
 pub(crate) fn scatter(problem: &Problem, bytes: &[Vec<u8>], buffers: &mut HostBuffers) {
     for (slot, bytes) in problem.slots().into_iter().zip(bytes) {
-        if let Some(memory) = buffers.get_mut(slot) {
-            memory.copy_from_bytes(bytes);
+        let Some(memory) = buffers.get_mut(slot) else { continue };
+        let before = memory.as_ref().to_bytes();
+        let size = before.len() / memory.as_ref().len().max(1);
+        let mut after = bytes.clone();
+        for (new, old) in after.chunks_exact_mut(size.max(1)).zip(before.chunks_exact(size.max(1)))
+        {
+            if new.iter().all(|byte| *byte == 0xff) {
+                new.copy_from_slice(old);
+            }
         }
+        memory.copy_from_bytes(&after);
     }
 }

@@ -29,8 +29,27 @@ fn cpu_and_oracle_pass_a_sample_of_the_table() {
 }
 
 #[test]
+fn simulated_gpus_pass_small_cases_and_decline_what_they_cannot() {
+    for name in ["sim-sm90", "sim-sm100"] {
+        let mut engine = engine(name.parse().unwrap());
+        for (case, runs) in [
+            ("batch-2", true),
+            ("varlen-empty-and-one", true),
+            ("paged-16", true),
+            ("indices-none-in-use", false),
+            ("strides-odd-gap1", false),
+        ] {
+            let case = table().into_iter().find(|c| c.name == case).unwrap();
+            let outcome = check(&case, &mut engine);
+            assert!(!outcome.failed(), "{name} {}: {outcome}", case.name);
+            assert_eq!(outcome.passed(), runs, "{name} {}: {outcome}", case.name);
+        }
+    }
+}
+
+#[test]
 fn devices_have_names() {
-    for name in ["cpu", "oracle"] {
+    for name in ["cpu", "oracle", "sim-sm90", "sim-sm100"] {
         assert_eq!(name.parse::<Device>().unwrap().to_string(), name);
     }
     for name in ["", "gpu", "cuda:", "cuda:x"] {
