@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::coord_layout::CoordLayout;
 use crate::error::{LayoutError, Result};
-use crate::int_tuple::{Coord, IntTuple, Shape};
+use crate::int_tuple::{Coord, Shape};
 use crate::layout::Layout;
 
 /// A thread and the number of the value it holds.
@@ -111,24 +111,6 @@ impl TvLayout {
     /// The tile coordinates that one thread holds, in value order.
     pub fn thread_coords(&self, thread: u64) -> Result<Vec<Coord>> {
         (0..self.values()).map(|value| self.coord(thread, value)).collect()
-    }
-
-    /// The tile as rows of `(thread, value)`, for drawing; `None` where nobody holds an element.
-    pub fn owner_grid(&self) -> Result<Vec<Vec<Option<Owner>>>> {
-        let [IntTuple::Int(rows), IntTuple::Int(cols)] = *self.tile().modes() else {
-            return Err(LayoutError::Rank {
-                operation: "owner grid",
-                asked: 2,
-                rank: self.tile().rank(),
-            });
-        };
-        let mut grid = vec![vec![None; cols as usize]; rows as usize];
-        let threads = self.threads();
-        for (i, index) in self.layout().indices().enumerate() {
-            let cell = &mut grid[(index % rows) as usize][(index / rows) as usize];
-            cell.get_or_insert((i as u64 % threads, i as u64 / threads));
-        }
-        Ok(grid)
     }
 }
 

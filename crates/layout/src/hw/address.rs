@@ -81,6 +81,8 @@ impl TmemAddress {
     }
 }
 
+// Sums saturate: offsets have 18 bits and columns 9, so a sum that does is refused wherever it is
+// used as an address.
 impl Add for SmemOffset {
     type Output = SmemOffset;
     fn add(self, other: SmemOffset) -> SmemOffset {
