@@ -18,15 +18,27 @@ const E4M3_MAX: f32 = 448.0;
 const SMALLEST_AMAX: f32 = 1e-4;
 
 /// The value of an e4m3 bit pattern (no infinities; 0x7f and 0xff are NaN).
-pub fn e4m3_to_f32(bits: u8) -> f32 {
-    let sign = if bits & 0x80 == 0 { 1.0 } else { -1.0 };
-    let (exponent, mantissa) = ((bits >> 3) & 0xf, (bits & 7) as f32);
-    match (exponent, bits & 7) {
+pub const fn e4m3_to_f32(bits: u8) -> f32 {
+    let sign = (bits as u32 & 0x80) << 24;
+    let (exponent, mantissa) = (bits as u32 >> 3 & 0xf, bits as u32 & 7);
+    match (exponent, mantissa) {
         (0xf, 7) => f32::NAN,
-        (0, _) => sign * mantissa * 2f32.powi(-9),
-        _ => sign * (1.0 + mantissa / 8.0) * 2f32.powi(exponent as i32 - 7),
+        // Subnormals are multiples of 2^-9.
+        (0, _) => f32::from_bits(sign | (mantissa as f32 / 512.0).to_bits()),
+        _ => f32::from_bits(sign | (exponent + 120) << 23 | mantissa << 20),
     }
 }
+
+/// The value of every bit pattern.
+static E4M3: [f32; 256] = {
+    let mut values = [0.0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        values[bits] = e4m3_to_f32(bits as u8);
+        bits += 1;
+    }
+    values
+};
 
 /// The nearest e4m3 bit pattern, ties to even, saturating at ±448; NaN stays NaN.
 pub fn f32_to_e4m3(value: f32) -> u8 {
@@ -100,9 +112,10 @@ fn pack_row(row: &[bf16], data: &mut [u8], scales: &mut [u8]) {
 pub fn unpack_row(page: &[u8], page_rows: usize, at: usize, row: &mut [f32]) {
     let data = &page[at * ROW_BYTES..][..ROW_BYTES];
     let scales = &page[page_rows * ROW_BYTES + at * SCALE_BYTES..][..SCALE_BYTES];
-    for (i, out) in row[..FP8].iter_mut().enumerate() {
-        let scale = power_of_two(scales[i / BLOCK] as i32 - 127);
-        *out = e4m3_to_f32(data[i]) * scale;
+    let blocks = row[..FP8].chunks_exact_mut(BLOCK).zip(data.chunks_exact(BLOCK));
+    for ((row, data), scale) in blocks.zip(scales) {
+        let scale = power_of_two(*scale as i32 - 127);
+        row.iter_mut().zip(data).for_each(|(out, bits)| *out = E4M3[*bits as usize] * scale);
     }
     for (out, bytes) in row[FP8..DIM].iter_mut().zip(data[FP8..].as_chunks::<2>().0) {
         *out = bf16::from_le_bytes(*bytes).to_f32();

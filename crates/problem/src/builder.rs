@@ -1,7 +1,8 @@
 //! Building a [`Problem`] and the rules every engine may rely on.
 //!
 //! Rules, by number:
-//! 1. Every extent is at least 1 (tokens may be 0), strides do not overflow, the last stride is 1.
+//! 1. Every extent is at least 1 (tokens may be 0), the last stride is 1, and no tensor, table or
+//!    list spans 2^56 bytes or more.
 //! 2. `q`, `k`, `v` and `out` share one dtype.
 //! 3. `k` has `q`'s dim; `v` has `out`'s dim; K = V needs value dim ≤ key dim.
 //! 4. KV heads divide query heads; both segments agree on heads and dims.
@@ -13,7 +14,8 @@
 //! 10. MODEL1 rows are bf16 of dim 512, one KV head, K = V.
 
 use crate::{
-    DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Slot, Storage, Values, View,
+    DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot, Storage,
+    Values, View,
 };
 
 /// Collects the parts of a [`Problem`].
@@ -170,7 +172,8 @@ fn check_queries(problem: &Problem) -> Result<(), InvalidProblem> {
     ensure(!overlaps(out), Slot::Out, "must not overlap itself (rule 8)", out)?;
     if let QueryLengths::Packed { batch, .. } = problem.query_lengths {
         ensure(q.batch() == 1, Slot::Q, "packed sequences need a view of batch 1 (rule 5)", q)?;
-        ensure(batch > 0, Slot::CuSeqlensQ, "at least one sequence is needed (rule 5)", batch)?;
+        let some = (1..1 << 31).contains(&batch);
+        ensure(some, Slot::CuSeqlensQ, "1 to 2^31 - 1 sequences are possible (rule 5)", batch)?;
     }
     Ok(())
 }
@@ -192,7 +195,7 @@ fn overlaps(view: &View) -> bool {
 
 fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
     let slot = |part| Slot::Segment(n, part);
-    let (k_slot, v_slot) = (slot(crate::SegmentSlot::K), slot(crate::SegmentSlot::V));
+    let (k_slot, v_slot) = (slot(SegmentSlot::K), slot(SegmentSlot::V));
     let (k, v) = (&segment.k, segment.value_view());
     check_view(k_slot, k)?;
     check_view(v_slot, &v)?;
@@ -225,9 +228,27 @@ fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     if let Mask::Compressed { ratio } = segment.mask {
         ensure(ratio > 0, k_slot, "a compression ratio must be at least 1 (rule 7)", ratio)?;
     }
+    check_tables(problem, n, segment)?;
     check_indices(k_slot, segment)?;
     check_storage(k_slot, segment)?;
     check_batches(problem, n, segment)
+}
+
+fn check_tables(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
+    let small = |entries: Option<u64>| entries.is_some_and(|entries| entries < 1 << 54);
+    let rule = "must span less than 2^56 bytes (rule 1)";
+    if let Some(paging) = segment.paging {
+        let columns = paging.pages_per_sequence;
+        let holds = small(columns.checked_mul(problem.batch()))
+            && small(columns.checked_mul(segment.k.tokens()));
+        ensure(holds, Slot::Segment(n, SegmentSlot::PageTable), rule, columns)?;
+    }
+    if let Some(list) = segment.indices {
+        let tokens = problem.q.shape[0].checked_mul(problem.q.shape[2]);
+        let holds = small(tokens.and_then(|tokens| tokens.checked_mul(list.width)));
+        ensure(holds, Slot::Segment(n, SegmentSlot::Indices), rule, list.width)?;
+    }
+    Ok(())
 }
 
 fn check_indices(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
@@ -247,12 +268,15 @@ fn check_storage(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
     let shape = k.dim() == Storage::MODEL1_DIM && k.heads() == 1 && k.dtype == DType::Bf16;
     ensure(shape, slot, "MODEL1 rows are bf16 of dim 512 with one KV head (rule 10)", k)?;
     let shared = matches!(segment.values, Values::SameAsKeys { .. });
-    ensure(shared, slot, "MODEL1 rows are keys and values in one (rule 10)", "separate values")
+    ensure(shared, slot, "MODEL1 rows are keys and values in one (rule 10)", "separate values")?;
+    // A row is at most two units of 576 bytes, padding included.
+    let bytes = k.batch() as u128 * k.tokens() as u128 * 2 * Storage::MODEL1_ROW_BYTES as u128;
+    ensure(bytes < 1 << 56, slot, "must span less than 2^56 bytes (rule 1)", k)
 }
 
 fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
     let k = &segment.k;
-    let slot = Slot::Segment(n, crate::SegmentSlot::K);
+    let slot = Slot::Segment(n, SegmentSlot::K);
     let packed = segment.lengths.packed.is_some();
     ensure(
         !(packed && segment.paging.is_some()),

@@ -41,22 +41,41 @@ impl Mask {
                 right.map_or(keys, |r| clamp(diagonal + r as i128 + 1)),
             ),
             Mask::Compressed { ratio } => {
-                (0, clamp((position + query + 1) as i128 / ratio as i128))
+                let tokens = position as i128 + query as i128 + 1;
+                (0, clamp(tokens / ratio.max(1) as i128))
             }
         };
         (first.min(end), end)
     }
 
-    /// Visible (query, key) pairs of one head.
+    /// Visible (query, key) pairs of one head, `u64::MAX` if there are more; for
+    /// [`Mask::Compressed`], whose positions are not known here, all pairs.
     pub fn visible(&self, queries: u64, keys: u64) -> u64 {
-        match self {
-            Mask::Full | Mask::Compressed { .. } => queries * keys,
-            _ => (0..queries)
-                .map(|q| self.range(q, queries, keys, 0))
-                .map(|(first, end)| end - first)
-                .sum(),
-        }
+        let diagonal = keys as i128 - queries as i128;
+        // Keys before `offset` past the diagonal, over all queries.
+        let before = |offset: i128| sum_clamped(queries, diagonal + offset, keys);
+        let all = queries as u128 * keys as u128;
+        let pairs = match *self {
+            Mask::Full | Mask::Compressed { .. } => all,
+            Mask::Causal => before(1),
+            Mask::Window { left, right } => {
+                let end = right.map_or(all, |r| before(r as i128 + 1));
+                end.saturating_sub(left.map_or(0, |l| before(-(l as i128))))
+            }
+        };
+        u64::try_from(pairs).unwrap_or(u64::MAX)
     }
+}
+
+/// The sum of `q + offset`, held within `0..=most`, over `q` in `0..count`.
+fn sum_clamped(count: u64, offset: i128, most: u64) -> u128 {
+    let (count, most) = (count as i128, most as i128);
+    // Queries whose term is held at 0, and those whose term is not yet held at `most`.
+    let zero = (-offset).clamp(0, count);
+    let rising = (most - offset).clamp(zero, count);
+    let (first, last) = (zero + offset, rising - 1 + offset);
+    let between = if rising > zero { (first + last).saturating_mul(rising - zero) / 2 } else { 0 };
+    between.saturating_add((count - rising).saturating_mul(most)) as u128
 }
 
 impl fmt::Display for Mask {
@@ -114,6 +133,21 @@ mod tests {
         for wrong in ["", "window", "window(1)", "window(a,b)", "compressed(-1)", "causal "] {
             assert!(wrong.parse::<Mask>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn visible_pairs_are_the_sum_of_the_ranges() {
+        let window = |left, right| Mask::Window { left, right };
+        let sides = [None, Some(0), Some(1), Some(4), Some(100)];
+        let windows = sides.iter().flat_map(|l| sides.iter().map(|r| window(*l, *r)));
+        for mask in windows.chain([Mask::Full, Mask::Causal]) {
+            for (queries, keys) in (0..9).flat_map(|t| (0..9).map(move |s| (t, s))) {
+                let range = |q| mask.range(q, queries, keys, 0);
+                let sum: u64 = (0..queries).map(range).map(|(first, end)| end - first).sum();
+                assert_eq!(mask.visible(queries, keys), sum, "{mask} {queries} {keys}");
+            }
+        }
+        assert_eq!(Mask::Causal.visible(u64::MAX, u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -15,13 +15,13 @@ pub struct View {
 impl View {
     /// A packed tensor in memory order batch, heads, tokens, dim.
     pub fn bhsd(dtype: DType, [batch, heads, tokens, dim]: [u64; 4]) -> Self {
-        let strides = [heads * tokens * dim, tokens * dim, dim, 1];
+        let strides = [product([heads, tokens, dim]), product([1, tokens, dim]), dim, 1];
         Self { shape: [batch, heads, tokens, dim], strides, dtype }
     }
 
     /// A packed tensor in memory order batch, tokens, heads, dim (the argument keeps name order).
     pub fn bshd(dtype: DType, [batch, heads, tokens, dim]: [u64; 4]) -> Self {
-        let strides = [heads * tokens * dim, dim, heads * dim, 1];
+        let strides = [product([heads, tokens, dim]), dim, product([1, heads, dim]), 1];
         Self { shape: [batch, heads, tokens, dim], strides, dtype }
     }
 
@@ -63,6 +63,11 @@ impl View {
         }
         last.checked_add(1)
     }
+}
+
+/// A product that stays at the largest number where it would overflow, which no problem accepts.
+fn product(extents: [u64; 3]) -> u64 {
+    extents.into_iter().fold(1, u64::saturating_mul)
 }
 
 impl fmt::Display for View {

@@ -50,6 +50,23 @@ fn safetensors_survive_a_round_trip_and_every_cut_is_an_error() {
 }
 
 #[test]
+fn no_change_of_a_few_bytes_makes_a_reader_panic() {
+    let mut rng = cases::Rng::new(3);
+    let files =
+        tensors().values().map(to_npy).chain([to_safetensors(&tensors())]).collect::<Vec<_>>();
+    for file in files {
+        for _ in 0..500 {
+            let mut bytes = file.clone();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(bytes.len().min(300) as u64) as usize;
+                bytes[at] = rng.bits() as u8;
+            }
+            let _ = (parse_npy(&bytes), parse_safetensors(&bytes));
+        }
+    }
+}
+
+#[test]
 fn what_numpy_writes_is_read() {
     // numpy.save of numpy.array([3, -1]), an int64 array.
     let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();

@@ -1,0 +1,204 @@
+//! Each rule of a problem, broken once: the error names the tensor, the rule and the value.
+
+use sixwarp_problem::{DType, Mask, Problem, ProblemBuilder, QueryLengths, Segment, Storage, View};
+
+fn view(shape: [u64; 4]) -> View {
+    View::bhsd(DType::Bf16, shape)
+}
+
+fn queries() -> ProblemBuilder {
+    Problem::builder(view([2, 4, 3, 64]))
+}
+
+fn keys() -> View {
+    view([2, 2, 5, 64])
+}
+
+fn segment() -> Segment {
+    Segment::new(keys(), keys())
+}
+
+#[track_caller]
+fn refused(builder: ProblemBuilder, message: &str) {
+    assert_eq!(builder.build().unwrap_err().to_string(), message);
+}
+
+#[test]
+fn a_plain_problem_is_accepted() {
+    let problem = queries().segment(segment()).build().unwrap();
+    assert_eq!(problem.scale, 0.125);
+    assert_eq!((problem.group(), problem.value_dim()), (2, 64));
+    assert_eq!(problem.flops(), 4.0 * 64.0 * 15.0 * 8.0);
+}
+
+#[test]
+fn rule_1_extents_strides_and_sizes() {
+    refused(
+        Problem::builder(view([0, 4, 3, 64])).segment(segment()),
+        "q: batch, heads and dim must be at least 1 (rule 1), but it is bf16[0,4,3,64]:[768,192,64,1]",
+    );
+    let strided = view([2, 4, 3, 64]).with_strides([768, 192, 64, 2]);
+    refused(
+        Problem::builder(strided).segment(segment()),
+        "q: the last stride must be 1 (rule 1), but it is 2",
+    );
+    let huge = view([1 << 30, 1 << 30, 1 << 30, 1 << 30]);
+    assert!(Problem::builder(huge).segment(segment()).build().is_err());
+    refused(
+        queries().segment(segment().paged(1 << 60)),
+        "page_table: must span less than 2^56 bytes (rule 1), but it is 1152921504606846976",
+    );
+    refused(
+        queries().segment(segment().indexed(u64::MAX)),
+        "indices: must span less than 2^56 bytes (rule 1), but it is 18446744073709551615",
+    );
+}
+
+#[test]
+fn rule_2_one_dtype() {
+    let wrong = View::bhsd(DType::F16, [2, 2, 5, 64]);
+    refused(
+        queries().segment(Segment::new(wrong, keys())),
+        "k: must have q's dtype (rule 2), but it is f16",
+    );
+    refused(
+        queries().segment(Segment::new(keys(), wrong)),
+        "v: must have q's dtype (rule 2), but it is f16",
+    );
+    refused(
+        queries().segment(segment()).out(View::bhsd(DType::F32, [2, 4, 3, 64])),
+        "out: must have q's dtype (rule 2), but it is f32",
+    );
+}
+
+#[test]
+fn rule_3_dims() {
+    refused(
+        queries().segment(Segment::new(view([2, 2, 5, 32]), keys())),
+        "k: must have q's dim (rule 3), but it is 32",
+    );
+    refused(
+        queries().segment(segment()).segment(Segment::new(keys(), view([2, 2, 5, 32]))),
+        "segment 1 v: must have out's dim (rule 3), but it is 32",
+    );
+    refused(
+        queries().segment(Segment::shared(keys(), 65)),
+        "v: K = V needs a value dim of at most the key dim (rule 3), but it is 65",
+    );
+}
+
+#[test]
+fn rule_4_heads() {
+    let three = view([2, 3, 5, 64]);
+    refused(
+        queries().segment(Segment::new(three, three)),
+        "k: KV heads must divide query heads (rule 4), but it is 3",
+    );
+    let one = view([2, 1, 5, 64]);
+    refused(
+        queries().segment(segment()).segment(Segment::new(one, one)),
+        "segment 1 k: segments must agree on heads (rule 4), but it is 1",
+    );
+}
+
+#[test]
+fn rule_5_batches_and_pages() {
+    let three = view([3, 2, 5, 64]);
+    refused(
+        queries().segment(Segment::new(three, three)),
+        "k: must have batch 2 (rule 5), but it is 3",
+    );
+    refused(
+        queries().segment(segment().packed(5)),
+        "k: packed sequences need a view of batch 1 (rule 5), but it is bf16[2,2,5,64]:[640,320,64,1]",
+    );
+    let empty = view([2, 2, 0, 64]);
+    refused(
+        queries().segment(Segment::new(empty, empty).paged(1)),
+        "k: a page holds at least one row (rule 5), but it is 0",
+    );
+    let packed = |batch| QueryLengths::Packed { batch, longest: 3 };
+    assert!(queries().query_lengths(packed(2)).segment(segment()).build().is_err());
+    refused(
+        Problem::builder(view([1, 4, 3, 64])).query_lengths(packed(0)).segment(segment()),
+        "cu_seqlens_q: 1 to 2^31 - 1 sequences are possible (rule 5), but it is 0",
+    );
+}
+
+#[test]
+fn rule_6_segments() {
+    refused(queries(), "segments: one or two are needed (rule 6), but it is 0");
+    refused(
+        queries().segment(segment()).segment(segment()).segment(segment()),
+        "segments: one or two are needed (rule 6), but it is 3",
+    );
+    refused(
+        queries().segment(segment().packed(5).paged(3)),
+        "k: is either packed or paged (rule 6), but it is both",
+    );
+}
+
+#[test]
+fn rule_7_numbers() {
+    refused(
+        queries().segment(segment()).scale(f32::NAN),
+        "scale: must be finite (rule 7), but it is NaN",
+    );
+    refused(
+        queries().segment(segment()).softcap(0.0),
+        "softcap: must be finite and positive (rule 7), but it is 0",
+    );
+    refused(
+        queries().segment(segment().mask(Mask::Compressed { ratio: 0 })),
+        "k: a compression ratio must be at least 1 (rule 7), but it is 0",
+    );
+}
+
+#[test]
+fn rule_8_outputs_do_not_overlap() {
+    let out = |strides| view([2, 4, 3, 64]).with_strides(strides);
+    for strides in [[768, 0, 64, 1], [768, 192, 63, 1], [191, 192, 64, 1], [64, 64, 64, 1]] {
+        let error = queries().segment(segment()).out(out(strides)).build().unwrap_err();
+        assert_eq!(
+            (error.subject.as_str(), error.rule.as_str()),
+            ("out", "must not overlap itself (rule 8)")
+        );
+    }
+    for strides in [[768, 192, 64, 1], [256, 64, 512, 1], [1000, 210, 70, 1]] {
+        assert!(queries().segment(segment()).out(out(strides)).build().is_ok(), "{strides:?}");
+    }
+}
+
+#[test]
+fn rule_9_index_lists() {
+    refused(
+        queries().segment(segment().indexed(0)),
+        "k: an index list has at least one entry (rule 9), but it is 0",
+    );
+    refused(
+        queries().segment(segment().indexed(4).mask(Mask::Causal)),
+        "k: an index list needs a full mask (rule 9), but it is causal",
+    );
+    refused(
+        queries().segment(segment().indexed(4).packed(5)),
+        "k: an index list needs keys that are not packed (rule 9), but it is packed",
+    );
+}
+
+#[test]
+fn rule_10_packed_rows() {
+    let q = Problem::builder(view([1, 8, 1, 512]));
+    let rows = view([4, 1, 64, 512]);
+    let packed = Segment::shared(rows, 512).paged(4).stored(Storage::Model1);
+    let problem = q.clone().segment(packed).build().unwrap();
+    assert_eq!(problem.slot_bytes(sixwarp_problem::Slot::K), 4 * 37440);
+    refused(
+        q.segment(Segment::new(rows, rows).paged(4).stored(Storage::Model1)),
+        "k: MODEL1 rows are keys and values in one (rule 10), but it is separate values",
+    );
+    refused(
+        queries().segment(Segment::shared(keys(), 64).stored(Storage::Model1)),
+        "k: MODEL1 rows are bf16 of dim 512 with one KV head (rule 10), but it is \
+         bf16[2,2,5,64]:[640,320,64,1]",
+    );
+}
