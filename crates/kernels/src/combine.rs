@@ -6,6 +6,7 @@
 //! Parts are added in their own order, so that equal inputs give equal bits.
 
 use crate::arguments::{Arguments, Memory};
+use crate::divide::Divisor;
 use crate::sequence::element;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::{Argument, BufferId};
@@ -24,8 +25,8 @@ struct Combine {
     rows: Reg<u32>,
     out: GlobalPtr,
     strides: [Reg<u64>; 3],
-    heads: Reg<u32>,
-    tokens: Reg<u32>,
+    heads: Divisor,
+    tokens: Divisor,
     lse: Option<GlobalPtr>,
     sinks: Option<GlobalPtr>,
     cu_seqlens_end: Option<GlobalPtr>,
@@ -67,8 +68,8 @@ fn declare(
         out: args.pointer(b, "out", memory.slot(Slot::Out)),
         strides: [0, 1, 2]
             .map(|d| args.u64(b, &format!("out_stride{d}"), problem.out.strides[d] * bytes)),
-        heads: args.u32(b, "heads", problem.q.heads() as u32),
-        tokens: args.u32(b, "tokens", problem.q.tokens() as u32),
+        heads: Divisor::declare(b, args, "heads", problem.q.heads() as u32),
+        tokens: Divisor::declare(b, args, "tokens", problem.q.tokens() as u32),
         lse: problem.return_lse.then(|| args.pointer(b, "lse", memory.slot(Slot::Lse))),
         sinks: problem.sinks.then(|| args.pointer(b, "sinks", memory.slot(Slot::Sinks))),
         cu_seqlens_end: packed.then(|| {
@@ -87,8 +88,7 @@ impl Combine {
         let row = b.mad(cta, ROWS_PER_CTA, warp);
         let exists = b.setp(Cmp::Lt, row, self.rows);
         b.if_(exists, |b| {
-            let head_row = b.div(row, self.tokens);
-            let token = b.rem(row, self.tokens);
+            let (head_row, token) = self.tokens.divide(b, row);
             match self.cu_seqlens_end {
                 None => self.row(b, row, head_row, token),
                 Some(end) => {
@@ -101,7 +101,7 @@ impl Combine {
     }
 
     fn row(&self, b: &mut Builder, row: Reg<u32>, head_row: Reg<u32>, token: Reg<u32>) {
-        let (batch, head) = (b.div(head_row, self.heads), b.rem(head_row, self.heads));
+        let (batch, head) = self.heads.divide(b, head_row);
         let max = self.largest(b, row);
         let total = b.value::<f32>(0.0);
         let lane = b.special("%laneid");

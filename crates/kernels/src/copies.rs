@@ -120,11 +120,11 @@ impl Params {
         b.range(0, to.rows / step, |b, run| {
             let key = b.mad(run, step, first);
             let known = b.min(key, last_key);
-            let entry = b.div(known, pages.page_rows);
+            let (entry, _) = pages.page_rows.divide(b, known);
             let entry = b.add(row, entry);
             let at = element(b, pages.table, entry);
             let page = b.ld_global::<u32>(at);
-            let within = b.rem(key, pages.page_rows);
+            let (_, within) = pages.page_rows.divide(b, key);
             let offset = b.mul(run, step * to.row_bytes());
             let to = Panels { at: b.smem_add(to.at, offset), ..to };
             self.copy_box(b, open, [within, page], map, column, to, barrier);

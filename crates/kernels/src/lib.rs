@@ -18,6 +18,7 @@
 mod arguments;
 mod combine;
 mod copies;
+mod divide;
 mod options;
 mod order;
 mod output;

@@ -1,12 +1,13 @@
 //! Which tile a CTA works on, and in which order.
 //!
-//! The grid is persistent: unit `c` of `g` (a CTA, or a cluster) takes tiles `c`, then `2g-1-c`, then
-//! `2g+c`, … (a snake). Where tiles have different lengths (under a causal mask, later queries have
-//! more keys) the list is sorted, longest first, over all heads: a static snake over a sorted list
-//! balances as well as a work queue and needs no counter. Else the tiles of a KV head are neighbours,
-//! so that its keys and values are read together.
+//! The grid is persistent: unit `c` of `g` (a CTA, or a cluster) takes jobs `c`, `c + g`, `c + 2g`, …
+//! A job is one tile, or, where later tiles have more keys (a causal mask), a long and a short one of
+//! the same KV head: tile `i` from the end and tile `i` from the start, which together are as long as
+//! any other pair. Jobs of a KV head are neighbours, so that its keys and values stay in L2. The list
+//! is balanced without a counter that would have to be reset.
 
 use crate::arguments::Arguments;
+use crate::divide::Divisor;
 use ptx::build::{Builder, Cmp, Reg};
 
 /// The list of tiles of a launch.
@@ -20,14 +21,24 @@ pub struct TileList {
     pub kv_heads: u32,
     /// Sequences.
     pub batch: u32,
-    /// Whether tiles have different lengths.
-    pub uneven: bool,
+    /// Whether a job is a pair of tiles.
+    pub paired: bool,
 }
 
 impl TileList {
     /// Number of tiles.
     pub fn len(&self) -> u32 {
         self.tiles * self.splits * self.kv_heads * self.batch
+    }
+
+    /// Number of jobs.
+    pub fn jobs(&self) -> u32 {
+        self.jobs_per_head() * self.kv_heads * self.batch
+    }
+
+    fn jobs_per_head(&self) -> u32 {
+        let tiles = self.tiles * self.splits;
+        if self.paired { tiles.div_ceil(2) } else { tiles }
     }
 }
 
@@ -47,12 +58,11 @@ pub struct Tile {
 /// The list, in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct TileOrder {
-    len: Reg<u32>,
-    per_head: Reg<u32>,
-    splits: Option<Reg<u32>>,
-    uneven: bool,
-    kv_heads: Reg<u32>,
-    heads: Reg<u32>,
+    jobs: Reg<u32>,
+    jobs_per_head: Divisor,
+    last_of_head: Option<Reg<u32>>,
+    splits: Option<Divisor>,
+    kv_heads: Divisor,
     cluster: u32,
 }
 
@@ -60,13 +70,13 @@ impl TileOrder {
     /// Declares the list's parameters; `cluster` CTAs work on a tile together.
     #[track_caller]
     pub fn declare(b: &mut Builder, args: &mut Arguments, list: &TileList, cluster: u32) -> Self {
+        let last = list.tiles * list.splits - 1;
         TileOrder {
-            len: args.u32(b, "tiles", list.len()),
-            per_head: args.u32(b, "tiles_per_head", list.tiles * list.splits),
-            splits: (list.splits > 1).then(|| args.u32(b, "splits", list.splits)),
-            uneven: list.uneven,
-            kv_heads: args.u32(b, "kv_heads", list.kv_heads),
-            heads: args.u32(b, "batch_kv_heads", list.kv_heads * list.batch),
+            jobs: args.u32(b, "jobs", list.jobs()),
+            jobs_per_head: Divisor::declare(b, args, "jobs_per_head", list.jobs_per_head()),
+            last_of_head: list.paired.then(|| args.u32(b, "last_of_head", last)),
+            splits: (list.splits > 1).then(|| Divisor::declare(b, args, "splits", list.splits)),
+            kv_heads: Divisor::declare(b, args, "kv_heads", list.kv_heads),
             cluster,
         }
     }
@@ -78,44 +88,62 @@ impl TileOrder {
         if self.cluster > 1 {
             (unit, units) = (b.div(unit, self.cluster), b.div(units, self.cluster));
         }
-        let mirrored = b.sub(units, unit);
-        let mirrored = b.sub(mirrored, 1);
-        let (round, place, other) = (b.value::<u32>(0), b.value(unit), b.value(mirrored));
+        let job = b.value(unit);
+        match self.last_of_head {
+            None => b.while_(
+                |b| b.setp(Cmp::Lt, job, self.jobs),
+                |b| {
+                    let (head, index) = self.jobs_per_head.divide(b, job);
+                    let tile = self.tile(b, head, index);
+                    body(b, tile);
+                    let next = b.add(job, units);
+                    b.assign(job, next);
+                },
+            ),
+            Some(last) => self.for_each_pair(b, job, units, last, body),
+        }
+    }
+
+    /// Both tiles of each job: the long one, then the short one unless it is the same.
+    #[track_caller]
+    fn for_each_pair(
+        &self,
+        b: &mut Builder,
+        job: Reg<u32>,
+        units: Reg<u32>,
+        last: Reg<u32>,
+        body: impl FnOnce(&mut Builder, Tile),
+    ) {
+        let long = b.value::<u32>(1);
         b.while_(
-            |b| b.setp(Cmp::Lt, round, self.len),
+            |b| b.setp(Cmp::Lt, job, self.jobs),
             |b| {
-                let number = b.add(round, place);
-                let exists = b.setp(Cmp::Lt, number, self.len);
+                let (head, rank) = self.jobs_per_head.divide(b, job);
+                let mirrored = b.sub(last, rank);
+                let is_long = b.setp(Cmp::Ne, long, 0);
+                let index = b.select::<u32>(is_long, mirrored, rank);
+                let distinct = b.setp(Cmp::Ne, mirrored, rank);
+                let exists = b.or(is_long, distinct);
                 b.if_(exists, |b| {
-                    let tile = self.tile(b, number);
+                    let tile = self.tile(b, head, index);
                     body(b, tile);
                 });
-                let next = b.add(round, units);
-                b.assign(round, next);
-                let swapped = b.value(place);
-                b.assign(place, other);
-                b.assign(other, swapped);
+                let next = b.add(job, units);
+                let next = b.select::<u32>(is_long, job, next);
+                b.assign(job, next);
+                let flipped = b.xor(long, 1);
+                b.assign(long, flipped);
             },
         );
     }
 
     #[track_caller]
-    fn tile(&self, b: &mut Builder, number: Reg<u32>) -> Tile {
-        let (head, index) = if self.uneven {
-            let rank = b.div(number, self.heads);
-            let last = b.sub(self.per_head, 1);
-            (b.rem(number, self.heads), b.sub(last, rank))
-        } else {
-            (b.div(number, self.per_head), b.rem(number, self.per_head))
+    fn tile(&self, b: &mut Builder, head: Reg<u32>, index: Reg<u32>) -> Tile {
+        let (batch, kv_head) = self.kv_heads.divide(b, head);
+        let (index, split) = match self.splits {
+            None => (index, b.value::<u32>(0)),
+            Some(splits) => splits.divide(b, index),
         };
-        let batch = b.div(head, self.kv_heads);
-        let kv_head = b.rem(head, self.kv_heads);
-        match self.splits {
-            None => Tile { batch, kv_head, index, split: b.value::<u32>(0) },
-            Some(splits) => {
-                let (index, split) = (b.div(index, splits), b.rem(index, splits));
-                Tile { batch, kv_head, index, split }
-            }
-        }
+        Tile { batch, kv_head, index, split }
     }
 }

@@ -6,7 +6,7 @@ use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::task::{Destination, Task};
 use crate::{combine, tensors};
-use problem::{DType, Problem, Storage, Unsupported, Values};
+use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
 use program::{BufferId, Launch, Program};
 use ptx::build::{Kernel, Target, module};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         launches.push(Launch {
             kernel: name,
             grid: [
-                list.len().min(options.processors / schedule.cluster()) * schedule.cluster(),
+                list.jobs().min(options.processors / schedule.cluster()) * schedule.cluster(),
                 1,
                 1,
             ],
@@ -174,14 +174,24 @@ fn split(
         Split::Auto => auto_splits(tiles * heads, key_tiles, units),
     };
     let tiles_per_split = key_tiles.div_ceil(splits);
-    let list = TileList {
+    let mut list = TileList {
         tiles,
         splits: key_tiles.div_ceil(tiles_per_split),
         kv_heads: problem.kv_heads() as u32,
         batch: problem.batch() as u32,
-        uneven: segment.mask != problem::Mask::Full,
+        paired: false,
     };
+    list.paired = grows(&segment.mask) && list.len() >= 2 * units;
     (list, tiles_per_split)
+}
+
+/// Whether later queries see more keys.
+fn grows(mask: &Mask) -> bool {
+    match mask {
+        Mask::Causal | Mask::Compressed { .. } => true,
+        Mask::Window { left, right } => left.is_none() && right.is_some(),
+        Mask::Full => false,
+    }
 }
 
 /// The fewest parts whose last wave is nearly as full as the fullest possible.

@@ -27,7 +27,7 @@ impl Schedule {
             Arch::Sm90 if sm90::wide::Config::suits(problem) => {
                 Schedule::HopperWide(sm90::wide::Config::choose(problem, n))
             }
-            Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n)),
+            Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 => {
                 Schedule::SixWarps(sm100::Config::choose(problem, options))
             }

@@ -2,6 +2,7 @@
 //! in a kernel.
 
 use crate::arguments::{Arguments, Memory};
+use crate::divide::Divisor;
 use crate::order::{Tile, TileList, TileOrder};
 use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
@@ -89,7 +90,7 @@ pub struct Params {
 pub struct PageTable {
     pub table: GlobalPtr,
     pub pages_per_sequence: Reg<u32>,
-    pub page_rows: Reg<u32>,
+    pub page_rows: Divisor,
 }
 
 /// Addresses of results.
@@ -150,7 +151,7 @@ impl Params {
             page_table: segment.paging.map(|paging| PageTable {
                 table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
                 pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
-                page_rows: args.u32(b, "page_rows", segment.k.tokens() as u32),
+                page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
             }),
             order: TileOrder::declare(b, args, &task.list, tiling.cluster),
             lengths: Lengths::declare(b, args, memory, problem, n),
@@ -167,6 +168,14 @@ impl Params {
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),
+        }
+    }
+
+    /// Fetches the tensor maps into their cache (one thread).
+    #[track_caller]
+    pub fn prefetch_maps(&self, b: &mut Builder) {
+        for map in [Some(self.tma_q), Some(self.tma_k), self.tma_v].into_iter().flatten() {
+            b.prefetch_tensor_map(map);
         }
     }
 

@@ -5,10 +5,11 @@
 //! A consumer thread holds `S` (tile/2), `P` (tile/4) and `O` (value dim/2) registers.
 
 use super::tile::TileShape;
+use crate::options::PlanOptions;
 use crate::rows::Packing;
 use crate::task::Tiling;
 use crate::tensors::Panel;
-use problem::{DType, Problem, Values};
+use problem::{DType, Mask, Problem, Values};
 use ptx::build::HalfType;
 
 /// Rows of one warpgroup.
@@ -45,21 +46,27 @@ pub struct Config {
 
 impl Config {
     /// The measured best tile for the problem's segment `n`.
-    pub fn choose(problem: &Problem, n: usize) -> Self {
+    pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
         let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
         let packing = Packing::choose(problem, ROWS);
         let group = problem.group() as u32;
         let blocks = packing.blocks(group, problem.longest_query());
         let segment = &problem.segments[n];
+        let full = segment.mask == Mask::Full;
         let (warpgroups, tile) = match key_dim.max(value_dim) {
-            0..=64 if blocks >= 3 => (3, 128),
-            0..=64 => (2, 128),
-            65..=128 => (2, 128),
+            // Under a short causal mask a third of 192 rows would be past the end too often.
+            0..=64 if full || problem.longest_query() > 1024 => (3, 128),
+            0..=128 => (2, 128),
             129..=192 if value_dim <= 128 => (2, 128),
             129..=192 => (2, 96),
             _ => (2, 80),
         };
-        let warpgroups = warpgroups.min(blocks.max(1) as u32);
+        // Few blocks are spread over as many processors as there are.
+        let spread = blocks * problem.kv_heads() * problem.batch();
+        let warpgroups = match spread <= options.processors as u64 {
+            true => 1,
+            false => warpgroups.min(blocks as u32),
+        };
         let mut config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim,

@@ -89,6 +89,7 @@ impl Frame {
         let first = b.setp(Cmp::Eq, thread, 0);
         let warps = self.config.warpgroups * 4;
         b.if_(first, |b| {
+            self.params.prefetch_maps(b);
             self.shared.q_ring.init(b, 1, warps);
             self.shared.k_ring.init(b, 1, warps);
             self.shared.v_ring.init(b, 1, warps);

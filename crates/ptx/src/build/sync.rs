@@ -43,7 +43,7 @@ impl Mbarrier {
         let local = b.smem_address(self.0);
         let remote = b.map_to_rank(local, rank);
         let to = super::memory::address(remote, 0);
-        b.emit("mbarrier.arrive.release.cluster.shared::cluster.b64", vec![Operand::Sink, to]);
+        b.emit("mbarrier.arrive.shared::cluster.b64", vec![Operand::Sink, to]);
     }
 
     /// Arrives once and announces `bytes` of asynchronous copies.

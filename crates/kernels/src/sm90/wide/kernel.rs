@@ -118,6 +118,7 @@ impl Frame {
         let first = b.setp(Cmp::Eq, thread, 0);
         let Config { cluster, shared_kv, .. } = self.config;
         b.if_(first, |b| {
+            self.params.prefetch_maps(b);
             let shared = &self.shared;
             shared.q_ring.init(b, 1, 2 * WARPS);
             shared.k_rings[0].init(b, 1, WARPS * cluster);

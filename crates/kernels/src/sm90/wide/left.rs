@@ -30,9 +30,7 @@ struct Left<'f> {
 struct View {
     windows: Windows,
     queries: Reg<u64>,
-    /// First tile of keys.
-    begin: Reg<i32>,
-    /// The two units the next scores are computed from; the first is already waited for.
+    /// The two units scores are computed from.
     keys: [Slot<Consumer>; 2],
     /// The first unit whose values the next accumulation reads, where K = V.
     pending: Option<Slot<Consumer>>,
@@ -81,7 +79,8 @@ impl Left<'_> {
     fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
         let output = BlockOutput { params: &self.frame.params, open, block };
         let factors = epilogue::finish(b, &self.scores, &output);
-        self.send(b, factors, false);
+        let message = self.open_message(b);
+        self.send(b, &message, factors, false);
         let columns = Columns {
             thread: self.scores.thread,
             out: &self.out,
@@ -101,9 +100,8 @@ impl Left<'_> {
         let windows = self.scores.windows(b, open, block);
         let queries = self.frame.config.queries().k_major(b, self.frame.shared.q);
         let keys = [0, 1].map(|unit: usize| self.k[unit].take(b));
-        keys[0].wait(b);
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
-        let view = View { windows, queries, begin: range.begin, keys, pending };
+        let view = View { windows, queries, keys, pending };
         self.first_scores(b, &view, n);
         self.steps(b, &view, n, clear.end, true);
         self.steps(b, &view, n, clear.begin, false);
@@ -120,9 +118,9 @@ impl Left<'_> {
         self.release_keys(b, view, 0);
         self.release_keys(b, view, 1);
         self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, true);
-        self.await_keys(b, view, n);
+        let message = self.open_message(b);
         self.scores.round(b);
-        self.send(b, self.scores.rescale, true);
+        self.send(b, &message, self.scores.rescale, true);
     }
 
     /// Tiles from `n - 1` down to `end`; `n` keeps count.
@@ -140,6 +138,10 @@ impl Left<'_> {
     /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of
     /// tile `n` overlaps the latter.
     fn step(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
+        for (slot, cursor) in view.keys.iter().zip(&self.k) {
+            let next = cursor.take(b);
+            slot.assign(b, &next);
+        }
         let groups = self.issue_scores(b, view);
         fragment::scale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
@@ -154,11 +156,11 @@ impl Left<'_> {
         }
         self.release_keys(b, view, 1);
         self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
-        self.await_keys(b, view, n);
+        let message = self.open_message(b);
         b.wgmma_wait(0);
         self.frame.release(b, &values, self.lead);
         self.scores.round(b);
-        self.send(b, self.scores.rescale, true);
+        self.send(b, &message, self.scores.rescale, true);
     }
 
     fn last_output(&self, b: &mut Builder, view: &View) {
@@ -189,21 +191,6 @@ impl Left<'_> {
         values
     }
 
-    /// Waits for the first unit of tile `n - 1`, if there is one. The branch also keeps the assembler
-    /// from sinking the exponentials behind the wait for `P·V`.
-    fn await_keys(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
-        let more = b.setp(Cmp::Gt, n, view.begin);
-        b.if_(more, |b| {
-            for unit in 0..2 {
-                let next = self.k[unit].take(b);
-                if unit == 0 {
-                    next.wait(b);
-                }
-                view.keys[unit].assign(b, &next);
-            }
-        });
-    }
-
     /// `S = Q·Kᵀ`, one commit group per unit; returns their number.
     fn issue_scores(&self, b: &mut Builder, view: &View) -> u32 {
         let config = &self.frame.config;
@@ -211,9 +198,7 @@ impl Left<'_> {
         let units = config.key_units();
         let mut step = 0;
         for (unit, panels) in units.into_iter().enumerate().filter(|(_, panels)| *panels > 0) {
-            if unit == 1 {
-                view.keys[1].wait(b);
-            }
+            view.keys[unit].wait(b);
             let at = self.frame.key_unit(b, &view.keys[unit], unit);
             let k = right.k_major(b, at);
             b.wgmma_fence();
@@ -244,12 +229,26 @@ impl Left<'_> {
         b.wgmma_commit();
     }
 
-    /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
-    /// last message of a block of rows.
-    fn send(&self, b: &mut Builder, factors: [Reg<f32>; 2], probabilities: bool) {
-        let shared = &self.frame.shared;
+    /// Waits for a free tile of probabilities.
+    ///
+    /// Called between the exponentials and the wait for `P·V`: the branch also keeps the assembler
+    /// from sinking the exponentials behind that wait, where they would overlap nothing.
+    fn open_message(&self, b: &mut Builder) -> Slot<Producer> {
         let slot = self.p.take(b);
         slot.wait(b);
+        slot
+    }
+
+    /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
+    /// last message of a block of rows.
+    fn send(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Producer>,
+        factors: [Reg<f32>; 2],
+        probabilities: bool,
+    ) {
+        let shared = &self.frame.shared;
         if probabilities {
             let shape = self.frame.config.probabilities();
             let at = slot.buffer(b, shared.p, shape.bytes());
