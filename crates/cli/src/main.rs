@@ -1,10 +1,19 @@
 //! The `sixwarp` program.
 
+mod bench;
+mod demo;
 mod device_name;
 mod doctor;
+mod engine;
+mod inputs;
 mod layout;
 mod output;
+mod problem_args;
+mod ptx;
+mod run;
 mod support;
+mod timing;
+mod verify;
 mod warm;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -21,8 +30,13 @@ struct Cli {
 /// Each command is a module with `Args` and `run`.
 #[derive(Subcommand)]
 enum Command {
-    Doctor(doctor::Args),
+    Demo(demo::Args),
+    Run(Box<run::Args>),
+    Verify(verify::Args),
+    Bench(bench::Args),
+    Ptx(Box<ptx::Args>),
     Layout(Box<layout::Args>),
+    Doctor(doctor::Args),
     Warm(warm::Args),
     /// Prints a completion script for a shell
     Completions {
@@ -32,10 +46,13 @@ enum Command {
 }
 
 /// What a command comes to; an error is printed after the program's name.
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Outcome = Result<(), AnyError>;
+
+/// Any error, to be printed.
+type AnyError = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    match dispatch(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -45,10 +62,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Outcome {
+fn dispatch(command: Command) -> Outcome {
     match command {
-        Command::Doctor(args) => doctor::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Run(args) => run::run(*args),
+        Command::Verify(args) => verify::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Ptx(args) => ptx::run(*args),
         Command::Layout(args) => layout::run(*args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Warm(args) => warm::run(args),
         Command::Completions { shell } => completions(shell),
     }

@@ -1,0 +1,209 @@
+//! `sixwarp bench`: times of a suite on a device, beside the least they could be.
+
+mod chart;
+mod floor;
+mod suites;
+
+use crate::device_name::DeviceName;
+use crate::problem_args::describe;
+use crate::{Outcome, engine, output, timing};
+use cases::CaseData;
+use floor::Rates;
+use serde::Serialize;
+use sixwarp::{Device, Error, Plan};
+use std::path::PathBuf;
+use suites::{Row, Suite};
+
+const EXAMPLES: &str = "\
+The floor of a problem is its FLOPs at the rate of large matrix products, or its bytes at the rate of
+a copy, whichever is longer. On a GPU times are medians of CUDA graph replays.
+
+  sixwarp bench --device cuda --suite dense --json dense.json --plot dense.svg
+  sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'";
+
+/// Times a suite of shapes and shows how near each comes to the floor
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// cpu or cuda[:n]
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// The shapes [default: cpu on the CPU, dense on a GPU]
+    #[arg(long)]
+    suite: Option<Suite>,
+    /// Only rows whose line of the table matches (`*` stands for anything)
+    #[arg(long, value_name = "GLOB")]
+    only: Option<String>,
+    /// Timings per row, of which the median is shown
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    samples: usize,
+    /// What the device's large matrix products reach
+    #[arg(long, value_name = "TFLOP/S")]
+    matmul_tflops: Option<f64>,
+    /// What the device's copies reach, bytes read and written
+    #[arg(long, value_name = "GB/S")]
+    copy_gbs: Option<f64>,
+    /// Writes JSON; - is standard output, and then nothing else is printed there
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draws a chart, .svg or .png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// What was measured of one shape.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Measured {
+    line: String,
+    column: String,
+    problem: String,
+    kernel: Option<String>,
+    microseconds: Option<f64>,
+    tflops: Option<f64>,
+    gbs: Option<f64>,
+    floor_microseconds: Option<f64>,
+    /// The floor as a percentage of the time.
+    percent: Option<f64>,
+    /// Why there is no time.
+    why: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    device: String,
+    suite: String,
+    rates: Rates,
+    /// Milliseconds to load the first row's kernel: compiled anew, and from the cache.
+    load_milliseconds: Option<[f64; 2]>,
+    rows: Vec<Measured>,
+}
+
+/// Measures and prints.
+pub fn run(args: Args) -> Outcome {
+    let device = engine::open(args.device)?;
+    let gpu = matches!(args.device, DeviceName::Cuda(_));
+    let suite = args.suite.unwrap_or(if gpu { Suite::Dense } else { Suite::Cpu });
+    let rates = Rates::of(args.device, &device.describe(), args.matmul_tflops, args.copy_gbs);
+    let quiet = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let show = |text: String| if quiet { Ok(()) } else { output::print(&text) };
+    show(heading(&device, suite, &rates))?;
+    let glob = args.only.as_deref().unwrap_or("*");
+    let rows: Vec<Row> =
+        suite.rows().into_iter().filter(|row| cases::matches_glob(glob, &row.line)).collect();
+    let load_milliseconds = rows.first().and_then(|row| load_times(&args, &device, row));
+    if let Some([cold, warm]) = load_milliseconds {
+        show(format!("first kernel: compiled in {cold:.0} ms, from the cache in {warm:.1} ms\n"))?;
+    }
+    show(Measured::HEADING.to_string())?;
+    let mut measured = Vec::new();
+    for row in &rows {
+        let result = measure(&args, &device, &rates, row)?;
+        show(result.to_string())?;
+        measured.push(result);
+    }
+    if measured.is_empty() {
+        return Err(format!("no row of the suite matches `{glob}`").into());
+    }
+    if let Some(path) = &args.plot {
+        let title = format!("{suite:?} on {}", device.describe());
+        let notes = vec!["green is the floor; a cell shows TFLOP/s or microseconds".to_string()];
+        chart::write(path, &title, notes, &measured)?;
+    }
+    let (device, suite) = (device.describe(), format!("{suite:?}").to_lowercase());
+    write_json(&args, &Report { device, suite, rates, load_milliseconds, rows: measured })
+}
+
+fn heading(device: &Device, suite: Suite, rates: &Rates) -> String {
+    let rate = |rate: Option<f64>, unit: f64| {
+        rate.map_or("?".to_string(), |rate| format!("{:.1}", rate / unit))
+    };
+    format!(
+        "{suite:?} on {}\nfloor: {} TFLOP/s, {} GB/s ({})\n",
+        device.describe(),
+        rate(rates.matmul, 1e12),
+        rate(rates.copy, 1e9),
+        rates.source
+    )
+}
+
+fn write_json(args: &Args, report: &Report) -> Outcome {
+    let Some(path) = &args.json else { return Ok(()) };
+    if path.as_os_str() == "-" {
+        return output::print_json(report);
+    }
+    let text = serde_json::to_string_pretty(report)? + "\n";
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+fn load_times(args: &Args, device: &Device, row: &Row) -> Option<[f64; 2]> {
+    let DeviceName::Cuda(ordinal) = args.device else { return None };
+    let plan = sixwarp::plan(&row.case.problem().ok()?, device).ok()?;
+    let (cold, warm) = timing::load_times(ordinal, plan.program()?).ok()?;
+    Some([cold, warm].map(|time| time.as_secs_f64() * 1e3))
+}
+
+/// Times one row; a device that declines it leaves the reason.
+fn measure(
+    args: &Args,
+    device: &Device,
+    rates: &Rates,
+    row: &Row,
+) -> Result<Measured, Box<dyn std::error::Error>> {
+    let problem = row.case.problem()?;
+    let mut result = Measured {
+        line: row.line.clone(),
+        column: row.column.clone(),
+        problem: describe(&row.case),
+        floor_microseconds: rates.floor(&problem),
+        ..Measured::default()
+    };
+    let plan = match sixwarp::plan(&problem, device) {
+        Ok(plan) => plan,
+        Err(error @ (Error::Unsupported(_) | Error::TooLarge { .. })) => {
+            result.why = Some(error.to_string());
+            return Ok(result);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let time = time(args, &plan, row)?;
+    result.kernel = Some(plan.summary());
+    result.microseconds = Some(time);
+    result.tflops = Some(problem.flops() / time / 1e6);
+    result.gbs = Some(floor::bytes(&problem) / time / 1e3);
+    result.percent = result.floor_microseconds.map(|floor| 100.0 * floor / time);
+    Ok(result)
+}
+
+fn time(args: &Args, plan: &Plan, row: &Row) -> Result<f64, Box<dyn std::error::Error>> {
+    match args.device {
+        DeviceName::Cuda(ordinal) => timing::on_gpu(ordinal, plan, None, args.samples),
+        DeviceName::Cpu | DeviceName::Oracle => {
+            let data = CaseData::new(&row.case)?;
+            let (result, ..) = data.with_outputs(|mut buffers| {
+                timing::on_host(args.samples, || plan.run(&mut buffers))
+            });
+            result
+        }
+        simulated => Err(format!("{simulated} has no clock: time cpu or cuda[:n]").into()),
+    }
+}
+
+impl Measured {
+    const HEADING: &str = "\
+shape                                 us    TFLOP/s       GB/s   floor us   % of floor\n";
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shape = format!("{} {}", self.line, self.column);
+        let (Some(time), Some(tflops), Some(gbs)) = (self.microseconds, self.tflops, self.gbs)
+        else {
+            return writeln!(f, "{shape:28} {}", self.why.as_deref().unwrap_or("not measured"));
+        };
+        write!(f, "{shape:28} {time:11.1} {tflops:10.3} {gbs:10.1}")?;
+        match (self.floor_microseconds, self.percent) {
+            (Some(floor), Some(percent)) => writeln!(f, " {floor:10.1} {percent:12.1}"),
+            _ => writeln!(f, " {:>10} {:>12}", "-", "-"),
+        }
+    }
+}

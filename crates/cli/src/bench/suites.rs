@@ -1,0 +1,209 @@
+//! The shapes that are measured, by suite.
+
+use cases::{Case, Keys, Layout, Lengths, Order, Sinks};
+
+/// A list of shapes that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// Prefill: 16,384 tokens of hidden size 2,048; head dims 64 to 512, 512 to 16k keys
+    Dense,
+    /// 128 heads on one KV head, few queries, few keys
+    Seed,
+    /// One query per sequence over long caches
+    Decode,
+    /// DeepSeek-V4 decode: window and compressed rows under one softmax, bf16 rows
+    Dsv4,
+    /// Sizes for a laptop: prefill 1k and 4k, GQA and MQA decode
+    Cpu,
+}
+
+/// One measurement: a case and its place in the chart.
+pub struct Row {
+    /// Line of the chart.
+    pub line: String,
+    /// Column of the chart.
+    pub column: String,
+    /// What is run.
+    pub case: Case,
+}
+
+impl Suite {
+    /// Its measurements.
+    pub fn rows(self) -> Vec<Row> {
+        match self {
+            Suite::Dense => dense(),
+            Suite::Seed => seed(),
+            Suite::Decode => decode(),
+            Suite::Dsv4 => dsv4(),
+            Suite::Cpu => cpu(),
+        }
+    }
+}
+
+const TOKENS: u64 = 16384;
+const HIDDEN: u64 = 2048;
+
+fn dense() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for dim in [64, 128, 256, 512] {
+        for mask in ["full", "causal"] {
+            for length in [512, 1024, 2048, 4096, 8192, 16384] {
+                let shape = Shape { batch: TOKENS / length, heads: HIDDEN / dim, dim, ..PLAIN };
+                let case = shape.case(length, length, mask);
+                let (line, column) = (format!("d{dim} {mask}"), length.to_string());
+                rows.push(Row { line, column, case });
+            }
+        }
+    }
+    rows
+}
+
+fn seed() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for dim in [64, 128, 256, 512] {
+        for queries in [1, 4, 32, 128] {
+            for keys in [128, 256, 384, 512] {
+                let shape = Shape { heads: 128, kv_heads: 1, dim, ..PLAIN };
+                let case = shape.case(queries, keys, "full");
+                let (line, column) = (format!("d{dim} T{queries}"), keys.to_string());
+                rows.push(Row { line, column, case });
+            }
+        }
+    }
+    rows
+}
+
+fn decode() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (heads, kv_heads, dim, shared) in
+        [(32, 8, 128, false), (128, 1, 128, false), (128, 1, 512, true)]
+    {
+        for (batch, keys) in [(1, 8192), (16, 8192), (64, 4096), (128, 8192)] {
+            let shape = Shape { batch, heads, kv_heads, dim, shared, ..PLAIN };
+            let case = shape.case(1, keys, "full");
+            let line = format!("{heads}/{kv_heads} d{dim}");
+            rows.push(Row { line, column: format!("b{batch} {keys}"), case });
+        }
+    }
+    rows
+}
+
+fn dsv4() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, heads, compressed) in
+        [("swa", 64, 0), ("csa-flash", 64, 512), ("csa-pro", 128, 1024), ("hca-1m", 64, 8192)]
+    {
+        for batch in [1, 8, 32, 128] {
+            let shape = Shape { batch, heads, kv_heads: 1, dim: 512, shared: true, ..PLAIN };
+            let mut case = shape.case(1, 128, "full");
+            case.sinks = Some(Sinks::Random("random".to_string()));
+            case.second = (compressed > 0)
+                .then(|| Keys { keys: Lengths::Same(compressed), ..case.first.clone() });
+            let line = format!("{name} h{heads}");
+            rows.push(Row { line, column: format!("b{batch}"), case });
+        }
+    }
+    rows
+}
+
+fn cpu() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for dtype in ["f32", "bf16"] {
+        for dim in [64, 128, 256, 512] {
+            for mask in ["full", "causal"] {
+                for length in [1024, 4096] {
+                    let case = Shape { dim, dtype, ..PLAIN }.case(length, length, mask);
+                    let (line, column) = (format!("{dtype} d{dim} {mask}"), length.to_string());
+                    rows.push(Row { line, column, case });
+                }
+            }
+        }
+        let gqa = Shape { batch: 8, heads: 32, kv_heads: 8, dim: 128, dtype, ..PLAIN };
+        let mqa = Shape { heads: 64, kv_heads: 1, dim: 512, dtype, ..PLAIN };
+        for (line, column, case) in [
+            ("32/8 d128 decode", "b8 4096", gqa.case(1, 4096, "full")),
+            ("64/1 d512 decode", "b1 640", mqa.case(1, 640, "full")),
+        ] {
+            rows.push(Row { line: format!("{dtype} {line}"), column: column.into(), case });
+        }
+    }
+    rows
+}
+
+/// What differs between the shapes of a suite.
+#[derive(Clone, Copy)]
+struct Shape {
+    batch: u64,
+    heads: u64,
+    /// As many as query heads if 0.
+    kv_heads: u64,
+    dim: u64,
+    shared: bool,
+    dtype: &'static str,
+}
+
+const PLAIN: Shape =
+    Shape { batch: 1, heads: 4, kv_heads: 0, dim: 128, shared: false, dtype: "bf16" };
+
+impl Shape {
+    fn case(self, queries: u64, keys: u64, mask: &str) -> Case {
+        Case {
+            name: format!("bench-{}x{}x{queries}x{keys}x{}", self.batch, self.heads, self.dim),
+            seed: Some(1),
+            dtype: self.dtype.to_string(),
+            batch: self.batch,
+            heads: self.heads,
+            kv_heads: (self.kv_heads > 0).then_some(self.kv_heads),
+            dim: self.dim,
+            value_dim: None,
+            queries: Lengths::Same(queries),
+            first: Keys {
+                keys: Lengths::Same(keys),
+                mask: mask.to_string(),
+                layout: Layout::Batched,
+                page: None,
+                shared: self.shared,
+                indices: None,
+                entries: vec![],
+                model1: false,
+            },
+            second: None,
+            scale: None,
+            softcap: None,
+            sinks: None,
+            lse: false,
+            order: Order::Bshd,
+            gap: 0,
+            positions: vec![],
+            amplitude: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_row_of_every_suite_is_a_valid_problem() {
+        for suite in Suite::value_variants() {
+            for row in suite.rows() {
+                let problem = row.case.problem();
+                assert!(problem.is_ok(), "{suite:?} {} {}: {problem:?}", row.line, row.column);
+            }
+        }
+    }
+
+    #[test]
+    fn places_in_a_chart_are_taken_once() {
+        for suite in Suite::value_variants() {
+            let mut places: Vec<_> =
+                suite.rows().into_iter().map(|row| (row.line, row.column)).collect();
+            let count = places.len();
+            places.sort();
+            places.dedup();
+            assert_eq!(places.len(), count, "{suite:?}");
+        }
+    }
+}

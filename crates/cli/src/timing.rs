@@ -1,0 +1,97 @@
+//! How long a plan takes: replays of a CUDA graph on a GPU, the wall clock elsewhere.
+
+use cases::{CaseData, Rng};
+use cuda::{CubinCache, Device, DeviceBuffer, Samples};
+use half::{bf16, f16};
+use program::{Access, Program};
+use sixwarp::{DType, Plan, Problem, Slot};
+use std::time::{Duration, Instant};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Launches in one graph: enough that the replay's own cost is lost among them.
+const LAUNCHES: usize = 20;
+/// Elements of the pattern that large tensors repeat.
+const PATTERN: usize = 1 << 20;
+
+/// The median of `repeat` timings of `work`, in microseconds, after one that is not counted.
+pub fn on_host<R, E: std::error::Error + 'static>(
+    repeat: usize,
+    mut work: impl FnMut() -> std::result::Result<R, E>,
+) -> Result<f64> {
+    work()?;
+    let mut times = Vec::new();
+    for _ in 0..repeat.max(1) {
+        let start = Instant::now();
+        work()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// The median time of one launch of the plan, in microseconds, on `data` or else on random inputs.
+pub fn on_gpu(ordinal: u32, plan: &Plan, data: Option<&CaseData>, samples: usize) -> Result<f64> {
+    let program = plan.program().ok_or("the device runs no program")?;
+    let device = Device::open(ordinal)?;
+    let memory = memory(&device, plan.problem(), program, data)?;
+    let pointers: Vec<_> = memory.iter().map(DeviceBuffer::pointer).collect();
+    let bound = device.load(program)?.bind(&pointers)?;
+    let stream = device.new_stream()?;
+    Ok(Samples::of_graph(&stream, &bound, LAUNCHES, samples)?.median())
+}
+
+/// How long a program takes to load: compiled anew, and from the cache of machine code.
+pub fn load_times(ordinal: u32, program: &Program) -> Result<(Duration, Duration)> {
+    let device = Device::open(ordinal)?;
+    let cold = device.clone().with_cache(CubinCache::none()).load(program)?.load_time();
+    device.load(program)?;
+    Ok((cold, device.load(program)?.load_time()))
+}
+
+/// Device memory for every buffer: a repeated pattern of normal numbers for tensors.
+fn memory(
+    device: &Device,
+    problem: &Problem,
+    program: &Program,
+    data: Option<&CaseData>,
+) -> Result<Vec<DeviceBuffer>> {
+    let pattern = pattern(problem.dtype());
+    let contents = |slot: Slot, bytes: usize| match data {
+        Some(data) => Ok(data.bytes(slot)),
+        None => contents(slot, bytes, &pattern),
+    };
+    let mut slots = problem.slots().into_iter();
+    let mut memory = Vec::new();
+    for buffer in &program.buffers {
+        let slot = slots.next();
+        let bytes = buffer.bytes as usize;
+        memory.push(match (buffer.access, slot) {
+            (Access::Read, Some(slot)) => device.upload(&contents(slot, bytes)?)?,
+            _ => device.alloc(bytes)?,
+        });
+    }
+    Ok(memory)
+}
+
+fn contents(slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
+    use problem::SegmentSlot::{K, V};
+    match slot {
+        Slot::Q | Slot::Segment(_, K | V) => {
+            Ok(pattern.iter().copied().cycle().take(bytes).collect())
+        }
+        Slot::Sinks => Ok(vec![0; bytes]),
+        _ => Err(format!("{slot}: problems with lengths, pages or lists are not timed").into()),
+    }
+}
+
+fn pattern(dtype: DType) -> Vec<u8> {
+    let mut numbers = vec![0.0; PATTERN];
+    Rng::new(1).fill_normal(&mut numbers);
+    let numbers = numbers.into_iter();
+    match dtype {
+        DType::F32 => numbers.flat_map(f32::to_le_bytes).collect(),
+        DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
+        DType::Bf16 => numbers.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect(),
+    }
+}

@@ -1,0 +1,209 @@
+//! `sixwarp verify`: the table of cases, and random ones, on a device.
+
+use crate::device_name::DeviceName;
+use crate::{Outcome, engine, output};
+use cases::{Case, CaseData, EngineError, Problem};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+const EXAMPLES: &str = "\
+Every result is compared with an f64 oracle; outputs, unused pages and gaps hold NaN beforehand.
+
+  sixwarp verify --device cpu                       the whole table
+  sixwarp verify --device cuda --cases 'seed-*'     cases whose names match
+  sixwarp verify --device cpu --random 500 --seed 7 random cases; a failing one is made smaller
+  sixwarp verify --list                             the names
+
+The last line is `N passed, N failed`, with `, N skipped` where the device declined cases.";
+
+/// Runs the table of cases on a device and compares with the oracle
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// cpu, cuda[:n], sim-sm90, sim-sm100 or oracle
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Only cases whose names match (`*` stands for anything)
+    #[arg(long, value_name = "GLOB")]
+    cases: Option<String>,
+    /// Runs N random cases instead of the table
+    #[arg(long, value_name = "N", conflicts_with = "cases")]
+    random: Option<u64>,
+    /// Seed of the first random case; the others follow it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Names the cases and runs nothing
+    #[arg(long)]
+    list: bool,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the cases and prints the outcome; a failing case fails the command.
+pub fn run(args: Args) -> Outcome {
+    let cases = chosen(&args)?;
+    if args.list {
+        let names: String = cases.iter().map(|case| format!("{}\n", case.name)).collect();
+        return output::print(&names);
+    }
+    let device = engine::open(args.device)?;
+    let mut compute = |problem: &Problem, data: &CaseData| engine::compute(&device, problem, data);
+    let mut report = Report { device: args.device.to_string(), ..Report::default() };
+    let progress = Progress::new(cases.len(), args.json);
+    for (n, case) in cases.iter().enumerate() {
+        progress.show(n, &case.name);
+        let outcome = cases::check(case, &mut compute);
+        if let cases::Outcome::Unsupported(unsupported) = &outcome {
+            report.skip(&case.name, unsupported.to_string());
+        } else if outcome.passed() {
+            report.passed += 1;
+        } else {
+            let failure = Failure::new(&args, case, &outcome, &mut compute);
+            progress.clear();
+            if !args.json {
+                output::print(&failure.to_string())?;
+            }
+            report.failures.push(failure);
+        }
+    }
+    progress.clear();
+    report.failed = report.failures.len();
+    if args.json {
+        output::print_json(&report)?
+    } else {
+        output::print(&report.summary())?
+    }
+    match report.failed {
+        0 => Ok(()),
+        n => Err(format!("{n} of {} cases failed on {}", cases.len(), args.device).into()),
+    }
+}
+
+fn chosen(args: &Args) -> Result<Vec<Case>, String> {
+    if let Some(count) = args.random {
+        return Ok((0..count).map(|n| cases::random_case(args.seed.wrapping_add(n))).collect());
+    }
+    let glob = args.cases.as_deref().unwrap_or("*");
+    let mut cases = cases::table();
+    cases.retain(|case| cases::matches_glob(glob, &case.name));
+    match cases.is_empty() {
+        true => Err(format!("no case is called `{glob}`; `sixwarp verify --list` names them all")),
+        false => Ok(cases),
+    }
+}
+
+#[derive(Default, Serialize)]
+struct Report {
+    device: String,
+    passed: usize,
+    failed: usize,
+    failures: Vec<Failure>,
+    /// Cases the device declined, by reason.
+    skipped: BTreeMap<String, Vec<String>>,
+}
+
+impl Report {
+    fn skip(&mut self, name: &str, why: String) {
+        self.skipped.entry(why).or_default().push(name.to_string());
+    }
+
+    /// Reasons of skipped cases, then the line of counts.
+    fn summary(&self) -> String {
+        let mut text = String::new();
+        for (why, names) in &self.skipped {
+            text.push_str(&format!("skipped {}: {why}\n  {}\n", names.len(), names.join(" ")));
+        }
+        text.push_str(&format!("{} passed, {} failed", self.passed, self.failed));
+        let skipped: usize = self.skipped.values().map(Vec::len).sum();
+        if skipped > 0 {
+            text.push_str(&format!(", {skipped} skipped"));
+        }
+        text + "\n"
+    }
+}
+
+#[derive(Serialize)]
+struct Failure {
+    case: String,
+    why: String,
+    /// A command that runs this case alone.
+    repro: String,
+    /// The simplest row found that still fails, for random cases.
+    smallest: Option<String>,
+}
+
+impl Failure {
+    fn new(
+        args: &Args,
+        case: &Case,
+        outcome: &cases::Outcome,
+        compute: &mut dyn FnMut(&Problem, &CaseData) -> Result<cases::Outputs, EngineError>,
+    ) -> Self {
+        let device = args.device;
+        let name = &case.name;
+        let Some(seed) = args.random.and(name.strip_prefix("random-")) else {
+            let repro = format!("sixwarp verify --device {device} --cases '{name}'");
+            return Self { case: name.clone(), why: outcome.to_string(), repro, smallest: None };
+        };
+        let mut engine = |problem: &Problem, data: &CaseData| compute(problem, data);
+        let small = cases::shrink(case, |case| cases::check(case, &mut engine).failed());
+        let repro = format!("sixwarp verify --device {device} --random 1 --seed {seed}");
+        let smallest = Some(small.to_string());
+        Self { case: name.clone(), why: outcome.to_string(), repro, smallest }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {} ({})", self.case, self.why, self.repro)?;
+        match &self.smallest {
+            Some(row) => writeln!(f, "  smallest that fails: {}", row.replace('\n', "\n    ")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A bar on the terminal, if there is one to read it.
+struct Progress {
+    total: usize,
+    shown: bool,
+}
+
+impl Progress {
+    const WIDTH: usize = 30;
+
+    fn new(total: usize, json: bool) -> Self {
+        Self { total, shown: !json && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, done: usize, name: &str) {
+        if self.shown {
+            let full = Self::WIDTH * done / self.total.max(1);
+            let (bar, rest) = ("█".repeat(full), "·".repeat(Self::WIDTH - full));
+            eprint!("\r\x1b[K{bar}{rest} {done}/{} {name}", self.total);
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts() {
+        let mut report = Report { passed: 3, failed: 1, ..Report::default() };
+        assert_eq!(report.summary(), "3 passed, 1 failed\n");
+        report.skip("a", "fp8 rows".into());
+        report.skip("b", "fp8 rows".into());
+        assert_eq!(report.summary(), "skipped 2: fp8 rows\n  a b\n3 passed, 1 failed, 2 skipped\n");
+    }
+}

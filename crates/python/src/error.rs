@@ -1,0 +1,75 @@
+//! Errors as a number and a sentence.
+
+use sixwarp::Error;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What kind of failure a non-zero result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Kind {
+    /// The problem or its memory breaks a rule.
+    Invalid = 1,
+    /// The device cannot do this.
+    Unsupported = 2,
+    /// More memory is needed than there is.
+    TooLarge = 3,
+    /// There is no such device.
+    NoDevice = 4,
+    /// The device failed, or this library did.
+    Failed = 5,
+}
+
+impl From<&Error> for Kind {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Invalid(_) | Error::File(_) => Kind::Invalid,
+            Error::Unsupported(_) => Kind::Unsupported,
+            Error::TooLarge { .. } => Kind::TooLarge,
+            Error::NoDevice(_) => Kind::NoDevice,
+            Error::Device(_) => Kind::Failed,
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// The sentence of this thread's last failure.
+pub(crate) fn with_last<R>(read: impl FnOnce(&CStr) -> R) -> R {
+    LAST.with_borrow(|text| read(text))
+}
+
+/// Runs `work` for a foreign caller: a failure leaves its sentence and becomes its kind.
+pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, Error>) -> Result<R, Kind> {
+    let (kind, text) = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => (Kind::from(&error), error.to_string()),
+        Err(panic) => (Kind::Failed, format!("a mistake in sixwarp: {}", message(&*panic))),
+    };
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    LAST.with_borrow_mut(|last| *last = text);
+    Err(kind)
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_leave_a_sentence() {
+        let error = || Error::NoDevice("no GPU".into());
+        assert_eq!(caught::<()>(|| Err(error())), Err(Kind::NoDevice));
+        assert_eq!(with_last(|text| text.to_owned()), c"no GPU".to_owned());
+        assert_eq!(caught::<()>(|| panic!("oh")), Err(Kind::Failed));
+        assert_eq!(with_last(|text| text.to_owned()), c"a mistake in sixwarp: oh".to_owned());
+        assert_eq!(caught(|| Ok(3)), Ok(3));
+    }
+}
