@@ -1,6 +1,6 @@
 //! The corpus itself: every file parses, and a real assembler accepts it for its target.
 
-use filetest::{FileTest, files};
+use filetest::{FileTest, SimEngine, check, files};
 use std::path::Path;
 
 fn corpus(folder: &str) -> Vec<FileTest> {
@@ -32,4 +32,21 @@ fn the_assembler_accepts_every_file() {
             panic!("{}: {error}", test.name);
         }
     }
+}
+
+/// The files give what they say in every mode in which work may complete.
+#[test]
+fn the_simulator_gives_what_files_expect() {
+    let mut failures = Vec::new();
+    for test in corpus("ptx") {
+        for mode in SimEngine::MODES {
+            for outcome in check(&test, &SimEngine::mode(mode, 1)) {
+                if let Some(failure) = outcome.failure {
+                    failures
+                        .push(format!("{} line {} ({mode}): {failure}", test.name, outcome.line));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -62,6 +62,8 @@ pub struct WgmmaState {
     pub live: Vec<(u64, Pc)>,
     /// Whether a `wgmma.fence` came since the last wait.
     pub fenced: bool,
+    /// Whether there was a `wgmma.fence` at all: the first `wgmma` of a kernel needs one.
+    pub ever_fenced: bool,
     /// Registers written since the last `wgmma.fence`, as bits.
     pub dirty: Vec<u64>,
     flying: Vec<u64>,

@@ -90,6 +90,7 @@ impl Cluster<'_> {
             }
             Op::WgmmaFence => {
                 self.warps[w].wgmma.fenced = true;
+                self.warps[w].wgmma.ever_fenced = true;
                 self.warps[w].wgmma.dirty.fill(0);
                 Ok(Flow::Next)
             }
@@ -332,10 +333,15 @@ impl Cluster<'_> {
             MatrixSource::Registers(rows) => rows,
             _ => &[],
         };
-        if !op.d.iter().chain(a).any(|r| wgmma.is_dirty(*r)) {
+        let dirty = op.d.iter().chain(a).any(|r| wgmma.is_dirty(*r));
+        if wgmma.ever_fenced && !dirty {
             return Ok(());
         }
-        let message = "registers of this wgmma were written since the last wgmma.fence".to_string();
+        let message = match wgmma.ever_fenced {
+            true => "registers of this wgmma were written since the last wgmma.fence",
+            false => "the first wgmma of this warp has no wgmma.fence before it",
+        };
+        let message = message.to_string();
         let help = "execute wgmma.fence.sync.aligned after writing accumulator or A registers and before the \
                     first wgmma that uses them";
         self.hazard(w, "missing-wgmma-fence", message, None, Some(help))
