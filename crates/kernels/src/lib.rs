@@ -8,7 +8,7 @@
 //! - `order`: which tile a CTA works on, and in which order;
 //! - `sequence`: lengths and offsets of one sequence;
 //! - `visible`: which keys a row sees, per tile and per element;
-//! - `softmax`: the online softmax over registers;
+//! - `softmax`: the online softmax over registers; `exponential`: powers of two on the FMA pipe;
 //! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
 //! - `task`: what a launch is about, and its parameters in a kernel;
 //! - `copies`: rows of keys and values to shared memory, in one piece or page by page;
@@ -19,6 +19,7 @@ mod arguments;
 mod combine;
 mod copies;
 mod divide;
+mod exponential;
 mod options;
 mod order;
 mod output;
@@ -33,5 +34,5 @@ mod task;
 mod tensors;
 mod visible;
 
-pub use options::{Arch, Loads, PlanOptions, Probabilities, Split};
+pub use options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split};
 pub use plan::{Plan, plan};

@@ -71,6 +71,17 @@ pub enum Loads {
     Plain,
 }
 
+/// Blocks of 128 query rows that one Blackwell CTA works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowBlocks {
+    /// Two where there are enough of them and they fit, else one.
+    Auto,
+    /// One: six warps.
+    One,
+    /// Two where they fit: sixteen warps.
+    Two,
+}
+
 /// Choices that are not part of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanOptions {
@@ -82,6 +93,8 @@ pub struct PlanOptions {
     pub probabilities: Probabilities,
     /// How rows are copied, on Blackwell.
     pub loads: Loads,
+    /// Blocks of query rows per CTA, on Blackwell.
+    pub row_blocks: RowBlocks,
 }
 
 impl PlanOptions {
@@ -92,6 +105,7 @@ impl PlanOptions {
             split: Split::Auto,
             probabilities: Probabilities::TensorMemory,
             loads: Loads::Swizzled,
+            row_blocks: RowBlocks::Auto,
         }
     }
 }

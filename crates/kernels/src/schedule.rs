@@ -18,6 +18,8 @@ pub enum Schedule {
     HopperWide(sm90::wide::Config),
     /// Six warps around tensor memory.
     SixWarps(sm100::Config),
+    /// Sixteen warps, two blocks of rows.
+    Paired(sm100::Config),
 }
 
 impl Schedule {
@@ -29,7 +31,12 @@ impl Schedule {
             }
             Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 => {
-                Schedule::SixWarps(sm100::Config::choose(problem, options))
+                let config = sm100::Config::choose(problem, options);
+                if config.is_paired() {
+                    Schedule::Paired(config)
+                } else {
+                    Schedule::SixWarps(config)
+                }
             }
         }
     }
@@ -54,7 +61,10 @@ impl Schedule {
             Schedule::HopperWide(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.cluster.into()) as u32
             }
-            Schedule::SixWarps(c) => c.packing.blocks(c.group, queries) as u32 * c.slices,
+            Schedule::SixWarps(c) | Schedule::Paired(c) => {
+                let blocks = c.packing.blocks(c.group, queries);
+                blocks.div_ceil(c.blocks.into()) as u32 * c.slices
+            }
         }
     }
 
@@ -63,7 +73,7 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => config.tile,
             Schedule::HopperWide(_) => sm90::wide::TILE,
-            Schedule::SixWarps(_) => sm100::TILE,
+            Schedule::SixWarps(_) | Schedule::Paired(_) => sm100::TILE,
         }
     }
 
@@ -80,7 +90,8 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => config.threads(),
             Schedule::HopperWide(config) => config.threads(),
-            Schedule::SixWarps(_) => sm100::THREADS,
+            Schedule::SixWarps(_) => sm100::six_warps::THREADS,
+            Schedule::Paired(_) => sm100::paired::THREADS,
         }
     }
 
@@ -95,7 +106,10 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => sm90::emit(name, *config, task, memory),
             Schedule::HopperWide(config) => sm90::wide::emit(name, *config, task, memory),
-            Schedule::SixWarps(config) => sm100::emit(name, target, *config, task, memory),
+            Schedule::SixWarps(config) => {
+                sm100::six_warps::emit(name, target, *config, task, memory)
+            }
+            Schedule::Paired(config) => sm100::paired::emit(name, target, *config, task, memory),
         }
     }
 }
@@ -114,10 +128,11 @@ impl fmt::Display for Schedule {
                 c.cluster,
                 c.stages
             ),
-            Schedule::SixWarps(c) => write!(
+            Schedule::SixWarps(c) | Schedule::Paired(c) => write!(
                 f,
-                "six warps, {} rows × {} keys per CTA, {} slots of {} columns",
-                sm100::ROWS,
+                "{} warps, {} rows × {} keys per CTA, {} slots of {} columns",
+                self.threads() / 32,
+                c.blocks * sm100::ROWS,
                 sm100::TILE,
                 c.slots,
                 c.slot_columns

@@ -5,6 +5,7 @@
 //! key keeps the maximum `-inf` and the sum 0.
 
 use crate::arguments::Arguments;
+use crate::exponential::Exponential;
 use problem::Problem;
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -54,7 +55,7 @@ impl RowState {
     }
 }
 
-/// What a lazy step asks of what was accumulated before.
+/// What a moved reference asks of what was accumulated before.
 #[derive(Clone, Copy, Debug)]
 pub struct Rescale {
     /// Whether it must be scaled at all.
@@ -141,17 +142,18 @@ impl Softmax {
         rescale
     }
 
-    /// As [`Softmax::step`] for a row that one thread holds alone; the row's `max` is a reference that
+    /// First half of a step of a row that one thread holds alone: the row's `max` is a reference that
     /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
-    /// reference, so the result is as exact.
+    /// reference, so the result is as exact. Returns the shift for [`Softmax::add_row`], and what to
+    /// do with what was accumulated.
     #[track_caller]
-    pub fn lazy_step(
+    pub fn move_reference(
         &self,
         b: &mut Builder,
         row: &RowState,
         scores: &[Reg<f32>],
         masked: bool,
-    ) -> Rescale {
+    ) -> (Reg<f32>, Rescale) {
         let largest = b.max_tree(scores);
         let max = b.max(largest, row.max);
         let growth = b.sub(max, row.max);
@@ -164,11 +166,45 @@ impl Softmax {
         let exponent = b.fma(row.max, self.factor, shift);
         let factor = b.ex2(exponent);
         let factor = b.select::<f32>(due, factor, 1.0);
-        let added = self.exponentiate(b, scores, shift);
-        let sum = b.fma(row.sum, factor, added);
+        let sum = b.mul(row.sum, factor);
         b.assign(row.sum, sum);
         b.assign(row.max, max);
-        Rescale { due, factor }
+        (shift, Rescale { due, factor })
+    }
+
+    /// Second half: replaces `scores` by probabilities and adds them to the row's sum.
+    #[track_caller]
+    pub fn add_row(&self, b: &mut Builder, row: &RowState, scores: &[Reg<f32>], shift: Reg<f32>) {
+        let added = self.exponentiate(b, scores, shift);
+        let sum = b.add(row.sum, added);
+        b.assign(row.sum, sum);
+    }
+
+    /// As [`Softmax::add_row`] for finite scores, one pair of `every` on the FMA pipe.
+    #[track_caller]
+    pub fn add_row_on_both_pipes(
+        &self,
+        b: &mut Builder,
+        row: &RowState,
+        scores: &[Reg<f32>],
+        shift: Reg<f32>,
+        exponential: &Exponential,
+        every: usize,
+    ) {
+        for (i, pair) in scores.chunks(2).enumerate() {
+            let (x, y) = (pair[0], pair[1]);
+            let exponents = [b.fma(x, self.factor, shift), b.fma(y, self.factor, shift)];
+            let powers = if i % every == every - 1 {
+                exponential.exp2(b, exponents[0], exponents[1])
+            } else {
+                exponents.map(|exponent| b.ex2(exponent))
+            };
+            b.assign(x, powers[0]);
+            b.assign(y, powers[1]);
+        }
+        let added = b.sum_tree(scores);
+        let sum = b.add(row.sum, added);
+        b.assign(row.sum, sum);
     }
 
     /// What to add to a scaled score so that `reference` becomes exponent 0.

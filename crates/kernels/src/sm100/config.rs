@@ -1,6 +1,6 @@
 //! Tile sizes, buffers and placements of a Blackwell kernel, and the budget that limits them.
 
-use crate::options::{Loads, PlanOptions, Probabilities};
+use crate::options::{Loads, PlanOptions, Probabilities, RowBlocks};
 use crate::rows::Packing;
 use crate::task::Tiling;
 use crate::tensors::Panel;
@@ -16,6 +16,8 @@ pub const TILE: u32 = 128;
 const MOST_VALUE_COLUMNS: u32 = 256;
 /// Shared memory a CTA can have, less what barriers and alignment need.
 const SHARED_LIMIT: u32 = 226 * 1024;
+/// Words per row that a CTA of two blocks passes from softmax to correction.
+const ROW_WORDS: u32 = 3;
 /// Bits of an element.
 pub const ELEMENT_BITS: u64 = 16;
 
@@ -32,6 +34,8 @@ pub struct Config {
     pub slices: u32,
     /// How queries fill the rows of a block.
     pub packing: Packing,
+    /// Blocks of rows per CTA.
+    pub blocks: u32,
     /// Query heads per KV head.
     pub group: u32,
     /// How copies arrange rows in shared memory.
@@ -62,20 +66,22 @@ impl Config {
     pub fn choose(problem: &Problem, options: &PlanOptions) -> Self {
         let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
         let slices = value_dim.div_ceil(MOST_VALUE_COLUMNS);
-        let narrow = key_dim > 256 || key_dim.max(value_dim / slices) <= 64;
+        let blocks = if wants_two_blocks(problem, options) { 2 } else { 1 };
+        let narrow = key_dim > 256 / blocks || key_dim.max(value_dim / slices) <= 64;
         let mut config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim,
             value_dim,
             slices,
             packing: Packing::choose(problem, ROWS),
+            blocks,
             group: problem.group() as u32,
             panel: match options.loads {
                 Loads::Swizzled => Panel::Swizzled,
                 Loads::Plain => Panel::Plain,
             },
             probabilities: options.probabilities,
-            q_stages: if key_dim <= 128 { 2 } else { 1 },
+            q_stages: if key_dim * blocks <= 128 { 2 } else { 1 },
             slot_columns: if narrow { 64 } else { 128 },
             slots: 0,
         };
@@ -89,7 +95,14 @@ impl Config {
             Probabilities::TensorMemory => 0,
             Probabilities::SharedMemory => self.probability_tile().bytes() as u32,
         };
-        self.q_stages * self.query_bytes() + self.slots * self.slot_bytes() + probabilities
+        let staging = match self.blocks {
+            1 => 0,
+            blocks => self.staging_tile().bytes() as u32 + blocks * ROW_WORDS * ROWS * 4,
+        };
+        staging
+            + self.q_stages * self.blocks * self.query_bytes()
+            + self.slots * self.slot_bytes()
+            + probabilities
     }
 
     /// The largest key dim: queries, and three slots of keys and values.
@@ -180,16 +193,42 @@ impl Config {
             .collect()
     }
 
+    /// Whether the CTA works on two blocks of rows.
+    pub fn is_paired(&self) -> bool {
+        self.blocks == 2
+    }
+
     /// How a CTA's tile covers queries and keys.
     pub fn tiling(&self) -> Tiling {
         Tiling {
             packing: self.packing,
             group: self.group,
-            blocks: 1,
+            blocks: self.blocks,
             cluster: 1,
             tile: TILE,
             slices: self.slices,
             panel: self.panel,
         }
     }
+}
+
+/// Whether two blocks of rows fit a CTA: two outputs beside two tiles of scores in tensor memory, two
+/// blocks of queries beside the slots of one tile of keys and values in shared memory.
+fn fits_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
+    problem.key_dim() <= 192
+        && problem.value_dim() <= 128
+        && options.probabilities == Probabilities::TensorMemory
+}
+
+fn wants_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
+    let packing = Packing::choose(problem, ROWS);
+    let per_head = packing.blocks(problem.group() as u32, problem.longest_query());
+    let all = per_head * problem.kv_heads() * problem.batch();
+    let enough = per_head >= 4 && all >= 2 * u64::from(options.processors);
+    fits_two_blocks(problem, options)
+        && match options.row_blocks {
+            RowBlocks::One => false,
+            RowBlocks::Two => true,
+            RowBlocks::Auto => enough,
+        }
 }

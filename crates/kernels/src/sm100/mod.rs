@@ -2,12 +2,13 @@
 
 mod config;
 mod epilogue;
-mod issuer;
-mod kernel;
-mod loader;
+mod fill;
+mod frame;
 mod operand;
-mod softmax_warps;
+pub mod paired;
+mod products;
+mod rows;
+pub mod six_warps;
 mod tensor_memory;
 
 pub use config::{Config, ROWS, TILE};
-pub use kernel::{THREADS, emit};

@@ -1,8 +1,8 @@
-//! The map of tensor memory: two tiles of scores, then the output.
+//! The map of tensor memory: two tiles of scores, then the output of each block of rows.
 //!
 //! ```text
-//! column 0        128       256          256 + value columns
-//!        │ S₀ / P₀ │ S₁ / P₁ │ O ──────── │
+//! column 0         128       256                256 + value columns
+//!        │ S₀ / P₀ │ S₁ / P₁ │ O of block 0 … │ O of block 1 … │
 //! ```
 //!
 //! `P` (16-bit, two per column) takes the first 64 columns of the `S` it was computed from: a thread
@@ -13,7 +13,7 @@ use layout::hw::tmem::allocation_columns;
 use layout::hw::{DataPath, TmemAddress, TmemColumn, TmemLane, TmemTile};
 
 /// Tiles of scores.
-pub const SCORE_BUFFERS: u32 = 2;
+pub const SCORE_TILES: u32 = 2;
 
 /// Columns of tensor memory by use.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,8 @@ pub struct TensorMemory {
     pub score_stride: u32,
     /// First column of the output.
     pub output: u32,
+    /// Columns from one block's output to the next.
+    pub output_stride: u32,
     /// Columns of one step (16 keys) of probabilities.
     pub probability_step: u32,
     /// Columns to allocate.
@@ -37,12 +39,13 @@ impl TensorMemory {
         let score_stride = scores.end().expect("a tile of scores").0;
         let step = TmemTile::operand_a(DataPath::D, 16, ELEMENT_BITS, origin);
         let probability_step = step.and_then(|p| p.width()).expect("a step of probabilities").0;
-        let output = SCORE_BUFFERS * score_stride;
-        let columns: u64 = config.slice_dim().next_multiple_of(16).into();
+        let output = SCORE_TILES * score_stride;
+        let output_stride = config.slice_dim().next_multiple_of(16);
+        let columns: u64 = (config.blocks * output_stride).into();
         let base = TmemAddress::new(TmemLane(0), TmemColumn(output)).expect("behind the scores");
         let end = TmemTile::accumulator(DataPath::D, columns, base).and_then(|o| o.end());
         let end = end.expect("an output slice fits beside the scores");
         let allocation = allocation_columns(end.0).expect("it fits").0;
-        TensorMemory { score_stride, output, probability_step, allocation }
+        TensorMemory { score_stride, output, output_stride, probability_step, allocation }
     }
 }

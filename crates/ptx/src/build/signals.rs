@@ -8,7 +8,7 @@ use super::arith::Cmp;
 use super::builder::Builder;
 use super::memory::SmemPtr;
 use super::sync::{MBARRIER_BYTES, Mbarrier};
-use super::value::Reg;
+use super::value::{Arg, Reg};
 
 /// A ring of `stages` mbarriers.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,14 @@ impl Signals {
         }
     }
 
+    /// Barrier `index` alone, as a ring of one.
+    #[track_caller]
+    pub fn only(&self, b: &mut Builder, index: impl Into<Arg<u32>>) -> Signals {
+        let index = b.value::<u32>(index);
+        let base = b.mad(index, MBARRIER_BYTES, self.at.base);
+        Signals { at: SmemPtr { base, offset: self.at.offset }, stages: 1 }
+    }
+
     /// A cursor at the first signal.
     #[track_caller]
     pub fn cursor(&self, b: &mut Builder) -> SignalCursor {
@@ -62,6 +70,11 @@ impl Signals {
 }
 
 impl SignalCursor {
+    /// The cursor at another barrier, for the same parity.
+    pub fn at_stage(&self, stage: Reg<u32>) -> SignalCursor {
+        SignalCursor { stage, ..*self }
+    }
+
     /// The barrier the cursor is at.
     #[track_caller]
     pub fn barrier(&self, b: &mut Builder) -> Mbarrier {

@@ -1,18 +1,18 @@
-//! The kernel's frame: parameters, shared memory, barriers, roles.
+//! The kernel: parameters, shared memory, barriers, roles.
 
-use super::config::Config;
-use super::tensor_memory::{SCORE_BUFFERS, TensorMemory};
-use super::{issuer, loader, softmax_warps};
+use super::{issuer, loader, softmax};
 use crate::arguments::{Arguments, Memory};
 use crate::options::Probabilities;
+use crate::sm100::config::Config;
+use crate::sm100::frame::Frame;
+use crate::sm100::rows::ROW_WARPS;
+use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::task::{Params, Task};
 use program::Argument;
 use ptx::build::{
     Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, Signals, SmemPtr, Target, TmemPtr,
 };
 
-/// Warps that own rows.
-pub const ROW_WARPS: u32 = 4;
 /// The warp that owns tensor memory and issues multiplies.
 const ISSUING_WARP: u32 = 4;
 /// Threads of a CTA.
@@ -40,12 +40,9 @@ pub struct Shared {
     address: SmemPtr,
 }
 
-/// The kernel being emitted.
-pub struct Frame {
-    pub config: Config,
-    pub params: Params,
-    pub shared: Shared,
-    pub map: TensorMemory,
+struct SixWarps {
+    frame: Frame,
+    shared: Shared,
 }
 
 /// Emits the kernel `name` and its arguments.
@@ -62,8 +59,8 @@ pub fn emit(
     let mut args = Arguments::default();
     let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
     let shared = reserve(&mut b, &config);
-    let frame = Frame { config, params, shared, map: TensorMemory::of(&config) };
-    frame.emit(&mut b);
+    let frame = Frame { config, params, map: TensorMemory::of(&config) };
+    SixWarps { frame, shared }.emit(&mut b);
     (b.finish(), args.into_values())
 }
 
@@ -84,35 +81,43 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         p,
         q_ring: Pipeline::reserve(b, base, config.q_stages),
         kv_ring: Pipeline::reserve(b, base, config.slots),
-        scores: Signals::reserve(b, base, SCORE_BUFFERS),
-        probabilities: Signals::reserve(b, base, SCORE_BUFFERS),
+        scores: Signals::reserve(b, base, SCORE_TILES),
+        probabilities: Signals::reserve(b, base, SCORE_TILES),
         output: Signals::reserve(b, base, 1),
         tail: Signals::reserve(b, base, 1),
         address: base.plus(b.reserve_shared(4, 4)),
     }
 }
 
-impl Frame {
+impl SixWarps {
     fn emit(&self, b: &mut Builder) {
+        let (frame, shared) = (&self.frame, &self.shared);
         let warp = b.warp();
         let tmem = self.init(b, warp);
         let owns_rows = b.setp(Cmp::Lt, warp, ROW_WARPS);
         let issues = b.setp(Cmp::Eq, warp, ISSUING_WARP);
         b.if_else(
             owns_rows,
-            |b| softmax_warps::emit(b, self, tmem, warp),
-            |b| b.if_else(issues, |b| issuer::emit(b, self, tmem), |b| loader::emit(b, self)),
+            |b| softmax::emit(b, frame, shared, tmem, warp),
+            |b| {
+                b.if_else(
+                    issues,
+                    |b| issuer::emit(b, frame, shared, tmem),
+                    |b| loader::emit(b, frame, shared),
+                )
+            },
         );
         b.warp_sync();
         b.tcgen05_fence_before();
         b.barrier_all();
         b.if_(issues, |b| {
             b.tcgen05_fence_after();
-            b.tmem_dealloc(CtaGroup::One, tmem.base, self.map.allocation);
+            b.tmem_dealloc(CtaGroup::One, tmem.base, self.frame.map.allocation);
         });
     }
 
-    /// One thread initialises the barriers, one warp allocates tensor memory; everyone waits for both.
+    /// One thread initialises the barriers, one warp allocates tensor memory; everyone waits for both,
+    /// and for the previous grid, whose tail this prologue overlaps.
     fn init(&self, b: &mut Builder, warp: Reg<u32>) -> TmemPtr {
         let shared = &self.shared;
         let thread = b.thread();
@@ -128,9 +133,11 @@ impl Frame {
         });
         let allocates = b.setp(Cmp::Eq, warp, ISSUING_WARP);
         b.if_(allocates, |b| {
-            b.tmem_alloc(CtaGroup::One, shared.address, self.map.allocation);
+            b.tmem_alloc(CtaGroup::One, shared.address, self.frame.map.allocation);
             b.tmem_relinquish(CtaGroup::One);
         });
+        b.wait_previous_grid();
+        b.launch_next_grid();
         b.tcgen05_fence_before();
         b.barrier_all();
         b.tcgen05_fence_after();

@@ -1,0 +1,162 @@
+//! Filling shared memory by TMA: queries, and the ring of keys and values.
+//!
+//! Keys and values share one ring of slots, filled in exactly the order the issuing warp multiplies
+//! them. A tile wider than a slot takes several, so the ring runs at its own grain whatever the head
+//! dim.
+
+use super::config::{Piece, ROWS, TILE};
+use super::frame::Frame;
+use crate::copies::{Column, Panels};
+use crate::rows::Block;
+use crate::task::OpenTile;
+use ptx::build::{
+    Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SignalCursor, Slot, SmemPtr, TensorMapParam,
+};
+
+/// The loading warp's side of the buffers.
+pub struct Filler<'f> {
+    pub frame: &'f Frame,
+    /// True in the one thread that issues copies.
+    pub lead: Reg<bool>,
+    /// Buffers of queries: every block of rows of a tile.
+    pub queries: (SmemPtr, Cursor<Producer>),
+    /// The ring of keys and values.
+    pub kv: (SmemPtr, Cursor<Producer>),
+    /// Values whose tail must be cleared before they are published have arrived.
+    pub tail: SignalCursor,
+}
+
+impl Filler<'_> {
+    /// Loads the queries of a tile.
+    pub fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        let (ring, cursor) = &self.queries;
+        let slot = cursor.take(b);
+        slot.wait(b);
+        b.if_(self.lead, |b| {
+            let full = slot.full(b);
+            let panels = config.query_tile().blocks() as u32;
+            let bytes = config.packing.used() * config.panel_bytes() / ROWS;
+            full.arrive_expect(b, config.blocks * panels * bytes);
+            let to = slot.buffer(b, *ring, config.blocks * config.query_bytes());
+            for block in 0..config.blocks {
+                let number = b.add(open.first_block, block);
+                let to = to.plus(block * config.query_bytes());
+                self.copy_block(b, open, number, to, full);
+            }
+        });
+    }
+
+    fn copy_block(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        number: Reg<u32>,
+        to: SmemPtr,
+        full: Mbarrier,
+    ) {
+        let config = &self.frame.config;
+        let block = Block::at(b, config.packing, config.group, number);
+        let token = b.add(open.sequence.q_start, block.token);
+        for panel in 0..config.query_tile().blocks() as u32 {
+            let coordinates = [
+                Arg::from((panel * config.panel.columns()) as i32),
+                Builder::coordinate(block.head),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(open.sequence.q_batch),
+            ];
+            let to = to.plus(panel * config.panel_bytes());
+            b.tma_load(to, self.frame.params.tma_q, &coordinates, full);
+        }
+    }
+
+    /// Loads the keys of tile `n`.
+    pub fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+        let map = self.frame.params.tma_k;
+        for piece in self.frame.config.key_pieces() {
+            let (to, full) = self.next_slot(b, piece);
+            self.copy(b, open, n, map, Column::fixed(piece.column), to, full);
+        }
+    }
+
+    /// Loads this CTA's columns of the values of tile `n`.
+    pub fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+        let map = self.frame.params.tma_v.expect("values are copied apart from keys");
+        let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
+        for piece in self.frame.config.value_pieces() {
+            let (to, full) = self.next_slot(b, piece);
+            let column = Column { base, offset: piece.column };
+            if self.frame.params.dirty_tail {
+                self.copy_and_clear(b, open, n, map, column, to, full);
+            } else {
+                self.copy(b, open, n, map, column, to, full);
+            }
+        }
+    }
+
+    /// Waits for the next slot of the ring.
+    fn next_slot(&self, b: &mut Builder, piece: Piece) -> (Panels, Mbarrier) {
+        let config = &self.frame.config;
+        let (ring, cursor) = &self.kv;
+        let slot: Slot<Producer> = cursor.take(b);
+        slot.wait(b);
+        let panels = Panels {
+            at: slot.buffer(b, *ring, config.slot_bytes()),
+            bytes: config.panel_bytes(),
+            count: piece.stored / config.panel.columns(),
+            rows: TILE,
+            ctas: None,
+        };
+        (panels, slot.full(b))
+    }
+
+    /// Issues the copies of tile `n`, counted on `barrier`.
+    fn copy(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Mbarrier,
+    ) {
+        b.if_(self.lead, |b| {
+            barrier.arrive_expect(b, to.total_bytes());
+            self.frame.params.copy_rows(b, open, n, map, column, to, barrier);
+        });
+    }
+
+    /// As [`Filler::copy`]; rows past the end of the sequence become zero, because a probability of
+    /// zero times whatever lies there must be zero.
+    fn copy_and_clear(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        full: Mbarrier,
+    ) {
+        let first = b.mul(n, TILE as i32);
+        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let partial = b.setp(Cmp::Lt, rows_left, TILE as i32);
+        b.if_else(
+            partial,
+            |b| {
+                let arrived = self.tail.barrier(b);
+                self.copy(b, open, n, map, column, to, arrived);
+                self.tail.wait(b);
+                self.tail.advance(b);
+                let rows = b.max(rows_left, 0);
+                to.clear_rows(b, rows.reinterpret());
+                b.fence_proxy_async();
+                b.warp_sync();
+                full.arrive_if(b, self.lead);
+            },
+            |b| self.copy(b, open, n, map, column, to, full),
+        );
+    }
+}

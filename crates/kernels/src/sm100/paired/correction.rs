@@ -1,0 +1,117 @@
+//! The correction warpgroup: rescales output rows whose maximum moved, and writes finished rows out.
+
+use super::kernel::{BLOCKS, Shared};
+use crate::output::BlockOutput;
+use crate::rows::Block;
+use crate::sm100::epilogue;
+use crate::sm100::frame::Frame;
+use crate::sm100::rows::RowThread;
+use crate::softmax::RowState;
+use crate::task::OpenTile;
+use ptx::build::{Builder, Cmp, Reg, SignalCursor, TmemPtr};
+
+struct Corrector<'f> {
+    rows: RowThread<'f>,
+    shared: &'f Shared,
+    factors: SignalCursor,
+    probabilities: SignalCursor,
+    /// The outputs up to the tile before this one.
+    output: SignalCursor,
+    sums: SignalCursor,
+}
+
+/// Emits the correction warpgroup: warp `warp` (0 to 3) of it.
+pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp: Reg<u32>) {
+    let corrector = Corrector {
+        rows: RowThread::new(b, frame, tmem, warp),
+        shared,
+        factors: shared.factors.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor_one_round_before(b),
+        sums: shared.sums.cursor(b),
+    };
+    frame.params.for_each_tile(b, |b, open| corrector.run_tile(b, &open));
+}
+
+impl Corrector<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let tiles = b.sub(open.range.end, open.range.begin);
+        let any = b.setp(Cmp::Gt, tiles, 0);
+        b.if_else(
+            any,
+            |b| {
+                let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
+                b.range(0, steps, |b, step| self.correct(b, step));
+                b.range(0, BLOCKS, |b, block| self.write_block(b, open, block));
+            },
+            |b| b.range(0, BLOCKS, |b, block| self.write_empty_block(b, open, block)),
+        );
+    }
+
+    /// One tile of keys of one block; blocks alternate.
+    fn correct(&self, b: &mut Builder, step: Reg<u32>) {
+        let block = self.factors.stage;
+        self.factors.wait(b);
+        let at = self.shared.factors_at.of_row(b, block, self.rows.row);
+        let factor = b.ld_shared::<f32>(at);
+        self.output.wait(b);
+        b.tcgen05_fence_after();
+        let moved = b.setp(Cmp::Ne, factor, 1.0);
+        let started = b.setp(Cmp::Ge, step, BLOCKS);
+        let due = b.and(moved, started);
+        let any_due = b.vote_any(due);
+        b.if_(any_due, |b| {
+            let accumulated = self.accumulated(b, block);
+            self.rows.rescale(b, accumulated, factor);
+        });
+        b.tcgen05_fence_before();
+        b.warp_sync();
+        let ready = self.probabilities.barrier(b);
+        ready.arrive_if(b, self.rows.lead);
+        self.factors.advance(b);
+        self.output.advance(b);
+        self.probabilities.advance(b);
+    }
+
+    /// First column of a block's output.
+    fn accumulated(&self, b: &mut Builder, block: Reg<u32>) -> TmemPtr {
+        let map = &self.rows.frame.map;
+        let base = b.mad(block, map.output_stride, self.rows.tmem.base);
+        TmemPtr { base, ..self.rows.tmem }.columns(map.output)
+    }
+
+    fn write_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) {
+        self.sums.wait(b);
+        self.sums.advance(b);
+        let (row, shared) = (self.rows.row, self.shared);
+        let (max, sum) =
+            (shared.maxima_at.of_row(b, number, row), shared.sums_at.of_row(b, number, row));
+        let state = RowState { max: b.ld_shared(max), sum: b.ld_shared(sum) };
+        // Waited for, not stepped over: the next tile's first correction waits for the same.
+        self.wait_output_of(b, number);
+        b.tcgen05_fence_after();
+        let accumulated = self.accumulated(b, number);
+        let block = self.block(b, open, number);
+        let output = BlockOutput { params: &self.rows.frame.params, open, block: &block };
+        epilogue::write_row(b, &self.rows, &output, &state, accumulated, shared.staging);
+    }
+
+    /// Waits for everything block `number` accumulated. The cursor is at block 0 between tiles, and
+    /// both blocks are in the same phase.
+    fn wait_output_of(&self, b: &mut Builder, number: Reg<u32>) {
+        self.output.at_stage(number).wait(b);
+    }
+
+    fn write_empty_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) {
+        let state = RowState::new(b);
+        let block = self.block(b, open, number);
+        let output = BlockOutput { params: &self.rows.frame.params, open, block: &block };
+        epilogue::write_empty_row(b, &self.rows, &output, &state);
+    }
+
+    fn block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) -> Block {
+        let config = &self.rows.frame.config;
+        let number = b.add(open.first_block, number);
+        Block::at(b, config.packing, config.group, number)
+    }
+}

@@ -1,0 +1,103 @@
+//! The issuing warp: output of a tile, then scores of the next, for one block after the other.
+
+use super::kernel::{BLOCKS, Shared};
+use crate::sm100::config::Piece;
+use crate::sm100::frame::Frame;
+use crate::sm100::products::{Products, Turn};
+use crate::task::OpenTile;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, Slot, SmemPtr, TmemPtr};
+
+struct Issuer<'f> {
+    frame: &'f Frame,
+    products: Products<'f>,
+    tmem: TmemPtr,
+    queries: (SmemPtr, Cursor<Consumer>),
+    scores: SignalCursor,
+    probabilities: SignalCursor,
+    output: SignalCursor,
+}
+
+/// Emits the issuing warp.
+pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
+    let kv = (shared.kv, shared.kv_ring.consumer(b));
+    let issuer = Issuer {
+        frame,
+        products: Products::new(b, frame, tmem, kv, None),
+        tmem,
+        queries: (shared.q, shared.q_ring.consumer(b)),
+        scores: shared.scores.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor(b),
+    };
+    frame.params.for_each_tile(b, |b, open| issuer.run_tile(b, &open));
+}
+
+type Slots = [(Piece, Slot<Consumer>)];
+
+const TURNS: [Turn; BLOCKS as usize] = [Turn::First, Turn::Last];
+
+impl Issuer<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let begin = open.range.begin;
+        let n = b.sub(open.range.end, 1);
+        let any = b.setp(Cmp::Ge, n, begin);
+        b.if_(any, |b| {
+            let (ring, cursor) = &self.queries;
+            let q = cursor.take(b);
+            q.wait(b);
+            let bytes = self.frame.config.query_bytes();
+            let at = q.buffer(b, *ring, BLOCKS * bytes);
+            let queries = [0, 1].map(|block: u32| self.products.queries(b, at.plus(block * bytes)));
+            let keys = self.products.take_keys(b);
+            for (queries, turn) in queries.into_iter().zip(TURNS) {
+                self.issue_scores(b, queries, &keys, turn);
+            }
+            let started = b.predicate(false);
+            b.while_(
+                |b| b.setp(Cmp::Gt, n, begin),
+                |b| {
+                    self.issue_step(b, queries, started);
+                    b.assign(started, self.products.yes());
+                    let next = b.sub(n, 1);
+                    b.assign(n, next);
+                },
+            );
+            let free = q.empty(b);
+            self.products.tell(b, free);
+            let values = self.products.take_values(b);
+            for turn in TURNS {
+                self.issue_output(b, &values, started, turn);
+            }
+        });
+    }
+
+    /// The output of one tile and the scores of the next.
+    fn issue_step(&self, b: &mut Builder, queries: [Reg<u64>; 2], started: Reg<bool>) {
+        let values = self.products.take_values(b);
+        let keys = self.products.take_keys(b);
+        for (queries, turn) in queries.into_iter().zip(TURNS) {
+            self.issue_output(b, &values, started, turn);
+            self.issue_scores(b, queries, &keys, turn);
+        }
+    }
+
+    fn issue_scores(&self, b: &mut Builder, queries: Reg<u64>, keys: &Slots, turn: Turn) {
+        let to = self.products.score_columns(b, self.scores.stage);
+        let done = self.scores.barrier(b);
+        self.products.scores(b, queries, keys, to, turn, done);
+        self.scores.advance(b);
+    }
+
+    fn issue_output(&self, b: &mut Builder, values: &Slots, started: Reg<bool>, turn: Turn) {
+        self.probabilities.wait(b);
+        b.tcgen05_fence_after();
+        let block = self.probabilities.stage;
+        let scores = self.products.score_columns(b, block);
+        let base = b.mad(block, self.frame.map.output_stride, self.tmem.base);
+        let to = TmemPtr { base, ..self.tmem }.columns(self.frame.map.output);
+        let done = self.output.barrier(b);
+        self.products.output(b, scores, values, to, started, turn, done);
+        self.probabilities.advance(b);
+        self.output.advance(b);
+    }
+}

@@ -1,0 +1,132 @@
+//! A softmax warpgroup: the rows of one block, one thread each, from scores to probabilities.
+
+use super::kernel::Shared;
+use crate::exponential::Exponential;
+use crate::rows::Block;
+use crate::sm100::frame::Frame;
+use crate::sm100::rows::RowThread;
+use crate::softmax::RowState;
+use crate::task::OpenTile;
+use crate::visible::RowWindow;
+use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
+
+/// One pair of exponentials in this many runs on the FMA pipe.
+const ON_FMA_EVERY: usize = 4;
+
+struct SoftmaxThread<'f> {
+    rows: RowThread<'f>,
+    /// Block of the CTA.
+    block: Reg<u32>,
+    /// The row's scores and probabilities.
+    at: TmemPtr,
+    /// Where the row's factor, maximum and sum are left for the correction.
+    factor: SmemPtr,
+    max: SmemPtr,
+    sum: SmemPtr,
+    scores: SignalCursor,
+    factors: SignalCursor,
+    probabilities: SignalCursor,
+    sums: SignalCursor,
+    state: RowState,
+    exponential: Exponential,
+}
+
+/// Emits a softmax warpgroup: warp `warp` (0 to 3) of block `block`.
+pub fn emit(
+    b: &mut Builder,
+    frame: &Frame,
+    shared: &Shared,
+    tmem: TmemPtr,
+    block: Reg<u32>,
+    warp: Reg<u32>,
+) {
+    let rows = RowThread::new(b, frame, tmem, warp);
+    let signal = |b: &mut Builder, signals: &ptx::build::Signals| signals.only(b, block).cursor(b);
+    let thread = SoftmaxThread {
+        block,
+        at: rows.score_columns(b, block),
+        factor: shared.factors_at.of_row(b, block, rows.row),
+        max: shared.maxima_at.of_row(b, block, rows.row),
+        sum: shared.sums_at.of_row(b, block, rows.row),
+        scores: signal(b, &shared.scores),
+        factors: signal(b, &shared.factors),
+        probabilities: signal(b, &shared.probabilities),
+        sums: signal(b, &shared.sums),
+        state: RowState::new(b),
+        exponential: Exponential::new(b),
+        rows,
+    };
+    frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
+}
+
+impl SoftmaxThread<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.rows.frame.config;
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_(any, |b| {
+            self.state.reset(b);
+            let number = b.add(open.first_block, self.block);
+            let block = Block::at(b, config.packing, config.group, number);
+            self.accumulate(b, open, &block);
+            b.st_shared(self.max, self.state.max);
+            b.st_shared(self.sum, self.state.sum);
+            self.tell(b, &self.sums);
+        });
+    }
+
+    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
+    /// need one again.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+        let range = open.range;
+        let n = b.value(range.end);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let (token, _) = block.query(b, self.rows.row);
+        let window = RowWindow::of(b, &open.bounds, token);
+        self.steps(b, &window, n, clear.end, true);
+        self.steps(b, &window, n, clear.begin, false);
+        if self.rows.frame.params.visible.has_left() {
+            self.steps(b, &window, n, range.begin, true);
+        }
+    }
+
+    /// Tiles from `n - 1` down to `end`; `n` keeps count.
+    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, end),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                self.step(b, window, n, masked);
+            },
+        );
+    }
+
+    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+        let softmax = &self.rows.frame.params.softmax;
+        self.scores.wait(b);
+        self.scores.advance(b);
+        b.tcgen05_fence_after();
+        let scores = self.rows.load_scores(b, self.at, window, n, masked);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, &scores, masked);
+        b.st_shared(self.factor, rescale.factor);
+        self.tell(b, &self.factors);
+        if masked {
+            softmax.add_row(b, &self.state, &scores, shift);
+        } else {
+            let (exponential, every) = (&self.exponential, ON_FMA_EVERY);
+            softmax.add_row_on_both_pipes(b, &self.state, &scores, shift, exponential, every);
+        }
+        let packed = self.rows.round(b, &scores);
+        self.rows.store_probabilities(b, self.at, None, &packed);
+        b.tcgen05_fence_before();
+        self.tell(b, &self.probabilities);
+    }
+
+    /// One arrival of this warp.
+    fn tell(&self, b: &mut Builder, signal: &SignalCursor) {
+        b.warp_sync();
+        let barrier = signal.barrier(b);
+        barrier.arrive_if(b, self.rows.lead);
+    }
+}

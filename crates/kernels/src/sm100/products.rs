@@ -1,0 +1,210 @@
+//! The two products of a tile of keys, issued by one elected thread: `S = Q·Kᵀ` and `O += P·V`.
+
+use super::config::{Piece, TILE};
+use super::frame::Frame;
+use super::operand::{Operand, instruction};
+use layout::hw::Major;
+use ptx::build::{
+    Builder, Consumer, CtaGroup, Cursor, Mbarrier, Reg, Slot, SmemPtr, Tcgen05A, TmemPtr,
+};
+
+/// How often a tile of keys or values is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Once: its slots are awaited and freed.
+    Only,
+    /// For the first of two blocks of rows: its slots are awaited.
+    First,
+    /// For the second one: its slots are freed.
+    Last,
+}
+
+/// The issuing warp's side of the buffers.
+pub struct Products<'f> {
+    frame: &'f Frame,
+    /// True in the one thread that issues.
+    lead: Reg<bool>,
+    tmem: TmemPtr,
+    kv: (SmemPtr, Cursor<Consumer>),
+    /// Probabilities, where they are in shared memory.
+    p: Option<SmemPtr>,
+    queries: Operand,
+    keys: Operand,
+    values: Operand,
+    yes: Reg<bool>,
+    no: Reg<bool>,
+}
+
+impl<'f> Products<'f> {
+    /// The issuer of a kernel (a converged warp).
+    pub fn new(
+        b: &mut Builder,
+        frame: &'f Frame,
+        tmem: TmemPtr,
+        kv: (SmemPtr, Cursor<Consumer>),
+        p: Option<SmemPtr>,
+    ) -> Self {
+        let config = &frame.config;
+        Products {
+            frame,
+            lead: b.elect(),
+            tmem,
+            kv,
+            p,
+            queries: Operand::new(config.query_tile()),
+            keys: Operand::new(config.key_tile()),
+            values: Operand::new(config.value_tile()),
+            yes: b.predicate(true),
+            no: b.predicate(false),
+        }
+    }
+
+    /// True.
+    pub fn yes(&self) -> Reg<bool> {
+        self.yes
+    }
+
+    /// The descriptor of the queries at `at`.
+    #[track_caller]
+    pub fn queries(&self, b: &mut Builder, at: SmemPtr) -> Reg<u64> {
+        self.queries.at(b, at)
+    }
+
+    /// The tensor memory of tile `index` of scores.
+    #[track_caller]
+    pub fn score_columns(&self, b: &mut Builder, index: Reg<u32>) -> TmemPtr {
+        let base = b.mad(index, self.frame.map.score_stride, self.tmem.base);
+        TmemPtr { base, column: self.tmem.column }
+    }
+
+    /// Takes the slots of the next tile of keys.
+    #[track_caller]
+    pub fn take_keys(&self, b: &mut Builder) -> Vec<(Piece, Slot<Consumer>)> {
+        self.take(b, self.frame.config.key_pieces())
+    }
+
+    /// Takes the slots of the next tile of values.
+    #[track_caller]
+    pub fn take_values(&self, b: &mut Builder) -> Vec<(Piece, Slot<Consumer>)> {
+        self.take(b, self.frame.config.value_pieces())
+    }
+
+    #[track_caller]
+    fn take(&self, b: &mut Builder, pieces: Vec<Piece>) -> Vec<(Piece, Slot<Consumer>)> {
+        pieces.into_iter().map(|piece| (piece, self.kv.1.take(b))).collect()
+    }
+
+    /// `S = Q·Kᵀ`; `done` is told.
+    pub fn scores(
+        &self,
+        b: &mut Builder,
+        queries: Reg<u64>,
+        keys: &[(Piece, Slot<Consumer>)],
+        to: TmemPtr,
+        turn: Turn,
+        done: Mbarrier,
+    ) {
+        for (piece, slot) in keys {
+            self.multiply(b, slot, turn, |b, at| {
+                let keys = self.keys.at(b, at);
+                self.score_steps(b, *piece, queries, keys, to);
+            });
+        }
+        self.tell(b, done);
+    }
+
+    fn score_steps(
+        &self,
+        b: &mut Builder,
+        piece: Piece,
+        queries: Reg<u64>,
+        keys: Reg<u64>,
+        to: TmemPtr,
+    ) {
+        let shape = instruction(self.frame.config.half, TILE, Major::K);
+        for step in 0..piece.used / 16 {
+            let of_row = piece.column / 16 + step;
+            let q = Tcgen05A::Shared(self.queries.step(b, queries, of_row));
+            let k = self.keys.step(b, keys, step);
+            let accumulate = if of_row == 0 { self.no } else { self.yes };
+            b.tcgen05_mma_f16(CtaGroup::One, to, q, k, shape, accumulate);
+        }
+    }
+
+    /// `O = P·V`, or `O += P·V` once it is `started`; `done` is told. `scores` is where `P` was
+    /// computed from, `to` the first column of `O`.
+    pub fn output(
+        &self,
+        b: &mut Builder,
+        scores: TmemPtr,
+        values: &[(Piece, Slot<Consumer>)],
+        to: TmemPtr,
+        started: Reg<bool>,
+        turn: Turn,
+        done: Mbarrier,
+    ) {
+        for (piece, slot) in values {
+            self.multiply(b, slot, turn, |b, at| {
+                let values = self.values.at(b, at);
+                self.output_steps(b, *piece, scores, values, to, started);
+            });
+        }
+        self.tell(b, done);
+    }
+
+    fn output_steps(
+        &self,
+        b: &mut Builder,
+        piece: Piece,
+        scores: TmemPtr,
+        values: Reg<u64>,
+        to: TmemPtr,
+        started: Reg<bool>,
+    ) {
+        let shape = instruction(self.frame.config.half, piece.used, Major::Mn);
+        for step in 0..TILE / 16 {
+            let p = self.probability_step(b, scores, step);
+            let v = self.values.step(b, values, step);
+            let accumulate = if step == 0 { started } else { self.yes };
+            b.tcgen05_mma_f16(CtaGroup::One, to.columns(piece.column), p, v, shape, accumulate);
+        }
+    }
+
+    /// Sixteen columns of `P`.
+    fn probability_step(&self, b: &mut Builder, scores: TmemPtr, step: u32) -> Tcgen05A {
+        match self.p {
+            None => Tcgen05A::Tmem(scores.columns(step * self.frame.map.probability_step)),
+            Some(p) => {
+                let operand = Operand::new(self.frame.config.probability_tile());
+                let descriptor = operand.at(b, p);
+                Tcgen05A::Shared(operand.step(b, descriptor, step))
+            }
+        }
+    }
+
+    /// Runs `body` in the issuing thread with the address of a slot, awaited and freed as its turn
+    /// asks.
+    fn multiply(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Consumer>,
+        turn: Turn,
+        body: impl FnOnce(&mut Builder, SmemPtr),
+    ) {
+        if turn != Turn::Last {
+            slot.wait(b);
+        }
+        let at = slot.buffer(b, self.kv.0, self.frame.config.slot_bytes());
+        b.if_(self.lead, |b| body(b, at));
+        if turn != Turn::First {
+            let free = slot.empty(b);
+            self.tell(b, free);
+        }
+    }
+
+    /// Arrives on `barrier` when everything issued so far is done.
+    #[track_caller]
+    pub fn tell(&self, b: &mut Builder, barrier: Mbarrier) {
+        b.if_(self.lead, |b| b.tcgen05_commit(CtaGroup::One, barrier));
+    }
+}

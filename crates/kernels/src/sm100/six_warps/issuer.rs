@@ -1,0 +1,81 @@
+//! The issuing warp: scores of a tile, then the output of the tile before it.
+
+use super::kernel::Shared;
+use crate::sm100::frame::Frame;
+use crate::sm100::products::{Products, Turn};
+use crate::task::OpenTile;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+
+struct Issuer<'f> {
+    frame: &'f Frame,
+    products: Products<'f>,
+    /// First column of the output.
+    accumulated: TmemPtr,
+    queries: (SmemPtr, Cursor<Consumer>),
+    scores: SignalCursor,
+    probabilities: SignalCursor,
+    output: SignalCursor,
+}
+
+/// Emits the issuing warp.
+pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
+    let kv = (shared.kv, shared.kv_ring.consumer(b));
+    let issuer = Issuer {
+        frame,
+        products: Products::new(b, frame, tmem, kv, shared.p),
+        accumulated: tmem.columns(frame.map.output),
+        queries: (shared.q, shared.q_ring.consumer(b)),
+        scores: shared.scores.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor(b),
+    };
+    frame.params.for_each_tile(b, |b, open| issuer.run_tile(b, &open));
+}
+
+impl Issuer<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let begin = open.range.begin;
+        let n = b.sub(open.range.end, 1);
+        let any = b.setp(Cmp::Ge, n, begin);
+        b.if_(any, |b| {
+            let (ring, cursor) = &self.queries;
+            let q = cursor.take(b);
+            q.wait(b);
+            let queries = q.buffer(b, *ring, self.frame.config.query_bytes());
+            let queries = self.products.queries(b, queries);
+            let started = b.predicate(false);
+            self.issue_scores(b, queries);
+            b.while_(
+                |b| b.setp(Cmp::Gt, n, begin),
+                |b| {
+                    self.issue_scores(b, queries);
+                    self.issue_output(b, started);
+                    b.assign(started, self.products.yes());
+                    let next = b.sub(n, 1);
+                    b.assign(n, next);
+                },
+            );
+            let free = q.empty(b);
+            self.products.tell(b, free);
+            self.issue_output(b, started);
+        });
+    }
+
+    fn issue_scores(&self, b: &mut Builder, queries: Reg<u64>) {
+        let to = self.products.score_columns(b, self.scores.stage);
+        let keys = self.products.take_keys(b);
+        let done = self.scores.barrier(b);
+        self.products.scores(b, queries, &keys, to, Turn::Only, done);
+        self.scores.advance(b);
+    }
+
+    fn issue_output(&self, b: &mut Builder, started: Reg<bool>) {
+        self.probabilities.wait(b);
+        b.tcgen05_fence_after();
+        let scores = self.products.score_columns(b, self.probabilities.stage);
+        let values = self.products.take_values(b);
+        let done = self.output.barrier(b);
+        self.products.output(b, scores, &values, self.accumulated, started, Turn::Only, done);
+        self.probabilities.advance(b);
+    }
+}

@@ -1,0 +1,31 @@
+//! Six warps, one block of 128 rows per CTA.
+//!
+//! ```text
+//! warp 5   load     Q K(n)   K(n-1)  V(n)    K(n-2)   V(n-1)  …
+//! warp 4   multiply  S₀=QKᵀ(n) S₁=QKᵀ(n-1) O=P₀V(n) S₀=QKᵀ(n-2) O+=P₁V(n-1) …
+//! warps 0–3 softmax           S₀→P₀(n)       S₁→P₁(n-1)         S₀→P₀(n-2)  …  O → memory
+//! ```
+//!
+//! Softmax of a tile overlaps the scores of the next and the output of the one before. Signals:
+//!
+//! | signal | arrivals | told by | waited for by | before |
+//! |---|---|---|---|---|
+//! | queries full | 1 + bytes | load | multiply | first `S` of a tile |
+//! | queries empty | 1 + 4 | commit after the last `S`; softmax warps after staging | load | next queries |
+//! | slot full | 1 + bytes | load | multiply | the product that reads it |
+//! | slot empty | 1 | commit after that product | load | refilling it |
+//! | scores (2) | 1 | commit after `S` | softmax | reading `S` |
+//! | probabilities (2) | 4 | softmax warps: `P` stored, `O` rescaled | multiply | `O += P·V` |
+//! | output | 1 | commit after `O += P·V` | softmax | touching `O`, overwriting `P` |
+//!
+//! There is no "scores empty": `S` of tile `n-2` overwrites `P` of tile `n`, and the product that read
+//! it was issued before by the same thread, after it had waited for softmax to have read `S`.
+//! There is no "output empty": the first `P` of the next tile comes after the rows were written out,
+//! by the same threads.
+
+mod issuer;
+mod kernel;
+mod loader;
+mod softmax;
+
+pub use kernel::{THREADS, emit};

@@ -1,0 +1,135 @@
+//! The four softmax warps: one thread per row, from scores to finished output.
+//!
+//! No value is shared between threads: no shuffles, no reductions in shared memory. The same thread
+//! computes probabilities, rescales its row of the output when the row's reference maximum moved, and
+//! writes the row out.
+
+use super::kernel::Shared;
+use crate::output::BlockOutput;
+use crate::rows::Block;
+use crate::sm100::epilogue;
+use crate::sm100::frame::Frame;
+use crate::sm100::rows::RowThread;
+use crate::softmax::RowState;
+use crate::task::OpenTile;
+use crate::visible::RowWindow;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+
+struct SoftmaxThread<'f> {
+    rows: RowThread<'f>,
+    queries: (SmemPtr, Cursor<Consumer>),
+    p: Option<SmemPtr>,
+    scores: SignalCursor,
+    probabilities: SignalCursor,
+    /// The output up to the tile before this one.
+    output: SignalCursor,
+    accumulated: TmemPtr,
+    state: RowState,
+    /// Whether the output holds anything yet.
+    started: Reg<bool>,
+}
+
+/// Emits the softmax warps.
+pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp: Reg<u32>) {
+    let rows = RowThread::new(b, frame, tmem, warp);
+    let thread = SoftmaxThread {
+        queries: (shared.q, shared.q_ring.consumer(b)),
+        p: shared.p,
+        scores: shared.scores.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor_one_round_before(b),
+        accumulated: rows.tmem.columns(frame.map.output),
+        state: RowState::new(b),
+        started: b.predicate(false),
+        rows,
+    };
+    frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
+}
+
+impl SoftmaxThread<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let frame = self.rows.frame;
+        self.state.reset(b);
+        let block = Block::at(b, frame.config.packing, frame.config.group, open.first_block);
+        let output = BlockOutput { params: &frame.params, open, block: &block };
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_else(
+            any,
+            |b| {
+                let (ring, cursor) = &self.queries;
+                let q = cursor.take(b);
+                self.accumulate(b, open, &block);
+                self.output.wait(b);
+                b.tcgen05_fence_after();
+                let staging = q.buffer(b, *ring, frame.config.query_bytes());
+                let accumulated = self.accumulated;
+                epilogue::write_row(b, &self.rows, &output, &self.state, accumulated, staging);
+                b.fence_proxy_async();
+                b.warp_sync();
+                q.release_if(b, self.rows.lead);
+            },
+            |b| epilogue::write_empty_row(b, &self.rows, &output, &self.state),
+        );
+    }
+
+    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
+    /// need one again.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+        let range = open.range;
+        let n = b.value(range.end);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let (token, _) = block.query(b, self.rows.row);
+        let window = RowWindow::of(b, &open.bounds, token);
+        let no = b.predicate(false);
+        b.assign(self.started, no);
+        self.steps(b, &window, n, clear.end, true);
+        self.steps(b, &window, n, clear.begin, false);
+        if self.rows.frame.params.visible.has_left() {
+            self.steps(b, &window, n, range.begin, true);
+        }
+    }
+
+    /// Tiles from `n - 1` down to `end`; `n` keeps count.
+    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, end),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                self.step(b, window, n, masked);
+            },
+        );
+    }
+
+    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+        let softmax = &self.rows.frame.params.softmax;
+        self.scores.wait(b);
+        b.tcgen05_fence_after();
+        let at = self.rows.score_columns(b, self.scores.stage);
+        let scores = self.rows.load_scores(b, at, window, n, masked);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, &scores, masked);
+        softmax.add_row(b, &self.state, &scores, shift);
+        let packed = self.rows.round(b, &scores);
+        self.output.wait(b);
+        b.tcgen05_fence_after();
+        self.rows.store_probabilities(b, at, self.p, &packed);
+        let due = b.and(rescale.due, self.started);
+        let any_due = b.vote_any(due);
+        b.if_(any_due, |b| self.rows.rescale(b, self.accumulated, rescale.factor));
+        self.hand_over(b);
+    }
+
+    /// Tells the issuing warp that this warp's probabilities and output rows are ready.
+    fn hand_over(&self, b: &mut Builder) {
+        b.tcgen05_fence_before();
+        b.warp_sync();
+        let ready = self.probabilities.barrier(b);
+        ready.arrive_if(b, self.rows.lead);
+        let yes = b.predicate(true);
+        b.assign(self.started, yes);
+        self.scores.advance(b);
+        self.probabilities.advance(b);
+        self.output.advance(b);
+    }
+}

@@ -1,0 +1,87 @@
+//! Every Blackwell configuration is assembled by the real assembler: no spills, registers as planned.
+
+use problem::{DType, Mask, Problem, Segment, View};
+use ptx::toolchain::assemble;
+use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
+
+/// One CTA of six warps may have 255 registers per thread; more than this would mean that a row does
+/// not live in registers as planned (128 scores, 64 pairs of probabilities, addresses).
+const MOST_REGISTERS: u32 = 248;
+
+const DIMS: [(u64, u64); 9] = [
+    (16, 16),
+    (32, 32),
+    (64, 64),
+    (96, 96),
+    (128, 128),
+    (192, 128),
+    (256, 256),
+    (512, 512),
+    (576, 512),
+];
+
+fn problem(key_dim: u64, value_dim: u64, mask: Mask) -> Problem {
+    let q = View::bshd(DType::Bf16, [2, 8, 300, key_dim]);
+    let k = View::bshd(DType::Bf16, [2, 2, 700, key_dim]);
+    let v = View::bshd(DType::Bf16, [2, 2, 700, value_dim]);
+    let segment = Segment::new(k, v).mask(mask);
+    Problem::builder(q).segment(segment).sinks().return_lse().build().expect("a valid problem")
+}
+
+#[track_caller]
+fn assembles(problem: &Problem, arch: Arch, options: &PlanOptions) {
+    let plan = plan(problem, arch, options).expect("supported");
+    let text = plan.program.module.to_string();
+    let assembled = assemble(&text, arch.target().name()).expect("the assembler accepts it");
+    for kernel in &assembled.report {
+        assert_eq!((kernel.spill_stores, kernel.spill_loads), (0, 0), "{kernel:?}");
+        assert!(kernel.registers <= MOST_REGISTERS, "{kernel:?}");
+    }
+    assert_eq!(assembled.warnings, Vec::<String>::new());
+    for launch in &plan.program.launches {
+        assert!(launch.shared_bytes <= 227 * 1024, "{} bytes", launch.shared_bytes);
+    }
+}
+
+fn options(probabilities: Probabilities, loads: Loads) -> PlanOptions {
+    PlanOptions { split: Split::Never, probabilities, loads, ..PlanOptions::for_arch(Arch::Sm100) }
+}
+
+#[test]
+fn every_head_dim() {
+    for (key_dim, value_dim) in DIMS {
+        let options = PlanOptions::for_arch(Arch::Sm100);
+        assembles(&problem(key_dim, value_dim, Mask::Causal), Arch::Sm100, &options);
+    }
+}
+
+#[test]
+fn every_head_dim_on_blackwell_ultra() {
+    for (key_dim, value_dim) in DIMS {
+        let options = PlanOptions::for_arch(Arch::Sm103);
+        assembles(&problem(key_dim, value_dim, Mask::Full), Arch::Sm103, &options);
+    }
+}
+
+#[test]
+fn every_placement_of_probabilities_and_every_layout() {
+    let window = Mask::Window { left: Some(128), right: Some(0) };
+    for (key_dim, value_dim) in [(64, 64), (128, 128), (576, 512)] {
+        for loads in [Loads::Swizzled, Loads::Plain] {
+            let options = options(Probabilities::SharedMemory, loads);
+            assembles(&problem(key_dim, value_dim, window), Arch::Sm100, &options);
+        }
+        let options = options(Probabilities::TensorMemory, Loads::Plain);
+        assembles(&problem(key_dim, value_dim, window), Arch::Sm100, &options);
+    }
+}
+
+#[test]
+fn two_blocks_of_rows() {
+    let options = PlanOptions { row_blocks: RowBlocks::Two, ..PlanOptions::for_arch(Arch::Sm100) };
+    for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128)] {
+        for mask in [Mask::Full, Mask::Window { left: Some(128), right: Some(0) }] {
+            assembles(&problem(key_dim, value_dim, mask), Arch::Sm100, &options);
+        }
+    }
+}
