@@ -1,7 +1,7 @@
 //! From a problem to a program: support, splits, launches.
 
 use crate::arguments::Memory;
-use crate::options::{Arch, PlanOptions, Split};
+use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::task::{Destination, Task};
@@ -23,6 +23,7 @@ pub struct Plan {
 /// Plans `problem` for `arch`.
 pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
     check(problem, arch)?;
+    check_loads(problem, options)?;
     Ok(launches(problem, arch, options))
 }
 
@@ -56,6 +57,20 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         }
     }
     Ok(())
+}
+
+/// Without swizzle a row of a copy is 16 bytes, and copies go to multiples of 128.
+fn check_loads(problem: &Problem, options: &PlanOptions) -> Result<(), Unsupported> {
+    let paged = problem.segments.iter().filter(|segment| segment.paging.is_some());
+    let odd = paged.map(|segment| segment.k.tokens()).find(|rows| !rows.is_multiple_of(8));
+    match (options.loads, odd) {
+        (Loads::Plain, Some(rows)) => Err(Unsupported::new(
+            format!("pages of {rows} rows without swizzle"),
+            "copies without swizzle bring multiples of 8 rows",
+        )
+        .nearest("swizzled loads")),
+        _ => Ok(()),
+    }
 }
 
 fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {

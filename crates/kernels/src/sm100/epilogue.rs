@@ -30,16 +30,22 @@ pub fn write_row(
     let (place, result) = finish(b, thread, output, state);
     let columns = thread.frame.config.slice_dim();
     let partial = output.params.output.partial.map(|rows| partial_row(b, output, &place, rows));
-    for first in (0..columns).step_by(PANEL as usize) {
-        let some = (columns - first).min(PANEL);
-        let values = thread.load(b, accumulated.columns(first), some.next_multiple_of(16));
-        let values = &values[..some as usize];
-        for &value in values {
-            b.scale(value, result.inverse);
+    for panel in (0..columns).step_by(PANEL as usize) {
+        let end = (panel + PANEL).min(columns);
+        for first in (panel..end).step_by(COLUMNS_AT_ONCE as usize) {
+            let some = (end - first).min(COLUMNS_AT_ONCE);
+            let values = thread.load(b, accumulated.columns(first), some.next_multiple_of(16));
+            let values = &values[..some as usize];
+            for &value in values {
+                b.scale(value, result.inverse);
+            }
+            match partial {
+                Some(row) => b.if_(place.live, |b| write_partial(b, row, first, values)),
+                None => stage(b, thread, staging, first - panel, values),
+            }
         }
-        match partial {
-            Some(row) => b.if_(place.live, |b| write_partial(b, row, first, values)),
-            None => write_panel(b, thread, output, staging, first, values),
+        if partial.is_none() {
+            write_panel(b, thread, output, staging, panel, end - panel);
         }
     }
 }
@@ -106,25 +112,34 @@ fn write_partial(b: &mut Builder, row: GlobalPtr, first: u32, values: &[Reg<f32>
     }
 }
 
+/// Stores some columns of the row in the panel, from `column` on.
+fn stage(
+    b: &mut Builder,
+    thread: &RowThread<'_>,
+    staging: SmemPtr,
+    column: u32,
+    values: &[Reg<f32>],
+) {
+    let units = RowUnits::new(b, thread.frame.config.staging_tile(), staging, thread.row);
+    for (i, unit) in values.chunks(UNIT as usize).enumerate() {
+        let packed = thread.round(b, unit);
+        let to = units.unit(b, column + i as u32 * UNIT);
+        b.st_shared_vector(to, &packed);
+    }
+}
+
+/// Writes the staged panel of the warp's rows, `first` being its column.
 fn write_panel(
     b: &mut Builder,
     thread: &RowThread<'_>,
     output: &BlockOutput<'_>,
     staging: SmemPtr,
     first: u32,
-    values: &[Reg<f32>],
+    columns: u32,
 ) {
-    let config = &thread.frame.config;
-    let units = RowUnits::new(b, config.staging_tile(), staging, thread.row);
-    for (i, unit) in values.chunks(UNIT as usize).enumerate() {
-        let packed = thread.round(b, unit);
-        let to = units.unit(b, i as u32 * UNIT);
-        b.st_shared_vector(to, &packed);
-    }
     b.warp_sync();
     let column = slice_column(b, output, 2);
     let column = b.add(column, first * 2);
-    let columns = values.len() as u32;
     output.write_staged(b, staging, 0, thread.first_row, WARP_ROWS, columns, Some(column));
     b.warp_sync();
 }

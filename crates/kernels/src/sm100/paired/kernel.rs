@@ -21,9 +21,9 @@ const ISSUING_WARP: u32 = 12;
 /// Warp that loads.
 const LOADING_WARP: u32 = 13;
 /// Registers of a thread by role; together what 512 threads of 128 have.
-const SOFTMAX_REGISTERS: u32 = 184;
-const CORRECTION_REGISTERS: u32 = 88;
-const OTHER_REGISTERS: u32 = 56;
+const SOFTMAX_REGISTERS: u32 = 192;
+const CORRECTION_REGISTERS: u32 = 80;
+const OTHER_REGISTERS: u32 = 48;
 const _: () = assert!(2 * SOFTMAX_REGISTERS + CORRECTION_REGISTERS + OTHER_REGISTERS == 4 * 128);
 const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
 

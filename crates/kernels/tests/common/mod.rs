@@ -1,0 +1,68 @@
+//! The simulator as an engine for the table of cases.
+
+use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem};
+use problem::Slot;
+use sixwarp_kernels::{Arch, PlanOptions, plan};
+
+/// Multiprocessors in tests: few, so that a CTA works on several tiles.
+const PROCESSORS: u32 = 6;
+
+/// Kernels of one architecture on the simulator.
+pub struct Simulated {
+    pub arch: Arch,
+    pub options: PlanOptions,
+    pub simulator: sim::Options,
+}
+
+impl Simulated {
+    /// The usual kernels, work completing soon after it was issued.
+    pub fn on(arch: Arch) -> Self {
+        let options = PlanOptions { processors: PROCESSORS, ..PlanOptions::for_arch(arch) };
+        Simulated { arch, options, simulator: sim::Options::default() }
+    }
+}
+
+impl Engine for Simulated {
+    fn run(&mut self, problem: &Problem, data: &CaseData) -> Result<Outputs, EngineError> {
+        let program = plan(problem, self.arch, &self.options)?.program;
+        let slots = problem.slots();
+        let memory: Vec<Vec<u8>> = program
+            .buffers
+            .iter()
+            .map(|buffer| {
+                let slot = slots.iter().find(|slot| slot.to_string() == buffer.name);
+                slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| data.bytes(*slot))
+            })
+            .collect();
+        let report = sim::run(&program, &memory, &self.simulator)
+            .map_err(|error| EngineError::Failed(error.to_string()))?;
+        let buffer = |slot: Slot| {
+            let at = program.buffer(&slot.to_string()).expect("every slot is a buffer");
+            report.buffers[at.0].as_slice()
+        };
+        let lse = problem.return_lse.then(|| buffer(Slot::Lse));
+        Ok(Outputs::from_bytes(problem, buffer(Slot::Out), lse))
+    }
+}
+
+/// Runs the cases of the table that `wanted` picks; every one must pass, or be declined for a reason
+/// that `declined` knows. Returns how many passed.
+#[track_caller]
+pub fn run_table(
+    engine: &mut Simulated,
+    wanted: impl Fn(&Case) -> bool,
+    declined: &[&str],
+) -> usize {
+    let mut passed = 0;
+    for case in cases::table().iter().filter(|case| wanted(case)) {
+        match cases::check(case, engine) {
+            Outcome::Passed(_) => passed += 1,
+            Outcome::Unsupported(why) => {
+                let why = why.to_string();
+                assert!(declined.iter().any(|d| why.contains(d)), "{}: {why}", case.name);
+            }
+            outcome => panic!("{outcome}\n{case}"),
+        }
+    }
+    passed
+}

@@ -1,0 +1,95 @@
+//! Blackwell kernels on the simulator, against the oracle, over the table of cases.
+
+mod common;
+
+use cases::{Case, matches_glob};
+use common::{Simulated, run_table};
+use sixwarp_kernels::{Arch, Loads, Probabilities, RowBlocks, Split};
+
+/// What the kernels do not do, and say so.
+const DECLINED: [&str; 4] = ["dtype f32", "index lists", "fp8 rows", "without swizzle"];
+
+fn blackwell() -> Simulated {
+    Simulated::on(Arch::Sm100)
+}
+
+fn named(globs: &'static [&'static str]) -> impl Fn(&Case) -> bool {
+    move |case| globs.iter().any(|glob| matches_glob(glob, &case.name))
+}
+
+/// One case per feature, where running the whole table would say nothing new.
+const FEATURES: &[&str] = &[
+    "dim-64",
+    "dim-96",
+    "dim-512",
+    "seed-d128-t128-s384",
+    "tokens-300",
+    "keys-causal-200",
+    "window-*",
+    "paged-16",
+    "real-*",
+];
+
+#[test]
+fn the_table_on_six_warps() {
+    let mut engine = blackwell();
+    engine.options.row_blocks = RowBlocks::One;
+    let passed = run_table(&mut engine, |_| true, &DECLINED);
+    assert!(passed > 200, "only {passed} cases ran");
+}
+
+#[test]
+fn the_table_on_two_blocks_of_rows() {
+    let mut engine = blackwell();
+    engine.options.row_blocks = RowBlocks::Two;
+    let passed = run_table(&mut engine, |_| true, &DECLINED);
+    assert!(passed > 200, "only {passed} cases ran");
+}
+
+#[test]
+fn probabilities_through_shared_memory() {
+    let mut engine = blackwell();
+    engine.options.probabilities = Probabilities::SharedMemory;
+    assert!(run_table(&mut engine, |_| true, &DECLINED) > 200);
+}
+
+#[test]
+fn loads_without_swizzle() {
+    let mut engine = blackwell();
+    engine.options.loads = Loads::Plain;
+    assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
+    engine.options.probabilities = Probabilities::SharedMemory;
+    assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
+}
+
+#[test]
+fn keys_in_many_parts() {
+    let mut engine = blackwell();
+    engine.options.split = Split::Every { keys: 128 };
+    assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
+}
+
+#[test]
+fn whatever_the_order_of_events() {
+    for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+        for mode in ["latest", "adversarial"] {
+            let mut engine = blackwell();
+            engine.options.row_blocks = row_blocks;
+            engine.simulator = sim::Options::mode(mode, 0).expect("a mode");
+            assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
+        }
+    }
+}
+
+#[test]
+fn twenty_random_orders() {
+    const CASES: &[&str] = &["tokens-300", "seed-d128-t128-s512"];
+    for seed in 0..20 {
+        for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+            let mut engine = blackwell();
+            engine.options.row_blocks = row_blocks;
+            engine.simulator = sim::Options::mode("random", seed).expect("a mode");
+            assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+        }
+    }
+}
