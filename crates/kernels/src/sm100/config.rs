@@ -90,7 +90,8 @@ impl Config {
         config
     }
 
-    fn shared_bytes(&self) -> u32 {
+    /// Shared memory of all buffers.
+    pub fn shared_bytes(&self) -> u32 {
         let probabilities = match self.probabilities {
             Probabilities::TensorMemory => 0,
             Probabilities::SharedMemory => self.probability_tile().bytes() as u32,
