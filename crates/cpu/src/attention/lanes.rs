@@ -9,7 +9,7 @@
 //! Several panels share a tile, so that widening bf16 rows is paid once for all of them.
 
 use super::plan::Item;
-use super::state::{Scratch, refill};
+use super::state::{SLACK, Scratch, refill};
 use super::tile::{Places, Tile, base};
 use super::{Call, TILE};
 use crate::inputs::SegmentInputs;
@@ -227,7 +227,7 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
             // bounds hold the widest panel.
             unsafe {
                 let before = simd.load(max);
-                let after = match bounds.masked {
+                let found = match bounds.masked {
                     false => largest::<S, V>(simd, before, column, count),
                     true => {
                         let low = simd.load(bounds.low[v * S::LANES..].as_ptr());
@@ -235,6 +235,7 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
                         mask_and_largest::<S, V>(simd, before, column, count, low, high)
                     }
                 };
+                let after = simd.raise(before, found, SLACK);
                 let safe = simd.finite_or_zero(after);
                 let added = exponentiate::<S, V>(simd, column, count, safe);
                 if simd.any_above(after, before) {

@@ -11,12 +11,12 @@
 use super::Call;
 use super::lanes::{cap_scores, visible};
 use super::plan::Item;
-use super::state::{Scratch, refill};
+use super::state::{SLACK, Scratch, refill};
 use super::tile::{Places, Tile, base};
 use crate::inputs::{RowAt, SegmentInputs};
 use crate::model1;
 use crate::simd::amx::{Amx, DEPTH, Operand, ROWS, Result, Tiles};
-use crate::simd::avx512::Avx512;
+use crate::simd::avx512::{Avx512, transpose};
 use crate::simd::{Element, Simd};
 use half::bf16;
 use problem::{HostRef, Storage};
@@ -309,8 +309,9 @@ impl Panel<'_> {
         let queries =
             self.scratch.operands.queries[self.first_row * self.dims.key_padded..].as_ptr();
         let scores = self.scratch.scores.as_mut_ptr();
-        for key in keys.step_by(2 * ROWS) {
-            for rows in (0..WIDTH).step_by(2 * ROWS) {
+        // Rows outside: their queries stay in the first cache while keys stream by.
+        for rows in (0..WIDTH).step_by(2 * ROWS) {
+            for key in keys.clone().step_by(2 * ROWS) {
                 let a = |n: usize| first.cast::<u8>().wrapping_add((key + n * ROWS) * key_stride);
                 let b = |n: usize| {
                     queries.wrapping_add((rows + n * ROWS) * self.dims.key_padded).cast::<u8>()
@@ -345,7 +346,7 @@ impl Panel<'_> {
                 let before = _mm512_loadu_ps(max.as_ptr());
                 let raw = largest(scores, v, bounds);
                 let scaled = _mm512_mul_ps(raw, _mm512_set1_ps(factor));
-                let after = _mm512_max_ps(before, scaled);
+                let after = self.simd.raise(before, scaled, SLACK);
                 let some =
                     _mm512_cmp_ps_mask::<_CMP_GT_OQ>(after, _mm512_set1_ps(f32::NEG_INFINITY));
                 let safe = _mm512_maskz_mov_ps(some, after);
@@ -523,35 +524,4 @@ fn tail_mask(len: usize, at: usize) -> u32 {
         n @ 1..32 => (1 << n) - 1,
         _ => u32::MAX,
     }
-}
-
-/// Transposes 16 × 16 numbers of 32 bits.
-#[target_feature(enable = "avx512f")]
-fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
-    let mut pairs = rows;
-    for i in 0..8 {
-        let (a, b) = (rows[2 * i], rows[2 * i + 1]);
-        pairs[2 * i] = _mm512_unpacklo_epi32(a, b);
-        pairs[2 * i + 1] = _mm512_unpackhi_epi32(a, b);
-    }
-    let mut quads = pairs;
-    for i in (0..16).step_by(4) {
-        quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-        quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-    }
-    let mut columns = quads;
-    for c in 0..4 {
-        let (a, b, e, d) = (quads[c], quads[4 + c], quads[8 + c], quads[12 + c]);
-        let (even_low, even_high) =
-            (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(e, d));
-        let (odd_low, odd_high) =
-            (_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(e, d));
-        columns[c] = _mm512_shuffle_i32x4::<0x88>(even_low, even_high);
-        columns[4 + c] = _mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
-        columns[8 + c] = _mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
-        columns[12 + c] = _mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
-    }
-    columns
 }

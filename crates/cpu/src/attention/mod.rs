@@ -147,12 +147,12 @@ impl<E: Element> Kernel for Finish<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Simd>(self, simd: S) {
         let Finish { call, item, partial } = self;
         let mut first = 0;
         while first < item.rows {
             let count = partial.neighbours(first).min(item.rows - first);
-            call.output.write(&call.inputs, item, partial, first..first + count);
+            call.output.write(simd, &call.inputs, item, partial, first..first + count);
             first += count;
         }
     }

@@ -2,7 +2,7 @@ use super::plan::Item;
 use super::state::Partial;
 use crate::inputs::Inputs;
 use crate::reference::dense_row;
-use crate::simd::Element;
+use crate::simd::{Element, Simd};
 use problem::{InvalidProblem, Problem, Slot, View};
 use std::ops::Range;
 
@@ -53,7 +53,14 @@ impl<E: Element> OutputRows<E> {
     /// Normalises, applies the sink, and writes the item's rows `rows`, which are neighbours in
     /// `partial`.
     #[inline(always)]
-    pub fn write(&self, inputs: &Inputs, item: &Item, partial: &Partial, rows: Range<usize>) {
+    pub fn write<S: Simd>(
+        &self,
+        simd: S,
+        inputs: &Inputs,
+        item: &Item,
+        partial: &Partial,
+        rows: Range<usize>,
+    ) {
         let mut to = [self.out; MOST_NEIGHBOURS];
         let mut factor = [0.0; MOST_NEIGHBOURS];
         for (i, row) in rows.clone().enumerate() {
@@ -70,20 +77,37 @@ impl<E: Element> OutputRows<E> {
                 unsafe { self.lse.add(dense).write(partial.lse(row)) };
             }
         }
-        for column in 0..self.view.dim() as usize {
-            let values = partial.values(rows.clone(), column);
-            let mut rounded = [E::default(); MOST_NEIGHBOURS];
-            for ((value, factor), rounded) in values.iter().zip(factor).zip(&mut rounded) {
-                // A row without keys or with an overwhelming sink is 0 whatever was accumulated.
-                let scaled = if factor == 0.0 { 0.0 } else { value * factor };
-                *rounded = E::from_f32(scaled);
-            }
-            for i in 0..values.len() {
+        let dim = self.view.dim() as usize;
+        let blocks = if rows.len() == MOST_NEIGHBOURS { dim / MOST_NEIGHBOURS } else { 0 };
+        for column in (0..blocks).map(|block| block * MOST_NEIGHBOURS) {
+            let from = partial.out[partial.at(rows.start, column)..].as_ptr();
+            // SAFETY: 16 neighbouring rows of 16 columns lie `width` apart.
+            let block = unsafe { simd.transpose(from, partial.width) };
+            for (i, values) in block.iter().enumerate() {
+                let mut rounded = [E::default(); MOST_NEIGHBOURS];
+                for (rounded, value) in rounded.iter_mut().zip(values) {
+                    *rounded = scaled(*value, factor[i]);
+                }
                 // SAFETY: `check` found room for the whole view; this row is this item's alone.
-                unsafe { to[i].add(column).write(rounded[i]) };
+                unsafe {
+                    to[i].add(column).cast::<[E; MOST_NEIGHBOURS]>().write_unaligned(rounded)
+                };
+            }
+        }
+        for column in blocks * MOST_NEIGHBOURS..dim {
+            let values = &partial.out[partial.at(rows.start, column)..][..rows.len()];
+            for (i, value) in values.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { to[i].add(column).write(scaled(*value, factor[i])) };
             }
         }
     }
+}
+
+/// A row without keys or with an overwhelming sink is 0 whatever was accumulated.
+#[inline(always)]
+fn scaled<E: Element>(value: f32, factor: f32) -> E {
+    E::from_f32(if factor == 0.0 { 0.0 } else { value * factor })
 }
 
 fn wrong_type(slot: Slot) -> InvalidProblem {

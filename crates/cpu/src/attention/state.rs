@@ -3,7 +3,12 @@ use std::cell::Cell;
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::{Deref, DerefMut, Range};
 
-/// The running softmax of an item's rows: largest score and sum in base 2, unnormalised output.
+/// How far, in base 2, scores may exceed the largest one that exponentials are relative to before
+/// everything accumulated is rescaled. Rescaling at every new largest score costs a pass over the
+/// output; exponentials up to 2^8 cost no precision.
+pub(crate) const SLACK: f32 = 8.0;
+
+/// The running softmax of an item's rows: reference score and sum in base 2, unnormalised output.
 ///
 /// Rows lie in panels of `width`; within a panel, each output column holds its rows side by side.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +17,7 @@ pub(crate) struct Partial {
     pub width: usize,
     /// Columns of a panel, at least the value dim.
     pub columns: usize,
-    /// Largest score of each row.
+    /// What each row's exponentials are relative to: its largest score, or up to [`SLACK`] less.
     pub max: Vec<f32>,
     /// Sum of each row's exponentials.
     pub sum: Vec<f32>,
@@ -34,12 +39,10 @@ impl Partial {
         (self.width - row % self.width).min(MOST_NEIGHBOURS)
     }
 
-    /// One column of neighbouring rows.
+    /// Where one column of neighbouring rows begins.
     #[inline(always)]
-    pub fn values(&self, rows: Range<usize>, column: usize) -> &[f32] {
-        let panel = rows.start / self.width * self.width * self.columns;
-        let at = panel + column * self.width + rows.start % self.width;
-        &self.out[at..at + rows.len()]
+    pub fn at(&self, row: usize, column: usize) -> usize {
+        row / self.width * self.width * self.columns + column * self.width + row % self.width
     }
 
     /// What a row's output is multiplied with: one over its sum, sink included; 0 without keys.
@@ -75,9 +78,8 @@ impl Partial {
         let (mine, theirs) = ((self.max[row] - max).exp2(), (part.max[row] - max).exp2());
         self.max[row] = max;
         self.sum[row] = self.sum[row] * mine + part.sum[row] * theirs;
-        let first = row / self.width * self.width * self.columns + row % self.width;
         for column in 0..self.columns {
-            let at = first + column * self.width;
+            let at = self.at(row, column);
             self.out[at] = self.out[at] * mine + part.out[at] * theirs;
         }
     }

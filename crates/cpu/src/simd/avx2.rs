@@ -81,6 +81,13 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn raise(self, old: __m256, new: __m256, slack: f32) -> __m256 {
+        intrinsics! {
+            let limit = _mm256_add_ps(old, _mm256_set1_ps(slack));
+            _mm256_blendv_ps(old, new, _mm256_cmp_ps::<_CMP_GT_OQ>(new, limit))
+        }
+    }
+    #[inline(always)]
     fn any_above(self, a: __m256, b: __m256) -> bool {
         intrinsics!(_mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) != 0)
     }

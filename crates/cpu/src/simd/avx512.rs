@@ -81,6 +81,13 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn raise(self, old: __m512, new: __m512, slack: f32) -> __m512 {
+        intrinsics! {
+            let limit = _mm512_add_ps(old, _mm512_set1_ps(slack));
+            _mm512_mask_mov_ps(old, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(new, limit), new)
+        }
+    }
+    #[inline(always)]
     fn any_above(self, a: __m512, b: __m512) -> bool {
         intrinsics!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0)
     }
@@ -126,6 +133,20 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, pitch: usize) -> [[f32; 16]; 16] {
+        let mut to = [[0.0; 16]; 16];
+        intrinsics! {
+            let mut rows = [_mm512_setzero_si512(); 16];
+            for (n, row) in rows.iter_mut().enumerate() {
+                *row = _mm512_loadu_si512(from.add(n * pitch).cast());
+            }
+            for (row, to) in transpose(rows).iter().zip(&mut to) {
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), *row);
+            }
+        }
+        to
+    }
+    #[inline(always)]
     fn prefetch<T>(self, at: *const T) {
         intrinsics!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
     }
@@ -148,4 +169,35 @@ impl Simd for Avx512 {
     unsafe fn load_f16(self, from: *const f16) -> __m512 {
         intrinsics!(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast())))
     }
+}
+
+/// Transposes 16 × 16 numbers of 32 bits.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
+    let mut pairs = rows;
+    for i in 0..8 {
+        let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i] = _mm512_unpacklo_epi32(a, b);
+        pairs[2 * i + 1] = _mm512_unpackhi_epi32(a, b);
+    }
+    let mut quads = pairs;
+    for i in (0..16).step_by(4) {
+        quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    let mut columns = quads;
+    for c in 0..4 {
+        let (a, b, e, d) = (quads[c], quads[4 + c], quads[8 + c], quads[12 + c]);
+        let (even_low, even_high) =
+            (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(e, d));
+        let (odd_low, odd_high) =
+            (_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(e, d));
+        columns[c] = _mm512_shuffle_i32x4::<0x88>(even_low, even_high);
+        columns[4 + c] = _mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
+        columns[8 + c] = _mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
+        columns[12 + c] = _mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
+    }
+    columns
 }

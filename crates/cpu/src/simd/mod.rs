@@ -53,6 +53,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     ) -> Self::Vector;
     /// `x` where it is above negative infinity, 0 elsewhere.
     fn finite_or_zero(self, x: Self::Vector) -> Self::Vector;
+    /// `new` where it is above `old` by more than `slack`, `old` elsewhere.
+    fn raise(self, old: Self::Vector, new: Self::Vector, slack: f32) -> Self::Vector;
     /// Whether any lane of `a` is above that of `b`.
     fn any_above(self, a: Self::Vector, b: Self::Vector) -> bool;
     /// 2 to the power of `x`, for `x` up to 127; 0 below -126.5. Relative error below 3e-7.
@@ -65,6 +67,20 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn sum4(self, x: [Self::Vector; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
+    }
+
+    /// The transpose of 16 rows of 16 elements that are `pitch` apart.
+    ///
+    /// # Safety
+    /// `from` must be readable for 16 elements in each of the rows.
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, pitch: usize) -> [[f32; 16]; 16] {
+        let mut to = [[0.0; 16]; 16];
+        for (column, row) in (0..16).flat_map(|c| (0..16).map(move |r| (c, r))) {
+            // SAFETY: the caller promises 16 elements in each row.
+            to[column][row] = unsafe { *from.add(row * pitch + column) };
+        }
+        to
     }
 
     /// Starts bringing the cache line of `at` near; any address will do.

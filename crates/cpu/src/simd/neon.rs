@@ -83,6 +83,10 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    fn raise(self, old: float32x4_t, new: float32x4_t, slack: f32) -> float32x4_t {
+        intrinsics!(vbslq_f32(vcgtq_f32(new, vaddq_f32(old, vdupq_n_f32(slack))), new, old))
+    }
+    #[inline(always)]
     fn any_above(self, a: float32x4_t, b: float32x4_t) -> bool {
         intrinsics!(vmaxvq_u32(vcgtq_f32(a, b)) != 0)
     }

@@ -73,6 +73,10 @@ impl Simd for Portable {
         x.map(|x| if x > f32::NEG_INFINITY { x } else { 0.0 })
     }
     #[inline(always)]
+    fn raise(self, old: Self::Vector, new: Self::Vector, slack: f32) -> Self::Vector {
+        zip(old, new, |old, new| if new > old + slack { new } else { old })
+    }
+    #[inline(always)]
     fn any_above(self, a: Self::Vector, b: Self::Vector) -> bool {
         a.iter().zip(b).any(|(x, y)| *x > y)
     }

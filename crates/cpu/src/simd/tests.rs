@@ -25,6 +25,7 @@ impl Kernel for Check {
         check_exp2(simd);
         check_selection(simd);
         check_widening(simd);
+        check_transpose(simd);
         let x = vector(simd, |i| i as f32 + 1.0);
         let n = S::LANES as f32;
         assert_eq!(simd.sum(x), n * (n + 1.0) / 2.0);
@@ -63,6 +64,10 @@ fn check_selection<S: Simd>(simd: S) {
     assert!(lanes(simd, none).iter().all(|x| *x == f32::NEG_INFINITY));
     assert_eq!(lanes(simd, simd.finite_or_zero(none))[0], 0.0);
     assert_eq!(lanes(simd, simd.max(x, simd.splat(1.5)))[..3], [1.5, 1.5, 2.0]);
+    let raised = simd.raise(simd.splat(1.0), x, 1.5);
+    assert_eq!(lanes(simd, raised)[..4], [1.0, 1.0, 1.0, 3.0]);
+    let first = simd.raise(simd.splat(f32::NEG_INFINITY), x, 8.0);
+    assert_eq!(lanes(simd, first), lanes(simd, x));
     assert!(simd.any_above(x, simd.splat(S::LANES as f32 - 1.5)));
     assert!(!simd.any_above(x, simd.splat(S::LANES as f32 - 1.0)));
 }
@@ -79,6 +84,16 @@ fn check_widening<S: Simd>(simd: S) {
         let part = lanes(simd, bf16::load_part(simd, brains.as_ptr(), 3));
         assert_eq!(part[..3], values[..3]);
         assert!(part[3..].iter().all(|x| *x == 0.0));
+    }
+}
+
+#[inline(always)]
+fn check_transpose<S: Simd>(simd: S) {
+    let numbers: Vec<f32> = (0..16 * 20).map(|n| n as f32).collect();
+    // SAFETY: 16 rows of 16 elements, 20 apart.
+    let columns = unsafe { simd.transpose(numbers.as_ptr(), 20) };
+    for (c, r) in (0..16).flat_map(|c| (0..16).map(move |r| (c, r))) {
+        assert_eq!(columns[c][r], numbers[r * 20 + c]);
     }
 }
 
