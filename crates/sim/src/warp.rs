@@ -4,6 +4,7 @@
 //! fragment with the lowest one runs first, so that the others are met where paths join; a fragment
 //! that waits lets the others run, as independent thread scheduling promises.
 
+use crate::check::Unwritten;
 use crate::op::Pc;
 use crate::register::{P, R32, Reg, Registers};
 
@@ -142,6 +143,8 @@ pub struct Warp {
     pub wgmma: WgmmaState,
     /// Time and destinations of tensor-memory loads nobody waited for or used.
     pub tmem_loads: Vec<(u32, Vec<R32>)>,
+    /// Registers that hold what nobody wrote.
+    pub unwritten: Option<Box<Unwritten>>,
     /// Instructions since another fragment last had its turn.
     since_switch: u32,
 }
@@ -173,6 +176,7 @@ impl Warp {
             bulk_group: 0,
             wgmma: WgmmaState::default(),
             tmem_loads: Vec::new(),
+            unwritten: None,
             since_switch: 0,
         }
     }

@@ -13,6 +13,8 @@ mod clock;
 mod hooks;
 mod pipes;
 mod shadow;
+mod unwritten;
 
 pub use clock::Clocks;
 pub(crate) use pipes::Checker;
+pub use unwritten::Unwritten;

@@ -78,6 +78,9 @@ impl Cluster<'_> {
             if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
                 self.touch_loaded(w, inst);
             }
+            if self.warps[w].unwritten.is_some() && mask != 0 {
+                self.follow_unwritten(w, inst, mask)?;
+            }
             let warp = &mut self.warps[w];
             let fragment = &mut warp.fragments[0];
             if mask == 0 || alu::execute(&mut warp.registers, &inst.op, mask) {

@@ -289,12 +289,11 @@ impl Cluster<'_> {
         let rects = self.transfer_rects(w, transfer, address, immediate)?;
         let cta = self.warps[w].cta;
         self.note_tmem_load(w, cta, &rects, d)?;
-        if self.launch.options.checks {
-            for rect in &rects {
-                if let Some(column) = self.ctas[cta].tensor.unwritten_column(rect) {
-                    return self.uninitialised(w, format!("tensor-memory column {column}"));
-                }
-            }
+        let unwritten = |rect: &TmemRect| self.ctas[cta].tensor.unwritten_column(rect);
+        if self.launch.options.checks
+            && let Some(column) = rects.iter().find_map(unwritten)
+        {
+            self.mark_unwritten(w, d, format!("tensor-memory column {column}"));
         }
         match transfer.load(&self.ctas[cta].tensor.cells, address, immediate) {
             Ok(rows) => {
