@@ -1,0 +1,123 @@
+"""Builds the wheel: `cargo build`, then a zip. Nothing but Rust is needed (PEP 517, PEP 660).
+
+The library calls no Python function, so one wheel serves every Python 3 of a platform.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
+PACKAGE = HERE / "src" / "sixwarp"
+NAME, VERSION = "sixwarp", "0.1.0"
+
+
+def library_names():
+    """What cargo calls the library, and what the package calls it."""
+    if sys.platform == "win32":
+        return "sixwarp_python.dll", "_sixwarp.dll"
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    return f"libsixwarp_python.{suffix}", f"_sixwarp.{suffix}"
+
+
+def build_library():
+    """Compiles and returns the library's path; `SIXWARP_LIBRARY` names one that is built already."""
+    built = os.environ.get("SIXWARP_LIBRARY")
+    if built:
+        return pathlib.Path(built)
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise SystemExit("sixwarp is built with Rust: install it from https://rustup.rs")
+    if not (ROOT / "Cargo.toml").exists():
+        raise SystemExit(f"{ROOT} is not a checkout of sixwarp: build from one")
+    command = [cargo, "build", "--release", "--locked", "-p", "sixwarp-python"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release" / library_names()[0]
+
+
+def stripped(library, directory):
+    """A copy without debug information, which is most of the file."""
+    copy = pathlib.Path(directory) / library_names()[1]
+    shutil.copy(library, copy)
+    strip = shutil.which("strip")
+    if strip and sys.platform.startswith("linux"):
+        subprocess.run([strip, "--strip-debug", str(copy)], check=False)
+    return copy
+
+
+def tag():
+    """`py3-none-<platform>`; `SIXWARP_PLATFORM` overrides the platform (manylinux_2_28_x86_64)."""
+    platform = os.environ.get("SIXWARP_PLATFORM") or sysconfig.get_platform()
+    return "py3-none-" + platform.replace("-", "_").replace(".", "_")
+
+
+def metadata():
+    """The METADATA file."""
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    return (
+        f"Metadata-Version: 2.4\nName: {NAME}\nVersion: {VERSION}\n"
+        "Summary: Fused attention for CPUs, Hopper and Blackwell\n"
+        "License-Expression: Apache-2.0 OR MIT\nRequires-Python: >=3.9\n"
+        f"Description-Content-Type: text/markdown\n\n{readme}"
+    )
+
+
+class Wheel:
+    """A zip that keeps the hashes of what is put into it."""
+
+    def __init__(self, directory):
+        self.name = f"{NAME}-{VERSION}-{tag()}.whl"
+        self.info = f"{NAME}-{VERSION}.dist-info"
+        self.zip = zipfile.ZipFile(pathlib.Path(directory) / self.name, "w", zipfile.ZIP_DEFLATED)
+        self.records = []
+
+    def add(self, name, data):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.records.append(f"{name},sha256={digest},{len(data)}\n")
+        entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+        entry.external_attr = 0o644 << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(entry, data)
+
+    def close(self):
+        wheel = f"Wheel-Version: 1.0\nGenerator: sixwarp\nRoot-Is-Purelib: false\nTag: {tag()}\n"
+        self.add(f"{self.info}/METADATA", metadata().encode())
+        self.add(f"{self.info}/WHEEL", wheel.encode())
+        self.records.append(f"{self.info}/RECORD,,\n")
+        self.zip.writestr(f"{self.info}/RECORD", "".join(self.records))
+        self.zip.close()
+        return self.name
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """PEP 517."""
+    wheel = Wheel(wheel_directory)
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix == ".py" or path.name == "py.typed":
+            wheel.add(path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes())
+    with tempfile.TemporaryDirectory() as directory:
+        library = stripped(build_library(), directory)
+        wheel.add(f"{NAME}/{library.name}", library.read_bytes())
+    return wheel.close()
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """PEP 660: the library goes beside the sources, and a path file points there."""
+    shutil.copy(build_library(), PACKAGE / library_names()[1])
+    wheel = Wheel(wheel_directory)
+    wheel.add(f"{NAME}.pth", str(PACKAGE.parent).encode())
+    return wheel.close()
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """PEP 517; the sources of the kernels lie outside this folder."""
+    raise SystemExit("sixwarp has no source distribution: build a wheel from a checkout")

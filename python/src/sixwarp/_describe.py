@@ -1,0 +1,77 @@
+"""From tensors and options to the description of a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LAYOUTS = ("bshd", "bhsd")
+FLOATS = ("f32", "f16", "bf16")
+
+
+def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
+    """A tensor in name order (batch, heads, tokens, dim); three dimensions are a batch of one."""
+    shape, strides, dtype = adapter.shape(x), adapter.strides(x), adapter.dtype(x)
+    if dtype not in FLOATS:
+        raise TypeError(f"{name} is {dtype}: float32, float16 or bfloat16 is needed")
+    if len(shape) == 3:
+        shape, strides = (1, *shape), (0, *strides)
+    if len(shape) != 4:
+        raise ValueError(f"{name} has shape {shape}: {layout} with 4 dimensions, or 3 where packed")
+    order = (0, 2, 1, 3) if layout == "bshd" else (0, 1, 2, 3)
+    strides = [strides[i] if shape[i] > 1 else 0 for i in order]
+    strides[3] = 1 if shape[3] == 1 else strides[3]
+    if strides[3] != 1:
+        raise ValueError(f"{name} has a last stride of {strides[3]}: rows must be contiguous")
+    return {"shape": [shape[i] for i in order], "strides": strides, "dtype": dtype}
+
+
+def mask(causal: bool, window: Any) -> str:
+    """The mask's text; `window` is (left, right) with None for no limit."""
+    if window is None:
+        return "causal" if causal else "full"
+    left, right = window
+    for side in (left, right):
+        if side is not None and side < 0:
+            raise ValueError(f"window {window}: a side is None (no limit) or at least 0")
+    if causal:
+        right = 0 if right is None else min(right, 0)
+    text = ["inf" if side is None else str(int(side)) for side in (left, right)]
+    return f"window({text[0]},{text[1]})"
+
+
+def keys(adapter: Any, k: Any, v: Any, shared: bool, layout: str) -> dict:
+    """The tensors of a segment."""
+    segment = {"k": view(adapter, k, layout, "k")}
+    if shared:
+        segment["value_dim"] = adapter.shape(v)[-1]
+    else:
+        segment["v"] = view(adapter, v, layout, "v")
+    return segment
+
+
+def is_shared(adapter: Any, k: Any, v: Any) -> bool:
+    """Whether values are the first columns of the keys' memory."""
+    if v is k:
+        return True
+    same = adapter.pointer(k) == adapter.pointer(v) and adapter.strides(k) == adapter.strides(v)
+    return same and adapter.shape(k)[:-1] == adapter.shape(v)[:-1]
+
+
+def ensure_one_device(adapter: Any, tensors: dict) -> int:
+    """The device of all tensors."""
+    devices = {name: adapter.device(x) for name, x in tensors.items() if x is not None}
+    first = devices["q"]
+    for name, device in devices.items():
+        if device != first:
+            label = {-1: "the CPU"}
+            raise ValueError(
+                f"{name} is on {label.get(device, f'GPU {device}')} and q on "
+                f"{label.get(first, f'GPU {first}')}: they must be on the same"
+            )
+    return first
+
+
+def ensure_length(adapter: Any, name: str, x: Any, shape: tuple) -> None:
+    """Checks the shape of lengths, offsets and tables."""
+    if x is not None and tuple(adapter.shape(x)) != shape:
+        raise ValueError(f"{name} has shape {tuple(adapter.shape(x))}: {shape} is needed")

@@ -1,0 +1,81 @@
+"""torch tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._tensor import CPU
+
+_NAMES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int32: "i32",
+    torch.uint8: "u8",
+}
+_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+class TorchAdapter:
+    """torch tensors on the CPU or on a CUDA device."""
+
+    def __init__(self) -> None:
+        self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.several = torch.cuda.is_available() and torch.cuda.device_count() > 1
+
+    def key(self, x: Any) -> tuple:
+        return x.shape, x.stride(), x.dtype, x.device
+
+    def shape(self, x: Any) -> tuple:
+        return tuple(x.shape)
+
+    def strides(self, x: Any) -> tuple:
+        return x.stride()
+
+    def dtype(self, x: Any) -> str:
+        return _NAMES.get(x.dtype, str(x.dtype))
+
+    def device(self, x: Any) -> int:
+        kind = x.device.type
+        if kind == "cuda":
+            return x.device.index
+        if kind == "cpu":
+            return CPU
+        raise TypeError(f"a tensor on {x.device} is not read: CPU and CUDA tensors are")
+
+    def pointer(self, x: Any) -> int:
+        return x.data_ptr()
+
+    def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
+        return torch.empty(shape, dtype=_TYPES[dtype], device=like.device)
+
+    def integers(self, x: Any) -> Any:
+        if x.dtype == torch.int32 and x.is_contiguous():
+            return x
+        return x.to(torch.int32).contiguous()
+
+    def floats(self, x: Any) -> Any:
+        if x.dtype == torch.float32 and x.is_contiguous():
+            return x
+        return x.to(torch.float32).contiguous()
+
+    def stream(self, device: int) -> int:
+        if self.raw_stream is not None:
+            return self.raw_stream(device)
+        return torch.cuda.current_stream(device).cuda_stream
+
+    def longest(self, offsets: Any) -> int | None:
+        """The longest sequence, where asking does not wait for a GPU."""
+        if offsets.is_cuda or offsets.numel() < 2:
+            return None
+        return int(offsets.diff().max())
+
+    def enter(self, device: int) -> Any:
+        """A launch must leave the thread on the device torch believes it is on."""
+        if self.several and device >= 0 and device != torch.cuda.current_device():
+            return torch.cuda.device(device)
+        return None
+
+

@@ -1,0 +1,21 @@
+"""torch: a registered operator, and drop-in functions.
+
+- `attention` is `sixwarp.attention` as the operator `torch.ops.sixwarp.attention`: it works under
+  `torch.compile(fullgraph=True)` and in CUDA graphs. `sixwarp.attention` itself is a little quicker.
+- `sdpa` stands in for `torch.nn.functional.scaled_dot_product_attention`.
+- `flash_attn_func`, `flash_attn_varlen_func`, `flash_attn_with_kvcache` have flash-attn's signatures.
+
+There is no backward: tensors that require a gradient are refused.
+"""
+
+from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+from ._op import attention
+from ._sdpa import sdpa
+
+__all__ = [
+    "attention",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+    "sdpa",
+]

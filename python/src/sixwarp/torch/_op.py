@@ -1,0 +1,106 @@
+"""The operator `torch.ops.sixwarp.attention`."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from .. import attention as _raw
+from .._attention import Window
+
+
+@torch.library.custom_op("sixwarp::attention", mutates_args=())
+def _op(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sinks: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    seqused_k: Optional[Tensor],
+    page_table: Optional[Tensor],
+    layout: str,
+    causal: bool,
+    window_left: Optional[int],
+    window_right: Optional[int],
+    softcap: Optional[float],
+    scale: Optional[float],
+    max_seqlen_q: Optional[int],
+    max_seqlen_k: Optional[int],
+    split: Optional[int],
+) -> Tuple[Tensor, Tensor]:
+    window = None if window_left is None and window_right is None else (window_left, window_right)
+    return _raw(
+        q,
+        k,
+        v,
+        layout=layout,
+        causal=causal,
+        window=window,
+        sinks=sinks,
+        softcap=softcap,
+        scale=scale,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        seqused_k=seqused_k,
+        page_table=page_table,
+        return_lse=True,
+        split=split,
+    )
+
+
+@_op.register_fake
+def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, *_):
+    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    batch, (tokens, heads) = q.shape[:-3], q.shape[-3:-1]
+    if layout == "bhsd":
+        tokens, heads = heads, tokens
+    return out, q.new_empty((*batch, heads, tokens), dtype=torch.float32)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    window: Window = None,
+    sinks: Optional[Tensor] = None,
+    softcap: Optional[float] = None,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    seqused_k: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    return_lse: bool = False,
+    split: Optional[int] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """`sixwarp.attention` as an operator that torch.compile knows.
+
+    >>> import torch, sixwarp.torch
+    >>> q = torch.randn(1, 5, 4, 64)
+    >>> sixwarp.torch.attention(q, q, q, causal=True).shape
+    torch.Size([1, 5, 4, 64])
+    """
+    refuse_gradients(q, k, v)
+    left, right = window if window is not None else (None, None)
+    out, lse = torch.ops.sixwarp.attention(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, causal, left,
+        right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
+    )  # fmt: skip
+    return (out, lse) if return_lse else out
+
+
+def refuse_gradients(*tensors: Tensor) -> None:
+    """There is no backward; say so before it is missed."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        raise NotImplementedError(
+            "sixwarp computes the forward pass only: call it under torch.no_grad(), or detach the tensors"
+        )

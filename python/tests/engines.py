@@ -1,0 +1,42 @@
+"""Cases of the table on numpy arrays and on torch tensors."""
+
+import numpy as np
+
+import sixwarp
+from table import Data
+
+
+def strided(x, order, gap):
+    """`x` (`[…, heads, tokens, dim]`) in memory of the given order with `gap` NaNs after each row."""
+    if order == "bshd":
+        x = x.swapaxes(-3, -2)
+    padded = np.full((*x.shape[:-1], x.shape[-1] + gap), np.nan, np.float32)
+    padded[..., : x.shape[-1]] = x
+    return padded
+
+
+def run(case, convert, to_numpy):
+    """Runs a case; `convert` makes an engine's tensor of floats, integers stay what it makes of them."""
+    data = Data(case)
+    gap, order = case.get("gap", 0), data.order
+    q, k = (convert(strided(x, order, gap), data.dtype)[..., : data.dim] for x in (data.q, data.k))
+    if data.shared:
+        v = k[..., : data.value_dim]
+    else:
+        v = convert(strided(data.v, order, gap), data.dtype)[..., : data.value_dim]
+    causal, window = data.mask()
+    integers = lambda x: None if x is None else convert(x, "i32")
+    out, lse = sixwarp.attention(
+        q, k, v, layout=order, causal=causal, window=window, softcap=case.get("softcap"),
+        sinks=None if data.sinks is None else convert(data.sinks, "f32"), scale=case.get("scale"),
+        cu_seqlens_q=integers(data.cu_q), cu_seqlens_k=integers(data.cu_k),
+        seqused_k=integers(data.used), page_table=integers(data.table), return_lse=True,
+    )  # fmt: skip
+    out, lse = to_numpy(out), to_numpy(lse)
+    if order == "bshd":
+        out = out.swapaxes(-3, -2)
+    if data.packed_q:
+        ends = data.cu_q
+        out = [out[:, a:b] for a, b in zip(ends, ends[1:])]
+        lse = [lse[:, a:b] for a, b in zip(ends, ends[1:])]
+    data.judge(list(out), list(lse))

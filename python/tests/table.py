@@ -1,0 +1,202 @@
+"""The project's table of cases for Python: read, filled with numbers, and answered from the definition."""
+
+import math
+import pathlib
+import tomllib
+import zlib
+
+import numpy as np
+
+PATH = pathlib.Path(__file__).resolve().parents[2] / "tests" / "cases.toml"
+
+
+def load():
+    """Every case of the table as a dictionary."""
+    rows = tomllib.loads(PATH.read_text(encoding="utf-8"))["case"]
+    return [case for row in rows for case in expand(row)]
+
+
+def expand(row):
+    each = row.pop("each", {})
+    cases = [row]
+    for field, values in each.items():
+        cases = [
+            {**case, field: value, "name": case["name"].replace("{%s}" % field, str(value))}
+            for case in cases
+            for value in values
+        ]
+    return cases
+
+
+def is_plain(case):
+    """Whether `sixwarp.attention` asks it: one segment, no lists, no packed rows."""
+    fields = ("second", "indices", "model1")
+    return not any(case.get(field) for field in fields) and "compressed" not in case.get("mask", "")
+
+
+def rounded(x, dtype):
+    """`x` rounded to nearest even in `dtype`, as float32."""
+    x = np.asarray(x, np.float32)
+    if dtype == "f16":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16).astype(np.float32)
+    if dtype == "bf16":
+        bits = x.view(np.uint32)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+        return np.where(np.isnan(x), np.float32(np.nan), bits.view(np.float32))
+    return x
+
+
+class Data:
+    """A case's tensors, NaN wherever an engine must not look, as float32 already rounded to its type.
+
+    `q`, `k` and `v` are padded buffers; views of them with the case's gap and order are what is given.
+    """
+
+    def __init__(self, case):
+        self.case = case
+        self.rng = np.random.default_rng(zlib.crc32(case["name"].encode()))
+        self.dtype = case.get("dtype", "bf16")
+        self.heads = case.get("heads", 1)
+        self.kv_heads = case.get("kv_heads", self.heads)
+        self.dim = case["dim"]
+        self.value_dim = case.get("value_dim", self.dim)
+        self.packed_q = isinstance(case["queries"], list)
+        batch = len(case["queries"]) if self.packed_q else case.get("batch", 1)
+        self.batch = batch
+        self.queries = case["queries"] if self.packed_q else [case["queries"]] * batch
+        keys = case["keys"]
+        self.keys = keys if isinstance(keys, list) else [keys] * batch
+        self.layout = case.get("layout", "batched")
+        self.shared = case.get("shared", False)
+        self.order = case.get("order", "bhsd")
+        self.scale = case.get("scale", 1 / math.sqrt(self.dim))
+        self.make()
+
+    def normal(self, *shape):
+        x = self.rng.standard_normal(shape, np.float32) * np.float32(self.case.get("amplitude", 1.0))
+        return rounded(x, self.dtype)
+
+    def make(self):
+        """Rows of each sequence, then the buffers that hold them."""
+        heads, kv_heads = self.heads, self.kv_heads
+        self.q_rows = [self.normal(heads, n, self.dim) for n in self.queries]
+        self.k_rows = [self.normal(kv_heads, n, self.dim) for n in self.keys]
+        self.v_rows = [self.normal(kv_heads, n, self.value_dim) for n in self.keys]
+        if self.shared:
+            self.v_rows = [k[..., : self.value_dim] for k in self.k_rows]
+        self.sinks = None
+        sinks = self.case.get("sinks")
+        if isinstance(sinks, list):
+            self.sinks = np.resize(np.array(sinks, np.float32), heads)
+        elif sinks is not None:
+            self.sinks = self.rng.standard_normal(heads, np.float32)
+        if self.packed_q:
+            self.cu_q = offsets(self.queries)
+            self.q = self.packed(self.q_rows, heads, self.dim, spare=2)
+        else:
+            self.cu_q = None
+            self.q = np.stack(self.q_rows)
+        self.cu_k = self.used = self.table = None
+        self.place_keys()
+
+    def packed(self, rows, heads, dim, spare=0):
+        stray = np.full((heads, spare, dim), np.nan, np.float32)
+        return np.concatenate([*rows, stray], axis=1)
+
+    def place_keys(self):
+        longest, ragged = max(self.keys), isinstance(self.case["keys"], list)
+        if self.layout == "packed":
+            self.cu_k = offsets(self.keys)
+            self.k = self.packed(self.k_rows, self.kv_heads, self.dim)
+            self.v = self.packed(self.v_rows, self.kv_heads, self.value_dim)
+            return
+        rows = longest if self.layout == "batched" else self.case["page"]
+        count = self.batch if self.layout == "batched" else None
+        columns = -(-longest // rows) if self.layout == "paged" else 1
+        if count is None:
+            used = self.batch * columns
+            count = used + used // 2 + 1
+            order = self.rng.permutation(count)
+            self.table = np.full((self.batch, columns), -1, np.int32)
+        self.k = np.full((count, self.kv_heads, rows, self.dim), np.nan, np.float32)
+        self.v = np.full((count, self.kv_heads, rows, self.value_dim), np.nan, np.float32)
+        for b, length in enumerate(self.keys):
+            for column in range(-(-length // rows) if rows else 0):
+                page = order[b * columns + column] if self.table is not None else b
+                if self.table is not None:
+                    self.table[b, column] = page
+                part = slice(column * rows, min(length, (column + 1) * rows))
+                self.k[page, :, : part.stop - part.start] = self.k_rows[b][:, part]
+                self.v[page, :, : part.stop - part.start] = self.v_rows[b][:, part]
+        if ragged or (self.table is not None and longest % rows):
+            self.used = np.array(self.keys, np.int32)
+
+    def mask(self):
+        """(causal, window) of the case."""
+        text = self.case.get("mask", "full")
+        if text in ("full", "causal"):
+            return text == "causal", None
+        sides = text.removeprefix("window(").removesuffix(")").split(",")
+        return False, tuple(None if side == "inf" else int(side) for side in sides)
+
+    def visible(self, queries, keys):
+        causal, window = self.mask()
+        diagonal = np.arange(queries)[:, None] + keys - queries
+        j = np.arange(keys)[None, :]
+        left, right = (None, 0) if causal else window or (None, None)
+        seen = np.ones((queries, keys), bool)
+        if left is not None:
+            seen &= j >= diagonal - left
+        if right is not None:
+            seen &= j <= diagonal + right
+        return seen
+
+    def expected(self, naive=False):
+        """(out, lse) of each sequence in float64; `naive` rounds P and the result as a plain
+        computation in the case's type would."""
+        return [self.sequence(b, naive) for b in range(self.batch)]
+
+    def sequence(self, b, naive):
+        group = self.heads // self.kv_heads
+        q = self.q_rows[b].astype(np.float64)
+        k, v = (np.repeat(x.astype(np.float64), group, 0) for x in (self.k_rows[b], self.v_rows[b]))
+        s = np.einsum("htd,hsd->hts", q, k) * self.scale
+        if self.case.get("softcap"):
+            s = self.case["softcap"] * np.tanh(s / self.case["softcap"])
+        s = np.where(self.visible(q.shape[1], k.shape[1]), s, -np.inf)
+        top = s.max(-1, keepdims=True, initial=-np.inf)
+        top = np.where(np.isinf(top), 0.0, top)
+        p = np.exp(s - top)
+        total = p.sum(-1)
+        with np.errstate(divide="ignore"):
+            lse = np.log(total) + top[..., 0]
+        if self.sinks is not None:
+            sink = self.sinks.astype(np.float64)[:, None]
+            with np.errstate(over="ignore"):
+                total = total + np.exp(sink - top[..., 0])
+        if naive:
+            p = rounded(p, self.dtype).astype(np.float64)
+        out = np.einsum("hts,hsd->htd", p, v)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out = np.where(total[..., None] > 0, out / total[..., None], 0.0)
+        out = np.where(np.isinf(total)[..., None], 0.0, out)
+        return (rounded(out, self.dtype).astype(np.float64) if naive else out), lse
+
+    def judge(self, out, lse):
+        """Raises unless `out` and `lse` (`[heads, tokens, …]` of each sequence) are near enough."""
+        expected, naive = self.expected(), self.expected(naive=True)
+        want = np.concatenate([o.ravel() for o, _ in expected])
+        plain = np.concatenate([o.ravel() for o, _ in naive])
+        got = np.concatenate([np.asarray(o, np.float64).ravel() for o in out])
+        bound = 2 * np.abs(plain - want).max(initial=0) + 1e-5
+        error = np.abs(got - want).max(initial=0)
+        assert error <= bound, f"{self.case['name']}: max error {error:.2e}, {bound:.2e} is allowed"
+        want = np.concatenate([x.ravel() for _, x in expected])
+        got = np.concatenate([np.asarray(x, np.float64).ravel() for x in lse])
+        same = np.isclose(got, want, atol=1e-4, rtol=1e-6) | ((got == want) & np.isinf(want))
+        assert same.all(), f"{self.case['name']}: lse {got[~same][:3]} instead of {want[~same][:3]}"
+
+
+def offsets(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

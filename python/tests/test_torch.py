@@ -1,0 +1,158 @@
+"""torch tensors: the table on every device there is, the operator, and the drop-in functions."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import engines
+import sixwarp
+import sixwarp.torch as ours
+import table
+
+CASES = [case for case in table.load() if table.is_plain(case)]
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32}
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_table(case, device):
+    def convert(x, dtype):
+        return torch.from_numpy(np.ascontiguousarray(x)).to(device, TYPES[dtype])
+
+    try:
+        engines.run(case, convert, lambda x: x.float().cpu().numpy())
+    except sixwarp.Unsupported as why:
+        assert device != "cpu", f"the CPU declines nothing: {why}"
+        pytest.skip(str(why))
+
+
+def tensors(device, queries=5, keys=12, heads=4, kv_heads=2, dim=64, batch=2):
+    generator = torch.Generator().manual_seed(1)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    shape = lambda n, h: (batch, n, h, dim)
+    make = lambda n, h: torch.randn(shape(n, h), generator=generator).to(device, dtype)
+    return make(queries, heads), make(keys, kv_heads), make(keys, kv_heads)
+
+
+def close(a, b):
+    tolerance = 1e-5 if b.dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
+
+
+def test_the_operator_is_well_formed(device):
+    q, k, v = tensors(device)
+    lengths = torch.tensor([3, 12], dtype=torch.int32, device=device)
+    sinks = torch.randn(4, device=device)
+    plain = (q, k, v, None, None, None, None, None, "bshd", True, None, None, None, None, None, None, None)
+    full = (q, k, v, sinks, None, None, lengths, None, "bshd", False, 7, 0, 30.0, 0.1, None, None, None)
+    for arguments in (plain, full):
+        torch.library.opcheck(torch.ops.sixwarp.attention.default, arguments)
+
+
+def test_it_compiles_without_breaks(device):
+    q, k, v = tensors(device)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def layer(q, k, v):
+        out, lse = ours.attention(q * 2, k, v, causal=True, return_lse=True)
+        return out + 1, lse
+
+    out, lse = layer(q, k, v)
+    want, want_lse = sixwarp.attention(q * 2, k, v, causal=True, return_lse=True)
+    close(out, want + 1)
+    close(lse, want_lse)
+
+
+def test_gradients_are_refused():
+    q, k, v = tensors("cpu")
+    with pytest.raises(NotImplementedError, match="forward pass only"):
+        ours.attention(q.requires_grad_(), k, v)
+
+
+@pytest.mark.parametrize("queries", [5, 12, 20])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sdpa_is_torchs(device, queries, causal):
+    q, k, v = (x.transpose(1, 2) for x in tensors(device, queries=queries))
+    theirs = torch.nn.functional.scaled_dot_product_attention
+    close(
+        ours.sdpa(q, k, v, is_causal=causal, enable_gqa=True),
+        theirs(q, k, v, is_causal=causal, enable_gqa=True),
+    )
+
+
+def test_sdpa_says_what_it_does_not_do():
+    q, k, v = (x.transpose(1, 2) for x in tensors("cpu"))
+    with pytest.raises(NotImplementedError, match="attn_mask"):
+        ours.sdpa(q, k, v, attn_mask=torch.zeros(5, 12), enable_gqa=True)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        ours.sdpa(q, k, v)
+
+
+def test_flash_attn_func_window_and_lse(device):
+    q, k, v = tensors(device)
+    out, lse, none = ours.flash_attn_func(q, k, v, causal=True, window_size=(3, -1), return_attn_probs=True)
+    want, want_lse = sixwarp.attention(q, k, v, window=(3, 0), return_lse=True)
+    close(out, want)
+    close(lse, want_lse)
+    assert none is None
+
+
+def test_flash_attn_varlen_is_each_sequence_alone(device):
+    q, k, v = tensors(device, queries=16, keys=16, batch=1)
+    cu_q, cu_k = [0, 3, 3, 16], [0, 7, 9, 16]
+    as_tensor = lambda x: torch.tensor(x, dtype=torch.int32, device=device)
+    out = ours.flash_attn_varlen_func(
+        q[0], k[0], v[0], as_tensor(cu_q), as_tensor(cu_k), 13, 7, causal=True
+    )
+    for (a, b), (c, d) in zip(zip(cu_q, cu_q[1:]), zip(cu_k, cu_k[1:])):
+        if b > a:
+            close(out[a:b], sixwarp.attention(q[:, a:b], k[:, c:d], v[:, c:d], causal=True)[0])
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_cache_grows_and_is_read(device, paged):
+    q, k, v = tensors(device, queries=2, keys=12)
+    new_k, new_v = k[:, :2] * 2, v[:, :2] * 3
+    lengths = torch.tensor([4, 9], dtype=torch.int32, device=device)
+    caches, block_table = [k.clone(), v.clone()], None
+    if paged:
+        order = torch.tensor([5, 1, 4, 0, 3, 2], device=device)
+        block_table = torch.empty(6, dtype=torch.int32, device=device)
+        pages = [x.reshape(6, 4, *x.shape[2:]) for x in caches]
+        caches = [torch.empty_like(x) for x in pages]
+        for cache, page in zip(caches, pages):
+            cache[order] = page
+        block_table = order.to(torch.int32).reshape(2, 3)
+    out = ours.flash_attn_with_kvcache(
+        q, *caches, new_k, new_v, cache_seqlens=lengths, block_table=block_table, causal=True
+    )
+    for b, n in enumerate((4, 9)):
+        keys = torch.cat([k[b : b + 1, :n], new_k[b : b + 1]], 1)
+        values = torch.cat([v[b : b + 1, :n], new_v[b : b + 1]], 1)
+        close(out[b : b + 1], sixwarp.attention(q[b : b + 1], keys, values, causal=True))
+
+
+def test_devices_are_not_mixed():
+    if "cuda" not in DEVICES:
+        pytest.skip("there is no GPU")
+    q, k, v = tensors("cpu")
+    with pytest.raises(ValueError, match="k is on GPU 0 and q on the CPU"):
+        sixwarp.attention(q, k.cuda(), v)
+    with pytest.raises(TypeError, match="k is ndarray"):
+        sixwarp.attention(q, k.numpy(), v)
+
+
+def test_a_gpu_merge_is_the_cpu_merge(device):
+    q, k, v = tensors(device, keys=12)
+    parts = [sixwarp.attention(q, k[:, a:b], v[:, a:b], return_lse=True) for a, b in ((0, 5), (5, 12))]
+    sinks = torch.tensor([0.0, 1.0, float("-inf"), 50.0], device=device)
+    out, lse = sixwarp.merge(*zip(*parts), sinks=sinks)
+    want, want_lse = sixwarp.attention(q, k, v, sinks=sinks, return_lse=True)
+    close(out, want)
+    close(lse, want_lse)
