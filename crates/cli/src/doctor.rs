@@ -3,6 +3,7 @@
 use crate::support::{self, Support};
 use crate::{Outcome, output};
 use cuda::{Device, DeviceInfo};
+use kernels::Arch;
 use program::Program;
 use ptx::toolchain::{self, Tool};
 use serde::Serialize;
@@ -28,9 +29,6 @@ pub fn run(args: Args) -> Outcome {
     let report = Report::new();
     if args.json { output::print_json(&report) } else { output::print(&report.to_string()) }
 }
-
-/// Targets that kernels are emitted for.
-const TARGETS: [&str; 2] = ["sm_90a", "sm_100a"];
 
 #[derive(Serialize)]
 struct Report {
@@ -73,8 +71,15 @@ struct Gpu {
 
 #[derive(Serialize)]
 struct Target {
-    name: &'static str,
+    name: String,
     runs: bool,
+}
+
+impl Target {
+    fn new(arch: Arch, info: &DeviceInfo) -> Target {
+        let name = arch.to_string();
+        Target { runs: info.runs(&name), name }
+    }
 }
 
 #[derive(Serialize)]
@@ -167,7 +172,7 @@ impl Gpu {
             sm_count: info.sm_count,
             memory_bytes: info.memory_bytes,
             compiles: compile_small_kernel(device),
-            targets: TARGETS.map(|name| Target { name, runs: info.runs(name) }).into(),
+            targets: Arch::ALL.map(|arch| Target::new(arch, info)).into(),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Support {
             };
             (arch.to_string(), why)
         };
-        Support { what, answers: [Arch::Sm90, Arch::Sm100].map(answer).into() }
+        Support { what, answers: Arch::ALL.map(answer).into() }
     }
 }
 

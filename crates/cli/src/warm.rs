@@ -21,7 +21,7 @@ pub struct Args {
     /// The GPU to compile for: cuda[:n]
     #[arg(long, default_value = "cuda")]
     device: DeviceName,
-    /// Compiles for an architecture (sm_90a, sm_100a) without a GPU, as when an image is built
+    /// Compiles for an architecture (sm_90a) without a GPU, as when an image is built
     #[arg(long, value_parser = parse_arch, conflicts_with = "device")]
     arch: Option<Arch>,
     /// Fetches no tools
@@ -53,8 +53,11 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn parse_arch(name: &str) -> Result<Arch, String> {
-    let arch = [Arch::Sm90, Arch::Sm100].into_iter().find(|arch| arch.to_string() == name);
-    arch.ok_or_else(|| format!("no kernels are emitted for `{name}`: sm_90a, sm_100a"))
+    let arch = Arch::ALL.into_iter().find(|arch| arch.to_string() == name);
+    arch.ok_or_else(|| {
+        let known = Arch::ALL.map(|arch| arch.to_string()).join(", ");
+        format!("no kernels are emitted for `{name}`: {known}")
+    })
 }
 
 fn read(file: &Path) -> Result<Program, Box<dyn std::error::Error>> {
@@ -81,8 +84,7 @@ impl Compiler {
             return Err(format!("{name} compiles nothing: only cuda[:n] does").into());
         };
         let device = Device::open(ordinal)?;
-        let archs = [Arch::Sm90, Arch::Sm100];
-        let arch = archs.into_iter().find(|arch| device.info().runs(&arch.to_string()));
+        let arch = Arch::ALL.into_iter().find(|arch| device.info().runs(&arch.to_string()));
         let arch = arch.ok_or_else(|| format!("there are no kernels for {}", device.info()))?;
         let processors = device.info().sm_count;
         let options = PlanOptions { processors, ..PlanOptions::for_arch(arch) };

@@ -73,12 +73,20 @@ fn completions_know_the_commands() {
 
 #[test]
 fn a_wrong_command_line_is_a_usage_error() {
-    let wrong = sixwarp(&["warm", "--device", "gpu"]);
-    assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("no device is called `gpu`"));
+    for (arguments, why) in [
+        (["warm", "--device", "gpu"], "no device is called `gpu`"),
+        (["warm", "--arch", "sm_42"], "no kernels are emitted for `sm_42`: sm_90a, sm_100a"),
+    ] {
+        let wrong = sixwarp(&arguments);
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(text(&wrong.stderr).contains(why), "{}", text(&wrong.stderr));
+    }
     let wrong = sixwarp(&["warm", "--no-tools", "--device", "cpu", "kernel.ptx"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert_eq!(text(&wrong.stderr), "sixwarp: cpu compiles nothing: only cuda[:n] does\n");
+    let missing = sixwarp(&["warm", "--no-tools", "--arch", "sm_90a", "no such file.ptx"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).starts_with("sixwarp: no such file.ptx: "));
 }
 
 #[test]

@@ -13,6 +13,9 @@ pub enum Arch {
 }
 
 impl Arch {
+    /// Every generation.
+    pub const ALL: [Arch; 3] = [Arch::Sm90, Arch::Sm100, Arch::Sm103];
+
     /// Multiprocessors of the usual part (H100/H200 SXM, B200).
     pub fn usual_processors(self) -> u32 {
         match self {
