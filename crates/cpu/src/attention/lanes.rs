@@ -52,7 +52,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     refill(&mut scratch.scores, TILE * width, 0.0);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
-        let part = item.part(seen, split, TILE as u64);
+        let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
         for first in part.clone().step_by(TILE) {
             let range = first..part.end.min(first + TILE as u64);
             let places = Places::<TILE>::find(&call.inputs, segment, item, range.clone());

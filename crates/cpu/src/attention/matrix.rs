@@ -94,7 +94,7 @@ fn attend_with_features<E: Element>(
     let tiles = Tiles::configure(amx);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
-        let part = item.part(seen, split, KEYS as u64);
+        let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
         for first in part.clone().step_by(KEYS) {
             let range = first..part.end.min(first + KEYS as u64);
             let mut rows = KeyRows::find(call, segment, item, range.clone());

@@ -67,12 +67,13 @@ impl Item {
         }
     }
 
-    /// The part of `keys` (whose cuts fall on multiples of `tile`) that split `split` visits.
-    pub fn part(&self, keys: Range<u64>, split: usize, tile: u64) -> Range<u64> {
-        let start = keys.start / tile * tile;
-        let chunk = (keys.end - start).div_ceil(self.splits as u64).next_multiple_of(tile);
-        let first = start + split as u64 * chunk;
-        first.min(keys.end)..(first + chunk).min(keys.end)
+    /// The part of the keys `seen` that split `split` visits, of `keys` in all. Cuts fall on
+    /// multiples of `tile` and depend on `keys` alone; the part starts on one.
+    pub fn part(&self, keys: u64, seen: Range<u64>, split: usize, tile: u64) -> Range<u64> {
+        let chunk = keys.div_ceil(self.splits as u64).next_multiple_of(tile);
+        let first = split as u64 * chunk;
+        let start = (seen.start / tile * tile).max(first);
+        start..seen.end.min(first + chunk).max(start)
     }
 }
 
@@ -147,15 +148,14 @@ mod tests {
     #[test]
     fn parts_cover_the_keys_once_and_start_on_tiles() {
         let item = Item { b: 0, kv_head: 0, first: 0, rows: 1, splits: 3, path: Path::Lanes };
-        for keys in [0..0, 5..6, 0..1000, 100..97 * 96, 96..96 * 7] {
-            let parts: Vec<_> = (0..3).map(|split| item.part(keys.clone(), split, 96)).collect();
-            let mut next = keys.start / 96 * 96;
-            for part in parts.iter().filter(|p| !p.is_empty()) {
-                assert_eq!(part.start, next);
-                assert_eq!(part.start % 96, 0);
+        for seen in [0..0, 5..6, 0..1000, 100..97 * 96, 96..96 * 7, 9000..9312] {
+            let part = |split| item.part(97 * 96, seen.clone(), split, 96);
+            let mut next = seen.start / 96 * 96;
+            for part in (0..3).map(part).filter(|p| !p.is_empty()) {
+                assert_eq!((part.start, part.start % 96), (next, 0));
                 next = part.end;
             }
-            assert!(next == keys.end || keys.is_empty(), "{keys:?} {parts:?}");
+            assert!(next == seen.end || seen.is_empty(), "{seen:?}");
         }
     }
 }

@@ -52,7 +52,7 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
     refill(&mut scratch.scores, R * TILE, 0.0);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
-        let part = item.part(seen, split, TILE as u64);
+        let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
         let find = |first: u64| {
             let range = first.min(part.end)..part.end.min(first + TILE as u64);
             let places = Places::<TILE>::find(&call.inputs, segment, item, range);

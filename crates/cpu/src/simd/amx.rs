@@ -34,7 +34,8 @@ impl Amx {
 fn has_tiles() -> bool {
     const TILES_AND_BF16: u32 = 1 << 24 | 1 << 22;
     const TILE_STATE: u64 = 0b11 << 17;
-    if !is_x86_feature_detected!("xsave") {
+    // Miri knows neither CPUID nor the system call.
+    if cfg!(miri) || !is_x86_feature_detected!("xsave") {
         return false;
     }
     let found = __cpuid_count(7, 0).edx & TILES_AND_BF16 == TILES_AND_BF16;

@@ -1,0 +1,59 @@
+//! Memory beyond the tensors does not grow with the number of keys.
+
+use problem::{DType, HostBuffers, HostMut, Problem, Segment, Slot, View};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, counting bytes.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is the system allocator's own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the same.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most bytes that one call allocates, on one thread.
+fn extra(queries: u64, keys: u64) -> usize {
+    let (q, k) =
+        (View::bhsd(DType::Bf16, [1, 4, queries, 64]), View::bhsd(DType::Bf16, [1, 1, keys, 64]));
+    let problem = Problem::builder(q).segment(Segment::new(k, k)).build().unwrap();
+    let zeros = |slot| vec![half::bf16::ZERO; problem.slot_bytes(slot) as usize / 2];
+    let (q, k, v, mut out) = (zeros(Slot::Q), zeros(Slot::K), zeros(Slot::V), zeros(Slot::Out));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(|| {
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &q)
+            .input(Slot::K, &k)
+            .input(Slot::V, &v)
+            .output(Slot::Out, HostMut::Bf16(&mut out));
+        let before = NOW.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        sixwarp_cpu::attention(&problem, &mut buffers).unwrap();
+        MOST.load(Ordering::Relaxed) - before
+    })
+}
+
+#[test]
+fn extra_memory_does_not_grow_with_keys() {
+    for (queries, most) in [(1, 1 << 19), (64, 4 << 20)] {
+        let (short, long) = (extra(queries, 40_000), extra(queries, 160_000));
+        assert!(long <= short + 4096, "{queries} queries: {short} then {long} bytes");
+        assert!(long < most, "{queries} queries: {long} bytes");
+    }
+}
