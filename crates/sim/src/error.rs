@@ -33,6 +33,17 @@ impl Error {
         }
     }
 
+    /// The PTX line to look at, where there is one.
+    pub fn line(&self) -> Option<u32> {
+        match self {
+            Error::Load(_) => None,
+            Error::Unsupported(unsupported) => Some(unsupported.line),
+            Error::Fault(fault) => Some(fault.site.line),
+            Error::Hazard(hazard) => Some(hazard.site.line),
+            Error::Deadlock(deadlock) => deadlock.waiting.first().map(|w| w.site.line),
+        }
+    }
+
     /// The short name of the rule broken, where there is one.
     pub fn rule(&self) -> &'static str {
         match self {

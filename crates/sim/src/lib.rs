@@ -3,6 +3,7 @@
 //! [`run`] takes a [`program::Program`] and memory for its buffers.
 
 mod alu;
+mod captured;
 mod check;
 mod cluster;
 mod engine;
@@ -20,10 +21,15 @@ mod register;
 mod report;
 mod run;
 pub mod tensor_copy;
+mod timing;
+mod trace;
 mod variables;
 mod warp;
 
+pub use captured::{CapturedBuffer, CapturedLaunch, Relocation, run_captured};
 pub use error::{Deadlock, Error, Fault, Hazard, Site, Unsupported, Waiting};
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Report};
 pub use run::run;
+pub use timing::{CLASSES, Class};
+pub use trace::{Row, Slice, Trace};

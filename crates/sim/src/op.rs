@@ -4,6 +4,7 @@ use crate::alu::{BoolOp, Compare, Cvt, RowFn};
 use crate::matrix::{Ldmatrix, MmaSync, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma};
 use crate::register::{P, R32, R64, Reg};
 use crate::tensor_copy::{ReduceOp, ReduceType};
+use crate::timing::Class;
 
 /// Index of an instruction in [`crate::load::Kernel::code`].
 pub type Pc = u32;
@@ -20,6 +21,12 @@ pub struct Inst {
     pub touches_wgmma: bool,
     /// Whether it uses a register that some `tcgen05.ld` writes.
     pub touches_tmem: bool,
+    /// Whether it only copies registers to registers.
+    pub copies: bool,
+    /// Issue cycles.
+    pub cost: u8,
+    /// Kind, for counters.
+    pub class: Class,
 }
 
 /// A memory operand: a register (or constant row) plus an offset.
@@ -388,7 +395,10 @@ pub enum Tcgen05 {
         loads: bool,
     },
     /// `fence::before_thread_sync`, `fence::after_thread_sync`.
-    Fence,
+    Fence {
+        /// `::after_thread_sync`.
+        after: bool,
+    },
     /// `mma`.
     Mma(Box<Tcgen05MmaOp>),
     /// `cp`.
@@ -424,7 +434,7 @@ impl Tcgen05 {
     /// Whether a single thread executes it; the others are for whole converged warps.
     pub const fn is_issued_by_one_thread(&self) -> bool {
         use Tcgen05::{Commit, Copy, Fence, Mma, Shift};
-        matches!(self, Mma(_) | Copy { .. } | Shift { .. } | Commit { .. } | Fence)
+        matches!(self, Mma(_) | Copy { .. } | Shift { .. } | Commit { .. } | Fence { .. })
     }
 }
 

@@ -379,6 +379,6 @@ fn tcgen05(visit: Visit<'_>, op: &Tcgen05) {
             addr(visit, *mbar);
             reads32(visit, *multicast);
         }
-        Tcgen05::Relinquish | Tcgen05::Wait { .. } | Tcgen05::Fence => {}
+        Tcgen05::Relinquish | Tcgen05::Wait { .. } | Tcgen05::Fence { .. } => {}
     }
 }

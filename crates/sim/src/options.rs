@@ -33,6 +33,10 @@ pub struct Options {
     pub seed: u64,
     /// Whether races, missing fences and uninitialised reads are looked for.
     pub checks: bool,
+    /// Whether rules of the manual are applied that shipped kernels break without harm:
+    /// `tcgen05.fence` around every barrier, and `fence.proxy.async` by the writing threads
+    /// themselves.
+    pub pedantic: bool,
     /// Whether a timeline is recorded.
     pub trace: bool,
     /// Host threads; 0 is one per core.
@@ -48,6 +52,7 @@ impl Default for Options {
             schedule: Schedule::RoundRobin,
             seed: 0,
             checks: true,
+            pedantic: false,
             trace: false,
             threads: 0,
             max_instructions: 1 << 40,

@@ -27,6 +27,12 @@ pub struct Counters {
     pub bank_conflicts: u64,
     /// Waits on mbarriers that had to block.
     pub barrier_waits: u64,
+    /// Simulated cycles, summed over clusters (see the cost model in the crate's documentation).
+    pub cycles: u64,
+    /// Cycles in which tensor units were busy.
+    pub tensor_busy: u64,
+    /// Warp instructions by [`crate::Class`].
+    pub classes: [u64; crate::CLASSES],
 }
 
 impl AddAssign for Counters {
@@ -42,6 +48,9 @@ impl AddAssign for Counters {
         self.copied += other.copied;
         self.bank_conflicts += other.bank_conflicts;
         self.barrier_waits += other.barrier_waits;
+        self.cycles += other.cycles;
+        self.tensor_busy += other.tensor_busy;
+        self.classes.iter_mut().zip(other.classes).for_each(|(a, b)| *a += b);
     }
 }
 
@@ -52,6 +61,8 @@ pub struct Report {
     pub buffers: Vec<Vec<u8>>,
     /// Counts over all launches.
     pub counters: Counters,
+    /// The timeline, if one was asked for.
+    pub trace: Option<crate::Trace>,
     /// Things worth knowing that are not errors.
     pub notes: Vec<String>,
 }

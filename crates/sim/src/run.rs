@@ -1,11 +1,11 @@
 //! Running programs: memory, parameters, launches, host threads.
 
-use crate::cluster::{Cluster, LaunchState, Status};
+use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::load::{self, Kernel};
 use crate::memory::{Contents, Global};
 use crate::options::Options;
-use crate::report::{Counters, Report};
+use crate::report::Report;
 use crate::variables;
 use program::{Access, Argument, BufferId, Launch, Program};
 use rayon::prelude::*;
@@ -134,10 +134,16 @@ impl Machine {
             cluster: launch.cluster,
             dynamic_shared: launch.shared_bytes,
             options,
+            owners: Default::default(),
+            synchronised: AtomicBool::new(false),
         };
-        let (counters, notes) = run_clusters(&state)?;
-        self.report.counters += counters;
-        self.report.notes.extend(notes);
+        let results = run_clusters(&state)?;
+        self.report.counters += results.counters;
+        self.report.notes.extend(results.notes);
+        if options.trace {
+            let trace = self.report.trace.get_or_insert_default();
+            trace.slices.extend(results.trace.slices);
+        }
         Ok(())
     }
 }
@@ -189,7 +195,7 @@ fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
 const TURN: u64 = 1 << 24;
 
 /// Runs all clusters on as many host threads as the options allow.
-fn run_clusters(state: &LaunchState) -> Result<(Counters, Vec<String>), Error> {
+fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
     let clusters = state.clusters();
     let threads = match state.options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -199,18 +205,15 @@ fn run_clusters(state: &LaunchState) -> Result<(Counters, Vec<String>), Error> {
     let next = AtomicU32::new(0);
     let failed = AtomicBool::new(false);
     let polling = AtomicU32::new(0);
-    let outcome = Mutex::new((Counters::default(), Vec::new(), None::<Error>));
+    let outcome = Mutex::new((Results::default(), None::<Error>));
     let worker = || {
         let result = work(state, &next, clusters, &failed, &polling);
         let mut outcome = outcome.lock().expect("no worker panics with the lock");
         match result {
-            Ok((counters, notes)) => {
-                outcome.0 += counters;
-                outcome.1.extend(notes);
-            }
+            Ok(results) => outcome.0.add(results),
             Err(error) => {
                 failed.store(true, Ordering::Relaxed);
-                outcome.2.get_or_insert(*error);
+                outcome.1.get_or_insert(*error);
             }
         }
     };
@@ -219,8 +222,8 @@ fn run_clusters(state: &LaunchState) -> Result<(Counters, Vec<String>), Error> {
     } else {
         (0..threads).into_par_iter().for_each(|_| worker());
     }
-    let (counters, notes, error) = outcome.into_inner().expect("no worker panicked");
-    error.map_or(Ok((counters, notes)), Err)
+    let (results, error) = outcome.into_inner().expect("no worker panicked");
+    error.map_or(Ok(results), Err)
 }
 
 /// Rounds of nothing but polling, by every cluster, that prove a livelock.
@@ -233,9 +236,9 @@ fn work(
     clusters: u32,
     failed: &AtomicBool,
     idle: &AtomicU32,
-) -> Result<(Counters, Vec<String>), Box<Error>> {
+) -> Result<Results, Box<Error>> {
     let mut resident: VecDeque<Cluster> = VecDeque::new();
-    let mut total = (Counters::default(), Vec::new());
+    let mut total = Results::default();
     let mut polled = 0;
     let mut steps = 0u64;
     loop {
@@ -262,10 +265,9 @@ fn work(
             Status::Done => {
                 polled = 0;
                 idle.store(0, Ordering::Relaxed);
-                let (counters, notes) = cluster.into_counters();
-                steps += counters.instructions;
-                total.0 += counters;
-                total.1.extend(notes);
+                let results = cluster.into_results();
+                steps += results.counters.instructions;
+                total.add(results);
             }
             Status::Running => {
                 polled = 0;

@@ -135,6 +135,8 @@ pub struct Warp {
     pub global_hint: usize,
     /// Simulated time of its last instruction.
     pub time: u64,
+    /// Simulated time at which it last began to run.
+    pub running_since: u64,
     /// Number of the open `cp.async` group.
     pub cp_group: u64,
     /// Number of the open bulk group.
@@ -172,6 +174,7 @@ impl Warp {
             cluster_phase: 0,
             global_hint: 0,
             time: 0,
+            running_since: 0,
             cp_group: 0,
             bulk_group: 0,
             wgmma: WgmmaState::default(),

@@ -10,6 +10,7 @@ use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::op::{Fence, MatrixSource, Op, Tcgen05};
 use crate::register::R32;
 use crate::tensor_copy::Piece;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A byte range of a memory that an operation touches.
 struct Touched {
@@ -56,10 +57,37 @@ impl Cluster<'_> {
 
     pub(crate) fn note_fence(&mut self, w: usize, fence: Fence) {
         let Some(checker) = &mut self.checker else { return };
-        if fence == Fence::ProxyAsync {
-            let all = checker.known[w].all.clone();
-            checker.known[w].fenced.join(&all);
+        match fence {
+            Fence::ProxyAsync => checker.proxy_fence(w),
+            Fence::Thread => self.launch.synchronised.store(true, Relaxed),
+            Fence::MbarrierInit | Fence::Proxy => {}
         }
+    }
+
+    /// `tcgen05.fence::after_thread_sync`.
+    pub(crate) fn note_tensor_fence(&mut self, w: usize) {
+        let Some(checker) = &mut self.checker else { return };
+        if let Some(ordered) = &mut checker.ordered {
+            ordered[w] = checker.known[w].all.clone();
+        }
+    }
+
+    /// Operand A of 16 bits or fewer cannot be what a matrix instruction left: accumulators are
+    /// one number per column.
+    pub(crate) fn check_tensor_operand(&self, w: usize, cta: usize, rect: &TmemRect) -> Run<()> {
+        let Some(checker) = &self.checker else { return Ok(()) };
+        let at = 4 * (rect.lanes.start * TMEM_COLUMNS + rect.columns.start) as u64;
+        let Some(write) = checker.last_write(Memory::Tensor(cta), at) else { return Ok(()) };
+        let Op::Tcgen05(op) = &self.kernel.code[write.pc() as usize].op else { return Ok(()) };
+        if !matches!(**op, Tcgen05::Mma(_)) {
+            return Ok(());
+        }
+        let site = self.site(checker.warp_of(write.agent()), write.pc(), None);
+        let column = rect.columns.start;
+        let message = format!("operand A is read at tensor-memory column {column}, which holds accumulators of a tcgen05.mma");
+        let help = "A takes packed elements that tcgen05.st or tcgen05.cp stored: add the column offset at \
+                    which they are";
+        self.hazard(w, "accumulator-as-operand", message, Some(("accumulated:".into(), site)), Some(help))
     }
 
     pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
@@ -105,11 +133,14 @@ impl Cluster<'_> {
             Place::Global(at) => (Memory::Global, at),
             _ => return Ok(()),
         };
-        let pc = self.pc(w);
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        if order == Order::Async {
+        if order == Order::Async || self.checker.is_none() {
             return Ok(());
         }
+        let pc = self.pc(w);
+        if memory == Memory::Global {
+            self.note_owner(w, start, write, order)?;
+        }
+        let Some(checker) = &mut self.checker else { return Ok(()) };
         if order == Order::Strong {
             let location = checker.locations.entry((memory, start / 4)).or_default();
             if write {
@@ -125,6 +156,22 @@ impl Cluster<'_> {
             Ok(()) => Ok(()),
             outcome => self.judge(w, memory, outcome, write),
         }
+    }
+
+    /// Ordinary accesses of different clusters to the same word, with nothing in the launch that
+    /// could order them.
+    fn note_owner(&mut self, w: usize, at: u64, write: bool, order: Order) -> Run<()> {
+        if order == Order::Strong {
+            self.launch.synchronised.store(true, Relaxed);
+        }
+        if order != Order::Weak || self.launch.synchronised.load(Relaxed) {
+            return Ok(());
+        }
+        let Some(other) = self.launch.owners.touch(at, self.number, write) else { return Ok(()) };
+        let place = self.name_place(Memory::Global, at);
+        let message = format!("{} of {place}, which cluster {other} also wrote: nothing orders the two", verb(write));
+        let help = "clusters run in any order: use atomics, or a flag with release and acquire";
+        self.hazard(w, "race", message, None, Some(help))
     }
 
     /// An asynchronous operation is issued: what it touches is checked and recorded now, whenever it
@@ -215,10 +262,6 @@ impl Cluster<'_> {
                 checker.known[w].all.raise(issued.agent, issued.time - 1);
             }
         }
-    }
-
-    pub(crate) fn finish_time(&mut self, pending: &Pending) -> u64 {
-        pending.time
     }
 
     pub(crate) fn note_tmem_load(
@@ -423,6 +466,12 @@ impl Cluster<'_> {
         let place = self.name_place(memory, at);
         let (mine, theirs) = (verb(write), verb(conflict.wrote));
         let who = checker.describe(agent);
+        if conflict.only_unfenced && matches!(memory, Memory::Tensor(_)) {
+            let message = format!("{mine} of {place} without tcgen05.fence::after_thread_sync behind the barrier");
+            let help = "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
+            let other = Some((format!("the other {theirs}:"), site));
+            return self.hazard(w, "missing-tcgen05-fence", message, other, Some(help));
+        }
         if conflict.only_unfenced {
             let message = format!(
                 "{place} is read through the asynchronous proxy; a generic write to it has no fence.proxy.async behind it"

@@ -11,10 +11,12 @@
 
 mod clock;
 mod hooks;
+mod owners;
 mod pipes;
 mod shadow;
 mod unwritten;
 
 pub use clock::Clocks;
+pub(crate) use owners::WordOwners;
 pub(crate) use pipes::Checker;
 pub use unwritten::Unwritten;

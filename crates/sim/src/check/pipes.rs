@@ -1,5 +1,5 @@
-use super::clock::Clocks;
-use super::shadow::{Shadow, Viewer};
+use super::clock::{Clock, Clocks};
+use super::shadow::{Access, Shadow, Viewer};
 use crate::engine::Group;
 use crate::op::Pc;
 use std::collections::HashMap;
@@ -51,10 +51,12 @@ pub(crate) struct Checker {
     pub(crate) locations: HashMap<(Memory, u64), Clocks>,
     /// Work that group waits refer to.
     pub(crate) issued: Vec<Issued>,
+    /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
+    pub(crate) ordered: Option<Vec<Clock>>,
 }
 
 impl Checker {
-    pub(crate) fn new(warps: usize) -> Checker {
+    pub(crate) fn new(warps: usize, pedantic: bool) -> Checker {
         let mut known = vec![Clocks::default(); warps];
         for (w, clocks) in known.iter_mut().enumerate() {
             clocks.all.raise(w, 1);
@@ -68,6 +70,7 @@ impl Checker {
             shadows: HashMap::new(),
             locations: HashMap::new(),
             issued: Vec::new(),
+            ordered: pedantic.then(|| vec![Clock::default(); warps]),
         }
     }
 
@@ -140,10 +143,30 @@ impl Checker {
             pc,
             all: &known[w].all,
             fenced: None,
+            fence_writes: false,
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
         shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
+    }
+
+    /// Who last wrote the cell at a byte address.
+    pub(crate) fn last_write(&self, memory: Memory, at: u64) -> Option<Access> {
+        self.shadows.get(&memory)?.last_write(at)
+    }
+
+    /// A warp executes `fence.proxy.async`: what it knows, or in pedantic mode only what it wrote, is
+    /// visible to the asynchronous proxy.
+    pub(crate) fn proxy_fence(&mut self, w: usize) {
+        if self.ordered.is_none() {
+            let all = self.known[w].all.clone();
+            self.known[w].fenced.join(&all);
+            return;
+        }
+        for agent in [w, self.pipe(Pipe::CpAsync, w)] {
+            let time = self.known[w].all.get(agent);
+            self.known[w].fenced.raise(agent, time);
+        }
     }
 
     /// A check of a warp's view without an access.
@@ -155,6 +178,7 @@ impl Checker {
             pc: 0,
             all: &self.known[w].all,
             fenced: None,
+            fence_writes: false,
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
@@ -178,13 +202,25 @@ impl Checker {
             }
             _ => [usize::MAX; 2],
         };
-        let generic = |agent: usize| agent < warps || agent / warps == Pipe::CpAsync as usize;
+        let tensor = matches!(memory, Memory::Tensor(_));
+        let w = self.warp_of(agent);
+        let stranger = |agent: usize| agent % warps != w || agent >= 6 * warps;
+        let generic = |agent: usize| match tensor {
+            true => stranger(agent),
+            false => agent < warps || agent / warps == Pipe::CpAsync as usize,
+        };
+        let fenced = match (tensor, &self.ordered) {
+            (true, Some(ordered)) => Some(&ordered[w]),
+            (true, None) => None,
+            (false, _) => (proxy == Proxy::Async).then_some(&clocks.fenced),
+        };
         let viewer = Viewer {
             agent,
             time,
             pc,
             all: &clocks.all,
-            fenced: (proxy == Proxy::Async).then_some(&clocks.fenced),
+            fenced,
+            fence_writes: tensor,
             generic: &generic,
             own,
         };

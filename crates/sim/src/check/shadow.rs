@@ -77,9 +77,11 @@ pub struct Viewer<'a> {
     pub pc: Pc,
     /// Everything it knows.
     pub all: &'a Clock,
-    /// What it sees through the asynchronous proxy; `None` for generic accesses.
+    /// What a fence made visible to it, where one is due; `None` where none is.
     pub fenced: Option<&'a Clock>,
-    /// Agents below this, and those of the second range, write through the generic proxy.
+    /// Whether writes need the fence too.
+    pub fence_writes: bool,
+    /// Whose accesses a fence must come behind.
     pub generic: &'a dyn Fn(usize) -> bool,
     /// Agents that count as ordered (a warp's own tensor-memory pipes).
     pub own: [usize; 2],
@@ -138,6 +140,14 @@ impl Shadow {
             }
         }
         Ok(())
+    }
+
+    /// The last write of the cell at a byte address.
+    pub fn last_write(&self, at: u64) -> Option<Access> {
+        let number = at / 4;
+        let cells = self.pages.get(&(number / PAGE as u64))?;
+        let write = cells[number as usize % PAGE].write;
+        (!write.is_none()).then_some(write)
     }
 
     /// Checks without recording: is the last write of every byte known?
@@ -203,6 +213,11 @@ impl Cell {
         if !write.is_none() && write.mask() & access.mask() != 0 && !viewer.knows(write) {
             return Err(Conflict { other: write, wrote: true, only_unfenced: false });
         }
+        if viewer.fence_writes
+            && let Some(other) = [write].iter().chain(&self.reads).find(|a| !a.is_none() && viewer.unfenced(**a))
+        {
+            return Err(Conflict { other: *other, wrote: *other == write, only_unfenced: true });
+        }
         let unknown = |read: &Access| {
             !read.is_none() && read.mask() & access.mask() != 0 && !viewer.knows(*read)
         };
@@ -241,6 +256,7 @@ mod tests {
             pc: 7,
             all,
             fenced,
+            fence_writes: false,
             generic: &|agent| agent < 2,
             own: [usize::MAX; 2],
         }

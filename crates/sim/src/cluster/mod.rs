@@ -11,8 +11,8 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
-use crate::check::Checker;
-use crate::engine::Engines;
+use crate::check::{Checker, WordOwners};
+use crate::engine::{Engines, Group};
 use crate::error::{Error, Fault, Site};
 use crate::exec::{PartialWgmma, TensorState};
 use crate::load::{Fill, Kernel, Special};
@@ -21,8 +21,11 @@ use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
 use crate::register::{R64, Registers, Row32, Row64};
 use crate::report::Counters;
+use crate::timing::EngineTimes;
+use crate::trace::{Trace, Track};
 use crate::warp::Warp;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 
 /// Everything the clusters of a launch share.
 pub struct LaunchState<'a> {
@@ -44,6 +47,10 @@ pub struct LaunchState<'a> {
     pub dynamic_shared: u32,
     /// Options.
     pub options: &'a Options,
+    /// Who touched which word of global memory.
+    pub(crate) owners: WordOwners,
+    /// Whether anything that could order clusters was executed.
+    pub(crate) synchronised: AtomicBool,
 }
 
 impl LaunchState<'_> {
@@ -84,6 +91,8 @@ pub struct Cta {
 pub struct Cluster<'a> {
     pub(crate) launch: &'a LaunchState<'a>,
     pub(crate) kernel: &'a Kernel,
+    /// Linear number in the grid.
+    pub(crate) number: u32,
     pub(crate) ctas: Vec<Cta>,
     pub(crate) warps: Vec<Warp>,
     pub(crate) barrier: ClusterBarrier,
@@ -99,6 +108,11 @@ pub struct Cluster<'a> {
     /// Changes that others may wait for; a cluster without any is stuck.
     pub(crate) events: u64,
     pub(crate) progress: schedule::Progress,
+    /// When engines are free, per CTA.
+    pub(crate) engine_times: Vec<EngineTimes>,
+    /// When groups of asynchronous work were done.
+    pub(crate) group_times: Vec<(Group, u64)>,
+    pub(crate) trace: Trace,
     pub(crate) notes: Vec<String>,
     next_warp: usize,
 }
@@ -115,6 +129,7 @@ impl<'a> Cluster<'a> {
         let mut cluster = Cluster {
             launch,
             kernel: launch.kernel,
+            number,
             ctas: Vec::new(),
             warps: Vec::new(),
             barrier: ClusterBarrier::default(),
@@ -126,13 +141,19 @@ impl<'a> Cluster<'a> {
             steps: 0,
             events: 0,
             progress: schedule::Progress::default(),
+            engine_times: vec![EngineTimes::default(); size as usize],
+            group_times: Vec::new(),
+            trace: Trace::default(),
             notes: Vec::new(),
             next_warp: 0,
         };
         for rank in 0..size {
             cluster.add_cta(rank, at);
         }
-        cluster.checker = launch.options.checks.then(|| Checker::new(cluster.warps.len()));
+        cluster.checker = launch
+            .options
+            .checks
+            .then(|| Checker::new(cluster.warps.len(), launch.options.pedantic));
         cluster
     }
 
@@ -246,9 +267,36 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// What the run counted so far, and notes for the user.
-    pub fn into_counters(self) -> (Counters, Vec<String>) {
-        (self.counters, self.notes)
+    /// What the run counted, its timeline, and notes for the user.
+    pub fn into_results(mut self) -> Results {
+        let end = self.warps.iter().map(|w| w.time).max().unwrap_or(0);
+        for w in 0..self.warps.len() {
+            let warp = &self.warps[w];
+            let (since, time) = (warp.running_since, warp.time);
+            self.trace_slice(Track::Warp(w), "run", since, time);
+        }
+        self.counters.cycles += end;
+        Results { counters: self.counters, trace: self.trace, notes: self.notes }
+    }
+}
+
+/// What running clusters gave.
+#[derive(Default)]
+pub struct Results {
+    /// Counts.
+    pub counters: Counters,
+    /// Timeline.
+    pub trace: Trace,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+impl Results {
+    /// Adds what other clusters gave.
+    pub fn add(&mut self, other: Results) {
+        self.counters += other.counters;
+        self.trace.slices.extend(other.trace.slices);
+        self.notes.extend(other.notes);
     }
 }
 

@@ -120,7 +120,6 @@ impl Cluster<'_> {
                 continue;
             }
             warp.fragments[f].wait = Wait::Ready;
-            warp.time = warp.time.max(bar.time);
             released = true;
             if let Some(result) = result {
                 let pc = warp.fragments[f].wait_pc as usize;
@@ -137,6 +136,11 @@ impl Cluster<'_> {
             }
         }
         if released {
+            let start = self.warps[w].time;
+            if bar.time > start {
+                self.trace_wait(w, "wait at barrier", start, bar.time);
+                self.warps[w].time = bar.time;
+            }
             self.acquire(w, &bar.clocks);
         }
     }

@@ -337,6 +337,7 @@ impl Cluster<'_> {
         if read {
             // Sources may be overwritten from here on.
             self.complete_group(of_this)?;
+            self.wait_time(w, &of_this);
             self.finish_reads(w, of_this);
         } else {
             self.finish_group(w, of_this)?;

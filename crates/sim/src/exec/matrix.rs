@@ -257,6 +257,10 @@ impl Cluster<'_> {
             negate_b: op.negate[1],
         };
         let cta = self.warps[work.first_warp].cta;
+        if let WgmmaA::Shared(a) = &operands.a {
+            self.check_rows(pending, cta, a, 64, 2)?;
+        }
+        self.check_rows(pending, cta, &operands.b, op.mma.columns, 2)?;
         if let Err(error) = op.mma.execute(&operands, self.ctas[cta].shared.bytes(), &mut d) {
             return self.work_error(pending, &error);
         }
@@ -285,7 +289,7 @@ impl Cluster<'_> {
             }
         });
         let overwrites = writes.iter().copied().find(|r| wgmma.in_flight(*r));
-        let copy = matches!(inst.op, Op::Mov32 { .. } | Op::Pack { .. } | Op::Unpack { .. });
+        let copy = inst.copies;
         if let Some(r) = reads.or(overwrites) {
             self.settle_wgmma(w)?;
             if !copy && self.launch.options.checks {

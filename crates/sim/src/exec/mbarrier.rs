@@ -241,8 +241,11 @@ impl Cluster<'_> {
     fn observe(&mut self, w: usize, id: BarrierId, phase: u64) {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
         bar.observed.insert(w, phase);
-        let time = bar.done_time;
-        self.warps[w].time = self.warps[w].time.max(time);
+        let (start, done) = (self.warps[w].time, bar.done_time);
+        if done > start {
+            self.trace_wait(w, "wait for mbarrier", start, done);
+            self.warps[w].time = done;
+        }
         self.acquire_barrier(w, id);
     }
 

@@ -21,6 +21,7 @@ use crate::cluster::{Cluster, Run};
 use crate::error::{Error, Fault};
 use crate::op::{Inst, Op, Pc};
 use crate::register::{FULL, Reg};
+use crate::timing::Class;
 use crate::warp::Wait;
 
 /// What follows an instruction.
@@ -72,6 +73,11 @@ impl Cluster<'_> {
             };
             used += 1;
             lanes += u64::from(mask.count_ones());
+            warp.time += u64::from(inst.cost);
+            self.counters.classes[inst.class as usize] += 1;
+            if inst.class == Class::Mufu {
+                self.counters.mufu += u64::from(mask.count_ones());
+            }
             if inst.touches_wgmma && mask != 0 {
                 self.touch_accumulators(w, inst)?;
             }
@@ -93,7 +99,6 @@ impl Cluster<'_> {
         }
         self.counters.instructions += u64::from(used);
         self.counters.lanes += lanes;
-        self.warps[w].time += u64::from(used);
         Ok(used)
     }
 

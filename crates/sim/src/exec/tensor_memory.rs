@@ -6,9 +6,9 @@ use super::memory::{Order, Place, lane_address};
 use super::work::Work;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
-use crate::error::{Error, Fault, Unsupported};
+use crate::error::{Error, Fault, Hazard, Unsupported};
 use crate::matrix::{
-    CtaMemory, Lanes, MmaA, MmaOperands, OperandError, TMEM_COLUMNS, TensorMemory, TmemAddress,
+    CtaMemory, Lanes, MmaA, MmaKind, Major, MmaOperands, OperandError, SharedMatrix, TMEM_COLUMNS, TensorMemory, TmemAddress,
     TmemRect, TmemTransfer,
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
@@ -146,6 +146,10 @@ impl Cluster<'_> {
             }
             Tcgen05::Commit { mbar, space, multicast } => {
                 self.tcgen05_commit(w, lane, *mbar, *space, *multicast)
+            }
+            Tcgen05::Fence { after: true } => {
+                self.note_tensor_fence(w);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -358,6 +362,11 @@ impl Cluster<'_> {
                 self.check_rect(w, &[*cta], rect)?;
             }
             self.check_mma_footprint(w, *cta, &footprint)?;
+            if let (MmaA::Tensor(_), Some(rect)) = (operands.a, footprint.tensor_reads.first())
+                && !matches!(op.mma.kind, MmaKind::Tf32)
+            {
+                self.check_tensor_operand(w, *cta, rect)?;
+            }
             let tensor = &mut self.ctas[*cta].tensor;
             footprint.tensor_writes.iter().for_each(|rect| tensor.mark(rect));
         }
@@ -396,6 +405,35 @@ impl Cluster<'_> {
             );
             let help = "the descriptor's start address, leading and stride byte offsets are all in units of 16 bytes";
             return self.fault(w, None, "matrix-operand", message, Some(help));
+        }
+        Ok(())
+    }
+
+    /// Rows of a K-major operand that are written only in part: their unwritten bytes reach every
+    /// result. A row without any data is padding whose results nobody uses.
+    pub(super) fn check_rows(&self, pending: &Pending, cta: usize, matrix: &SharedMatrix, rows: usize, chunks: u32) -> Run<()> {
+        if !self.launch.options.checks || matrix.major != Major::K {
+            return Ok(());
+        }
+        let shared = &self.ctas[cta].shared;
+        for row in 0..rows as u32 {
+            let missing = |chunk: &u32| {
+                let at = matrix.chunk_address(*chunk, row) as usize;
+                at + 16 > shared.len() || shared.first_unwritten(at, 16).is_some()
+            };
+            let found = (0..chunks).filter(missing).count() as u32;
+            if found != 0 && found != chunks {
+                let site = self.site(pending.warp, pending.pc, None);
+                let hazard = Hazard {
+                    rule: "operand-layout",
+                    message: format!("row {row} of a matrix operand is written only in part"),
+                    site,
+                    other: None,
+                    help: Some("what was stored and what the descriptor reads are laid out differently: compare \
+                                swizzle, leading and stride byte offset".into()),
+                };
+                return Err(Box::new(Error::Hazard(Box::new(hazard))));
+            }
         }
         Ok(())
     }

@@ -172,6 +172,7 @@ impl Cluster<'_> {
     /// Completes, in order, the pending operations whose group `wanted` names; the warp knows them.
     pub(crate) fn finish_group(&mut self, w: usize, wanted: impl Fn(Group) -> bool) -> Run<()> {
         self.complete_group(&wanted)?;
+        self.wait_time(w, &wanted);
         self.join_groups(w, &wanted);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Decoding of matrix instructions.
 
 use super::data::space;
-use super::{Decoded, Loader, arg};
+use super::{Decoded, Fill, Loader, arg};
 use crate::matrix::{
     Ldmatrix, MmaSync, OperandError, Stmatrix, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma,
 };
@@ -127,7 +127,8 @@ impl<'m> Loader<'m> {
             "relinquish_alloc_permit" => Tcgen05::Relinquish,
             "wait::ld" => Tcgen05::Wait { loads: true },
             "wait::st" => Tcgen05::Wait { loads: false },
-            "fence::before_thread_sync" | "fence::after_thread_sync" => Tcgen05::Fence,
+            "fence::before_thread_sync" => Tcgen05::Fence { after: false },
+            "fence::after_thread_sync" => Tcgen05::Fence { after: true },
             "ld" => {
                 let transfer = TmemTransfer::from_modifiers(modifiers(i)).map_err(told)?;
                 let d = self.row_list(arg(i, 0)?)?;
@@ -217,7 +218,18 @@ impl<'m> Loader<'m> {
                 _ => {}
             }
         }
+        let mut constant = vec![false; rows];
+        for fill in &self.constants.fills {
+            if let Fill::Const32(r, _) = fill {
+                constant[r.0 as usize] = true;
+            }
+        }
         for inst in &mut self.code {
+            inst.copies = match &inst.op {
+                Op::Mov32 { a, .. } => !constant[a.0 as usize],
+                Op::Pack { .. } | Op::Unpack { .. } => true,
+                _ => false,
+            };
             let (mut accumulator, mut loaded) = (false, false);
             inst.op.registers(&mut |reg, _| {
                 if let Reg::R32(r) = reg {

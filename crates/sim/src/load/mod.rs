@@ -20,6 +20,7 @@ pub(crate) use layout::{align_of, size_of};
 use crate::error::{Error, Unsupported};
 use crate::op::{Inst, Op, Pc};
 use crate::register::{P, R32, R64, Reg};
+use crate::timing;
 use constant::Constants;
 use layout::Variables;
 use ptx::ast::{Function, Item, Module, Type};
@@ -220,22 +221,27 @@ impl<'m> Loader<'m> {
             Reg::P(p) => (p, negated),
             _ => unreachable!("the resolver only accepts predicates as guards"),
         });
+        let opcode = i.instruction.opcode.as_str();
+        let mufu = matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt")
+            || matches!(opcode, "rcp" | "sqrt") && i.instruction.has("approx");
+        self.push(guard, op, mufu);
+    }
+
+    fn emit_unguarded(&mut self, op: Op) {
+        self.push(None, op, false);
+    }
+
+    fn push(&mut self, guard: Option<(P, bool)>, op: Op, mufu: bool) {
+        let (cost, class) = timing::cost(&op, mufu);
         self.code.push(Inst {
             guard,
             op,
             source: self.source,
             touches_wgmma: false,
             touches_tmem: false,
-        });
-    }
-
-    fn emit_unguarded(&mut self, op: Op) {
-        self.code.push(Inst {
-            guard: None,
-            op,
-            source: self.source,
-            touches_wgmma: false,
-            touches_tmem: false,
+            copies: false,
+            cost,
+            class,
         });
     }
 

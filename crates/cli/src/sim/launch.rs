@@ -1,0 +1,151 @@
+//! `--launch launch.json`: a launch captured elsewhere.
+//!
+//! ```json
+//! {"ptx": "kernel.ptx", "kernel": "name", "grid": [1, 1, 1], "block": [128, 1, 1],
+//!  "cluster": [1, 1, 1], "smem": 0, "params": ["0000000000000000"],
+//!  "relocs": [{"param": 0, "offset": 0, "buffer": 0, "addend": 0}],
+//!  "buffers": [{"bytes": 1024, "file": null, "init": "zero", "save": "out.bin"}]}
+//! ```
+//!
+//! `init` is `zero`, `poison` or `random` and only counts where `file` is null. Paths are relative
+//! to the JSON file.
+
+use serde::Deserialize;
+use sim::{CapturedBuffer, CapturedLaunch, Options, Relocation, Report};
+use std::error::Error;
+use std::path::Path;
+
+#[derive(Deserialize)]
+struct Description {
+    ptx: String,
+    kernel: Option<String>,
+    grid: [u32; 3],
+    block: [u32; 3],
+    cluster: Option<[u32; 3]>,
+    #[serde(default)]
+    smem: u32,
+    #[serde(default)]
+    params: Vec<String>,
+    #[serde(default)]
+    relocs: Vec<Reloc>,
+    #[serde(default)]
+    buffers: Vec<Buffer>,
+}
+
+#[derive(Deserialize)]
+struct Reloc {
+    param: usize,
+    offset: usize,
+    buffer: usize,
+    #[serde(default)]
+    addend: i64,
+}
+
+#[derive(Deserialize)]
+struct Buffer {
+    bytes: u64,
+    name: Option<String>,
+    file: Option<String>,
+    init: Option<String>,
+    save: Option<String>,
+}
+
+/// Runs the launch a JSON file describes and saves its buffers.
+pub fn execute(path: &Path, options: &Options) -> Result<Result<Report, sim::Error>, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let description: Description =
+        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let launch = description.launch(folder)?;
+    let result = sim::run_captured(&launch, options);
+    if let Ok(report) = &result {
+        for (buffer, bytes) in description.buffers.iter().zip(&report.buffers) {
+            if let Some(save) = &buffer.save {
+                std::fs::write(folder.join(save), bytes).map_err(|e| format!("{save}: {e}"))?;
+            }
+        }
+    }
+    Ok(result)
+}
+
+impl Description {
+    fn launch(&self, folder: &Path) -> Result<CapturedLaunch, Box<dyn Error>> {
+        let source = std::fs::read_to_string(folder.join(&self.ptx)).map_err(|e| format!("{}: {e}", self.ptx))?;
+        let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", self.ptx))?;
+        let kernel = match &self.kernel {
+            Some(kernel) => kernel.clone(),
+            None => only_kernel(&module)?,
+        };
+        let params = self.params.iter().map(|hex| bytes_of(hex)).collect::<Result<_, _>>()?;
+        let relocation = |r: &Reloc| Relocation {
+            param: r.param,
+            offset: r.offset,
+            buffer: r.buffer,
+            addend: r.addend,
+        };
+        let buffers = self.buffers.iter().enumerate().map(|(i, b)| b.load(i, folder));
+        Ok(CapturedLaunch {
+            kernel,
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster.unwrap_or([1; 3]),
+            shared_bytes: self.smem,
+            params,
+            relocations: self.relocs.iter().map(relocation).collect(),
+            buffers: buffers.collect::<Result<_, _>>()?,
+            module,
+        })
+    }
+}
+
+fn only_kernel(module: &ptx::Module) -> Result<String, String> {
+    let mut kernels = module.functions().filter(|f| f.entry && f.body.is_some());
+    match (kernels.next(), kernels.next()) {
+        (Some(kernel), None) => Ok(kernel.name.to_string()),
+        _ => Err("the PTX does not have exactly one kernel: \"kernel\" must name one".into()),
+    }
+}
+
+impl Buffer {
+    fn load(&self, index: usize, folder: &Path) -> Result<CapturedBuffer, Box<dyn Error>> {
+        let name = self.name.clone().unwrap_or_else(|| format!("buffer {index}"));
+        let size = self.bytes as usize;
+        let contents = match (&self.file, self.init.as_deref()) {
+            (Some(file), _) => {
+                let mut bytes = std::fs::read(folder.join(file)).map_err(|e| format!("{file}: {e}"))?;
+                bytes.resize(size, 0);
+                Some(bytes)
+            }
+            (None, None | Some("zero")) => Some(vec![0; size]),
+            (None, Some("poison")) => None,
+            (None, Some("random")) => Some(random(size, index as u64)),
+            (None, Some(other)) => return Err(format!("no init `{other}`: zero, poison or random").into()),
+        };
+        Ok(CapturedBuffer { name, bytes: self.bytes, contents })
+    }
+}
+
+/// Bytes that are moderate numbers as f16 and as bf16.
+fn random(size: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let word = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state as u16 & 0x8000) | (0x3C00 + ((state >> 20) as u16 & 0x37F))).to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = (0..size.div_ceil(2)).flat_map(word).collect();
+    bytes.truncate(size);
+    bytes
+}
+
+fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u32> = hex
+        .chars()
+        .map(|c| c.to_digit(16).ok_or_else(|| format!("`{c}` in a parameter is no hex digit")))
+        .collect::<Result<_, _>>()?;
+    if digits.len() % 2 != 0 {
+        return Err(format!("a parameter of {} hex digits: two make a byte", digits.len()));
+    }
+    Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+}

@@ -1,0 +1,159 @@
+//! A simple cost model, for timelines in which overlap (or the lack of it) can be seen.
+//!
+//! Every warp has a clock in cycles of one multiprocessor. An instruction costs its issue slots:
+//! 32 lanes at 32 lanes per cycle and partition, special functions 4 lanes per cycle, shared memory
+//! 128 bytes and global memory 64 bytes per cycle and multiprocessor. A wait moves the clock to the
+//! time of what it waited for. Each multiprocessor has one copy engine (64 bytes per cycle after
+//! 500 cycles) and one tensor unit (8192 dense 16-bit FLOP per cycle on sm_100, 4096 on sm_90, twice
+//! that for 8-bit and half for tf32). Warps do not compete for issue slots or memory: the model
+//! shows who waits for whom, not how long a kernel takes.
+
+use crate::cluster::Cluster;
+use crate::engine::{Group, Pending};
+use crate::exec::Work;
+use crate::matrix::InstructionDescriptor;
+use crate::op::{Op, Tcgen05};
+use crate::trace::Track;
+
+/// Kinds of instructions, for counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Integer, floating-point and predicate arithmetic, moves.
+    Arithmetic,
+    /// Special functions.
+    Mufu,
+    /// Branches.
+    Control,
+    /// Loads, stores, atomics.
+    Memory,
+    /// Barriers, fences, exchanges within a warp.
+    Synchronisation,
+    /// Issue of asynchronous copies.
+    Copy,
+    /// Matrix instructions.
+    Matrix,
+}
+
+/// Number of classes.
+pub const CLASSES: usize = 7;
+
+/// Issue cycles and class of an instruction; `mufu` says that its opcode is a special function.
+pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
+    match op {
+        _ if mufu => (8, Class::Mufu),
+        Op::Branch { .. } | Op::BranchIndex { .. } | Op::Exit | Op::Trap(_) | Op::Nop | Op::Sleep => {
+            (1, Class::Control)
+        }
+        Op::Load(load) => (vector_cycles(load.dst.len(), load.bytes), Class::Memory),
+        Op::Store(store) => (vector_cycles(store.src.len(), store.bytes), Class::Memory),
+        Op::Atomic(_) => (4, Class::Memory),
+        Op::Ldmatrix { d, .. } => (d.len() as u8, Class::Memory),
+        Op::Stmatrix { s, .. } => (s.len() as u8, Class::Memory),
+        Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect { .. }
+        | Op::WarpSync { .. } | Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. }
+        | Op::Fence(_) | Op::Mbarrier(_) => (2, Class::Synchronisation),
+        Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait(_) | Op::CpAsyncArrive { .. }
+        | Op::Bulk(_) | Op::Tensor(_) | Op::BulkCommit | Op::BulkWait { .. } | Op::StoreAsync { .. }
+        | Op::TensormapReplace { .. } | Op::TensormapCopy { .. } | Op::TryCancel { .. } => (2, Class::Copy),
+        Op::Tcgen05(op) => match &**op {
+            Tcgen05::Load { d, .. } => (d.len().min(128) as u8, Class::Matrix),
+            Tcgen05::Store { s, .. } => (s.len().min(128) as u8, Class::Matrix),
+            _ => (2, Class::Matrix),
+        },
+        Op::MmaSync(_) | Op::MmaF64 { .. } => (16, Class::Matrix),
+        Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait(_) | Op::Movmatrix { .. } => {
+            (2, Class::Matrix)
+        }
+        _ => (1, Class::Arithmetic),
+    }
+}
+
+/// 32 lanes of a vector at 128 bytes per cycle.
+fn vector_cycles(elements: usize, bytes: u8) -> u8 {
+    (elements * usize::from(bytes) * 32 / 128).clamp(1, 64) as u8
+}
+
+/// When the engines of a multiprocessor are free.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineTimes {
+    copy: u64,
+    tensor: u64,
+}
+
+const COPY_LATENCY: u64 = 500;
+const COPY_BYTES_PER_CYCLE: u64 = 64;
+const TENSOR_LATENCY: u64 = 32;
+
+impl Cluster<'_> {
+    /// Simulated time at which an operation is done; its engine is busy until shortly before.
+    pub(crate) fn finish_time(&mut self, pending: &Pending) -> u64 {
+        let cta = self.warps[pending.warp].cta;
+        let (name, tensor, busy) = match &pending.work {
+            Work::Wgmma(_) | Work::Mma(_) => ("mma", true, self.tensor_cycles(pending)),
+            Work::TmemCopy { .. } | Work::Shift { .. } => ("tcgen05.cp", true, 32),
+            Work::Arrive(_) => return pending.time.max(self.engine_times[cta].tensor),
+            Work::TensorLoad { plan, .. } => ("tensor load", false, copy_cycles(plan.transaction_bytes)),
+            Work::TensorStore { plan, .. } => ("tensor store", false, copy_cycles(plan.transaction_bytes)),
+            Work::Bulk { bytes, .. } | Work::Zeros { bytes, .. } => ("bulk copy", false, copy_cycles(*bytes)),
+            Work::CpAsync(parts) => ("cp.async", false, copy_cycles(parts.iter().map(|p| p.bytes).sum())),
+            Work::StoreAsync { data, .. } => ("st.async", false, copy_cycles(data.len() as u32)),
+        };
+        let times = &mut self.engine_times[cta];
+        let free = if tensor { &mut times.tensor } else { &mut times.copy };
+        let start = pending.time.max(*free);
+        *free = start + busy;
+        if tensor {
+            self.counters.tensor_busy += busy;
+        }
+        let track = if tensor { Track::Tensor(cta) } else { Track::Copy(cta) };
+        self.trace_slice(track, name, start, start + busy);
+        let done = start + busy + if tensor { TENSOR_LATENCY } else { COPY_LATENCY };
+        if pending.group != Group::None {
+            self.group_times.push((pending.group, done));
+            let excess = self.group_times.len().saturating_sub(256);
+            self.group_times.drain(..excess);
+        }
+        done
+    }
+
+    /// A warp waited for groups: its clock moves to their end.
+    pub(crate) fn wait_time(&mut self, w: usize, wanted: &dyn Fn(Group) -> bool) {
+        let done = self.group_times.iter().filter(|(g, _)| wanted(*g)).map(|(_, t)| *t).max();
+        let start = self.warps[w].time;
+        if let Some(done) = done.filter(|done| *done > start) {
+            self.trace_wait(w, "wait for group", start, done);
+            self.warps[w].time = done;
+        }
+    }
+
+    fn tensor_cycles(&self, pending: &Pending) -> u64 {
+        let (flops, bits, rate) = match &pending.work {
+            Work::Wgmma(work) => match &self.kernel.code[work.pc as usize].op {
+                Op::Wgmma(op) => {
+                    let flops = 2 * 64 * op.mma.columns * op.mma.depth();
+                    (flops as u64, 32 / op.mma.a.per_register() as u64, 4096)
+                }
+                _ => return 0,
+            },
+            Work::Mma(work) => match &self.kernel.code[work.pc as usize].op {
+                Op::Tcgen05(op) => match &**op {
+                    Tcgen05::Mma(op) => {
+                        let fields = InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
+                        let Ok(fields) = fields else { return 0 };
+                        let flops = 2 * fields.rows * fields.columns * op.mma.kind.depth() / work.ctas.len();
+                        (flops as u64, 32 / fields.a.per_register() as u64, 8192)
+                    }
+                    _ => return 0,
+                },
+                _ => return 0,
+            },
+            _ => return 0,
+        };
+        // The rate is for 16-bit operands; narrower ones go faster, wider ones slower.
+        (flops * bits / (16 * rate)).max(1)
+    }
+}
+
+fn copy_cycles(bytes: u32) -> u64 {
+    (u64::from(bytes) / COPY_BYTES_PER_CYCLE).max(1)
+}
