@@ -11,6 +11,7 @@ use parameters::Parameters;
 use sim::{Options, Report};
 use std::path::{Path, PathBuf};
 use std::process::exit;
+use std::sync::Arc;
 
 /// Runs a PTX kernel on the simulator and says what is wrong with it
 ///
@@ -98,7 +99,10 @@ pub fn run(args: Args) -> Outcome {
     Ok(())
 }
 
-fn execute(args: &Args, options: &Options) -> Result<Result<Report, sim::Error>, Box<dyn std::error::Error>> {
+fn execute(
+    args: &Args,
+    options: &Options,
+) -> Result<Result<Report, sim::Error>, Box<dyn std::error::Error>> {
     if let Some(path) = &args.launch {
         return launch::execute(path, options);
     }
@@ -112,17 +116,17 @@ fn execute(args: &Args, options: &Options) -> Result<Result<Report, sim::Error>,
 /// The file as a test whose only run is the one asked for.
 fn file_test(args: &Args, path: &Path) -> Result<FileTest, Box<dyn std::error::Error>> {
     let source = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", path.display()))?;
     let kernel = args.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));
     let run = format!(
         "// run: --grid {} --block {} --cluster {} --smem {}{kernel}{}\n",
         args.grid, args.block, args.cluster, args.smem, args.parameters
     );
-    let kept = source.lines().map(|line| match line.trim_start().starts_with("// run:") {
-        true => "",
-        false => line,
-    });
-    // The first line makes room for the run, so that reported lines are the file's own.
-    let body: Vec<&str> = kept.collect();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(FileTest::parse(&name, &format!("{run}{}", body.join("\n")))?)
+    let body: String =
+        source.lines().filter(|l| !l.starts_with("// run:")).map(|l| format!("{l}\n")).collect();
+    let mut test = FileTest::parse(&name, &format!("{run}{body}"))?;
+    // Reported lines are those of the file itself.
+    test.module = Arc::new(module);
+    Ok(test)
 }

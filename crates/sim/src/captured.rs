@@ -98,7 +98,9 @@ impl CapturedLaunch {
             let Relocation { param, offset, buffer, addend } = *relocation;
             let place = values.get_mut(param).and_then(|p| p.get_mut(offset..offset + 8));
             let (Some(place), true) = (place, buffer < self.buffers.len()) else {
-                return Err(Error::Load(format!("{relocation:?} names no parameter bytes or buffer")));
+                return Err(Error::Load(format!(
+                    "{relocation:?} names no parameter bytes or buffer"
+                )));
             };
             let address = global.get(buffer).base.wrapping_add_signed(addend);
             place.copy_from_slice(&address.to_le_bytes());

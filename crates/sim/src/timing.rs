@@ -41,29 +41,51 @@ pub const CLASSES: usize = 7;
 pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
     match op {
         _ if mufu => (8, Class::Mufu),
-        Op::Branch { .. } | Op::BranchIndex { .. } | Op::Exit | Op::Trap(_) | Op::Nop | Op::Sleep => {
-            (1, Class::Control)
-        }
+        Op::Branch { .. }
+        | Op::BranchIndex { .. }
+        | Op::Exit
+        | Op::Trap(_)
+        | Op::Nop
+        | Op::Sleep => (1, Class::Control),
         Op::Load(load) => (vector_cycles(load.dst.len(), load.bytes), Class::Memory),
         Op::Store(store) => (vector_cycles(store.src.len(), store.bytes), Class::Memory),
         Op::Atomic(_) => (4, Class::Memory),
         Op::Ldmatrix { d, .. } => (d.len() as u8, Class::Memory),
         Op::Stmatrix { s, .. } => (s.len() as u8, Class::Memory),
-        Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect { .. }
-        | Op::WarpSync { .. } | Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. }
-        | Op::Fence(_) | Op::Mbarrier(_) => (2, Class::Synchronisation),
-        Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait(_) | Op::CpAsyncArrive { .. }
-        | Op::Bulk(_) | Op::Tensor(_) | Op::BulkCommit | Op::BulkWait { .. } | Op::StoreAsync { .. }
-        | Op::TensormapReplace { .. } | Op::TensormapCopy { .. } | Op::TryCancel { .. } => (2, Class::Copy),
+        Op::Shfl { .. }
+        | Op::Vote { .. }
+        | Op::Match { .. }
+        | Op::Redux { .. }
+        | Op::Elect { .. }
+        | Op::WarpSync { .. }
+        | Op::Bar { .. }
+        | Op::ClusterArrive { .. }
+        | Op::ClusterWait { .. }
+        | Op::Fence(_)
+        | Op::Mbarrier(_) => (2, Class::Synchronisation),
+        Op::CpAsync { .. }
+        | Op::CpAsyncCommit
+        | Op::CpAsyncWait(_)
+        | Op::CpAsyncArrive { .. }
+        | Op::Bulk(_)
+        | Op::Tensor(_)
+        | Op::BulkCommit
+        | Op::BulkWait { .. }
+        | Op::StoreAsync { .. }
+        | Op::TensormapReplace { .. }
+        | Op::TensormapCopy { .. }
+        | Op::TryCancel { .. } => (2, Class::Copy),
         Op::Tcgen05(op) => match &**op {
             Tcgen05::Load { d, .. } => (d.len().min(128) as u8, Class::Matrix),
             Tcgen05::Store { s, .. } => (s.len().min(128) as u8, Class::Matrix),
             _ => (2, Class::Matrix),
         },
         Op::MmaSync(_) | Op::MmaF64 { .. } => (16, Class::Matrix),
-        Op::Wgmma(_) | Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait(_) | Op::Movmatrix { .. } => {
-            (2, Class::Matrix)
-        }
+        Op::Wgmma(_)
+        | Op::WgmmaFence
+        | Op::WgmmaCommit
+        | Op::WgmmaWait(_)
+        | Op::Movmatrix { .. } => (2, Class::Matrix),
         _ => (1, Class::Arithmetic),
     }
 }
@@ -92,10 +114,18 @@ impl Cluster<'_> {
             Work::Wgmma(_) | Work::Mma(_) => ("mma", true, self.tensor_cycles(pending)),
             Work::TmemCopy { .. } | Work::Shift { .. } => ("tcgen05.cp", true, 32),
             Work::Arrive(_) => return pending.time.max(self.engine_times[cta].tensor),
-            Work::TensorLoad { plan, .. } => ("tensor load", false, copy_cycles(plan.transaction_bytes)),
-            Work::TensorStore { plan, .. } => ("tensor store", false, copy_cycles(plan.transaction_bytes)),
-            Work::Bulk { bytes, .. } | Work::Zeros { bytes, .. } => ("bulk copy", false, copy_cycles(*bytes)),
-            Work::CpAsync(parts) => ("cp.async", false, copy_cycles(parts.iter().map(|p| p.bytes).sum())),
+            Work::TensorLoad { plan, .. } => {
+                ("tensor load", false, copy_cycles(plan.transaction_bytes))
+            }
+            Work::TensorStore { plan, .. } => {
+                ("tensor store", false, copy_cycles(plan.transaction_bytes))
+            }
+            Work::Bulk { bytes, .. } | Work::Zeros { bytes, .. } => {
+                ("bulk copy", false, copy_cycles(*bytes))
+            }
+            Work::CpAsync(parts) => {
+                ("cp.async", false, copy_cycles(parts.iter().map(|p| p.bytes).sum()))
+            }
             Work::StoreAsync { data, .. } => ("st.async", false, copy_cycles(data.len() as u32)),
         };
         let times = &mut self.engine_times[cta];
@@ -138,9 +168,11 @@ impl Cluster<'_> {
             Work::Mma(work) => match &self.kernel.code[work.pc as usize].op {
                 Op::Tcgen05(op) => match &**op {
                     Tcgen05::Mma(op) => {
-                        let fields = InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
+                        let fields =
+                            InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
                         let Ok(fields) = fields else { return 0 };
-                        let flops = 2 * fields.rows * fields.columns * op.mma.kind.depth() / work.ctas.len();
+                        let flops = 2 * fields.rows * fields.columns * op.mma.kind.depth()
+                            / work.ctas.len();
                         (flops as u64, 32 / fields.a.per_register() as u64, 8192)
                     }
                     _ => return 0,

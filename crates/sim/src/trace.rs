@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_json_has_one_event_per_slice() {
-        let slice = |row, start| Slice { cta: [0; 3], row, name: "run".into(), start, end: start + 5 };
+        let slice =
+            |row, start| Slice { cta: [0; 3], row, name: "run".into(), start, end: start + 5 };
         let trace = Trace { slices: vec![slice(Row::Warp(0), 0), slice(Row::Tensor, 3)] };
         let json = trace.to_json();
         assert_eq!(json.matches("\"ph\":\"X\"").count(), 2);

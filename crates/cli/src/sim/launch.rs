@@ -51,7 +51,10 @@ struct Buffer {
 }
 
 /// Runs the launch a JSON file describes and saves its buffers.
-pub fn execute(path: &Path, options: &Options) -> Result<Result<Report, sim::Error>, Box<dyn Error>> {
+pub fn execute(
+    path: &Path,
+    options: &Options,
+) -> Result<Result<Report, sim::Error>, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let description: Description =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -70,7 +73,8 @@ pub fn execute(path: &Path, options: &Options) -> Result<Result<Report, sim::Err
 
 impl Description {
     fn launch(&self, folder: &Path) -> Result<CapturedLaunch, Box<dyn Error>> {
-        let source = std::fs::read_to_string(folder.join(&self.ptx)).map_err(|e| format!("{}: {e}", self.ptx))?;
+        let source = std::fs::read_to_string(folder.join(&self.ptx))
+            .map_err(|e| format!("{}: {e}", self.ptx))?;
         let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", self.ptx))?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
@@ -112,14 +116,17 @@ impl Buffer {
         let size = self.bytes as usize;
         let contents = match (&self.file, self.init.as_deref()) {
             (Some(file), _) => {
-                let mut bytes = std::fs::read(folder.join(file)).map_err(|e| format!("{file}: {e}"))?;
+                let mut bytes =
+                    std::fs::read(folder.join(file)).map_err(|e| format!("{file}: {e}"))?;
                 bytes.resize(size, 0);
                 Some(bytes)
             }
             (None, None | Some("zero")) => Some(vec![0; size]),
             (None, Some("poison")) => None,
             (None, Some("random")) => Some(random(size, index as u64)),
-            (None, Some(other)) => return Err(format!("no init `{other}`: zero, poison or random").into()),
+            (None, Some(other)) => {
+                return Err(format!("no init `{other}`: zero, poison or random").into());
+            }
         };
         Ok(CapturedBuffer { name, bytes: self.bytes, contents })
     }

@@ -61,7 +61,8 @@ impl Finished {
     }
 
     fn text(&self, counters: bool) -> String {
-        let seed = if self.mode == "random" { format!(", seed {}", self.seed) } else { String::new() };
+        let seed =
+            if self.mode == "random" { format!(", seed {}", self.seed) } else { String::new() };
         let head = format!("mode {}{seed}: ", self.mode);
         match &self.result {
             Err(error) => format!("{head}{}\n{error}\n", error.kind()),

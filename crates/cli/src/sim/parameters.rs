@@ -7,9 +7,19 @@ pub struct Parameters(Vec<(&'static str, String)>);
 
 /// Option, its name in a `run:` line, value name, help.
 const OPTIONS: [(&str, &str, &str, &str); 3] = [
-    ("arg", "--arg", "NAME:TYPE[DIMS]=INIT", "The next parameter: a buffer (zero, poison, iota, random, ints) or a number"),
+    (
+        "arg",
+        "--arg",
+        "NAME:TYPE[DIMS]=INIT",
+        "The next parameter: a buffer (zero, poison, iota, random, ints) or a number",
+    ),
     ("buffer", "--buffer", "NAME:TYPE[DIMS]=INIT", "A buffer that only tensor maps refer to"),
-    ("tensor-map", "--map", "NAME=BUFFER;dims=…;box=…", "The next parameter: a tensor map; also strides, swizzle, fill, type, offset"),
+    (
+        "tensor-map",
+        "--map",
+        "NAME=BUFFER;dims=…;box=…",
+        "The next parameter: a tensor map; also strides, swizzle, fill, type, offset",
+    ),
 ];
 
 impl fmt::Display for Parameters {

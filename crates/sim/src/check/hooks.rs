@@ -84,10 +84,18 @@ impl Cluster<'_> {
         }
         let site = self.site(checker.warp_of(write.agent()), write.pc(), None);
         let column = rect.columns.start;
-        let message = format!("operand A is read at tensor-memory column {column}, which holds accumulators of a tcgen05.mma");
+        let message = format!(
+            "operand A is read at tensor-memory column {column}, which holds accumulators of a tcgen05.mma"
+        );
         let help = "A takes packed elements that tcgen05.st or tcgen05.cp stored: add the column offset at \
                     which they are";
-        self.hazard(w, "accumulator-as-operand", message, Some(("accumulated:".into(), site)), Some(help))
+        self.hazard(
+            w,
+            "accumulator-as-operand",
+            message,
+            Some(("accumulated:".into(), site)),
+            Some(help),
+        )
     }
 
     pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
@@ -169,7 +177,10 @@ impl Cluster<'_> {
         }
         let Some(other) = self.launch.owners.touch(at, self.number, write) else { return Ok(()) };
         let place = self.name_place(Memory::Global, at);
-        let message = format!("{} of {place}, which cluster {other} also wrote: nothing orders the two", verb(write));
+        let message = format!(
+            "{} of {place}, which cluster {other} also wrote: nothing orders the two",
+            verb(write)
+        );
         let help = "clusters run in any order: use atomics, or a flag with release and acquire";
         self.hazard(w, "race", message, None, Some(help))
     }
@@ -467,8 +478,11 @@ impl Cluster<'_> {
         let (mine, theirs) = (verb(write), verb(conflict.wrote));
         let who = checker.describe(agent);
         if conflict.only_unfenced && matches!(memory, Memory::Tensor(_)) {
-            let message = format!("{mine} of {place} without tcgen05.fence::after_thread_sync behind the barrier");
-            let help = "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
+            let message = format!(
+                "{mine} of {place} without tcgen05.fence::after_thread_sync behind the barrier"
+            );
+            let help =
+                "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
             let other = Some((format!("the other {theirs}:"), site));
             return self.hazard(w, "missing-tcgen05-fence", message, other, Some(help));
         }

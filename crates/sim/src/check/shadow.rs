@@ -214,7 +214,8 @@ impl Cell {
             return Err(Conflict { other: write, wrote: true, only_unfenced: false });
         }
         if viewer.fence_writes
-            && let Some(other) = [write].iter().chain(&self.reads).find(|a| !a.is_none() && viewer.unfenced(**a))
+            && let Some(other) =
+                [write].iter().chain(&self.reads).find(|a| !a.is_none() && viewer.unfenced(**a))
         {
             return Err(Conflict { other: *other, wrote: *other == write, only_unfenced: true });
         }

@@ -8,8 +8,8 @@ use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault, Hazard, Unsupported};
 use crate::matrix::{
-    CtaMemory, Lanes, MmaA, MmaKind, Major, MmaOperands, OperandError, SharedMatrix, TMEM_COLUMNS, TensorMemory, TmemAddress,
-    TmemRect, TmemTransfer,
+    CtaMemory, Lanes, Major, MmaA, MmaKind, MmaOperands, OperandError, SharedMatrix, TMEM_COLUMNS,
+    TensorMemory, TmemAddress, TmemRect, TmemTransfer,
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
 use crate::register::{FULL, R32, Row32};
@@ -411,7 +411,14 @@ impl Cluster<'_> {
 
     /// Rows of a K-major operand that are written only in part: their unwritten bytes reach every
     /// result. A row without any data is padding whose results nobody uses.
-    pub(super) fn check_rows(&self, pending: &Pending, cta: usize, matrix: &SharedMatrix, rows: usize, chunks: u32) -> Run<()> {
+    pub(super) fn check_rows(
+        &self,
+        pending: &Pending,
+        cta: usize,
+        matrix: &SharedMatrix,
+        rows: usize,
+        chunks: u32,
+    ) -> Run<()> {
         if !self.launch.options.checks || matrix.major != Major::K {
             return Ok(());
         }
