@@ -166,6 +166,25 @@ impl Cluster<'_> {
         }
     }
 
+    /// Words of shared memory that the lanes of a warp load or store.
+    pub(crate) fn note_words(
+        &mut self,
+        w: usize,
+        cta: usize,
+        offsets: &[u32; 32],
+        mask: u32,
+        bytes: u32,
+        write: bool,
+    ) -> Run<()> {
+        let pc = self.warps[w].fragments[0].pc;
+        let Some(checker) = &mut self.checker else { return Ok(()) };
+        let memory = Memory::Shared(cta);
+        match checker.by_lanes(w, pc, memory, offsets, mask, bytes, write) {
+            Ok(()) => Ok(()),
+            outcome => self.judge(w, memory, outcome, write),
+        }
+    }
+
     /// Ordinary accesses of different clusters to the same word, with nothing in the launch that
     /// could order them.
     fn note_owner(&mut self, w: usize, at: u64, write: bool, order: Order) -> Run<()> {

@@ -150,6 +150,38 @@ impl Checker {
         shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
     }
 
+    /// Accesses of `bytes` bytes at each lane's offset by a warp itself.
+    pub(crate) fn by_lanes(
+        &mut self,
+        w: usize,
+        pc: Pc,
+        memory: Memory,
+        offsets: &[u32; 32],
+        mask: u32,
+        bytes: u32,
+        write: bool,
+    ) -> Outcome {
+        let Checker { known, times, shadows, .. } = self;
+        let viewer = Viewer {
+            agent: w,
+            time: times[w],
+            pc,
+            all: &known[w].all,
+            fenced: None,
+            fence_writes: false,
+            generic: &|_| true,
+            own: [usize::MAX; 2],
+        };
+        let shadow = shadows.entry(memory).or_default();
+        let mut left = mask;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            shadow.access(&viewer, offsets[lane].into(), bytes.into(), write)?;
+        }
+        Ok(())
+    }
+
     /// Who last wrote the cell at a byte address.
     pub(crate) fn last_write(&self, memory: Memory, at: u64) -> Option<Access> {
         self.shadows.get(&memory)?.last_write(at)

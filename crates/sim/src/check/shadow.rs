@@ -101,9 +101,13 @@ impl Viewer<'_> {
 /// Cells of a page.
 const PAGE: usize = 1024;
 
+/// Pages that are found by number rather than by hashing: shared and tensor memory have so few.
+const DENSE: u64 = 256;
+
 /// The shadow of one memory.
 #[derive(Default)]
 pub struct Shadow {
+    dense: Vec<Option<Box<[Cell; PAGE]>>>,
     pages: HashMap<u64, Box<[Cell; PAGE]>>,
     /// Reads that did not fit into their cell.
     more: HashMap<u64, Vec<Access>>,
@@ -123,7 +127,15 @@ impl Shadow {
         while at < end {
             let page = at / 4 / PAGE as u64;
             let page_end = ((page + 1) * PAGE as u64 * 4).min(end);
-            let cells = self.pages.entry(page).or_insert_with(|| Box::new([Cell::default(); PAGE]));
+            let fresh = || Box::new([Cell::default(); PAGE]);
+            let cells = if page < DENSE {
+                if self.dense.len() <= page as usize {
+                    self.dense.resize_with(page as usize + 1, || None);
+                }
+                self.dense[page as usize].get_or_insert_with(fresh)
+            } else {
+                self.pages.entry(page).or_insert_with(fresh)
+            };
             while at < page_end {
                 let first = (at % 4) as u32;
                 let count = (4 - first).min((end - at) as u32);
@@ -145,15 +157,19 @@ impl Shadow {
     /// The last write of the cell at a byte address.
     pub fn last_write(&self, at: u64) -> Option<Access> {
         let number = at / 4;
-        let cells = self.pages.get(&(number / PAGE as u64))?;
-        let write = cells[number as usize % PAGE].write;
+        let write = self.page(number / PAGE as u64)?[number as usize % PAGE].write;
         (!write.is_none()).then_some(write)
+    }
+
+    fn page(&self, page: u64) -> Option<&[Cell; PAGE]> {
+        let dense = self.dense.get(page as usize).and_then(Option::as_deref);
+        if page < DENSE { dense } else { self.pages.get(&page).map(|cells| &**cells) }
     }
 
     /// Checks without recording: is the last write of every byte known?
     pub fn look(&self, viewer: &Viewer, start: u64, len: u64) -> Result<(), (u64, Conflict)> {
         for number in start / 4..(start + len).div_ceil(4) {
-            let Some(cells) = self.pages.get(&(number / PAGE as u64)) else { continue };
+            let Some(cells) = self.page(number / PAGE as u64) else { continue };
             let write = cells[number as usize % PAGE].write;
             if !write.is_none() && !viewer.knows(write) {
                 let conflict = Conflict { other: write, wrote: true, only_unfenced: false };

@@ -107,6 +107,8 @@ pub struct Cluster<'a> {
     pub(crate) steps: u64,
     /// Changes that others may wait for; a cluster without any is stuck.
     pub(crate) events: u64,
+    /// Looks at memory or barriers that others may change.
+    pub(crate) polls: u64,
     pub(crate) progress: schedule::Progress,
     /// When engines are free, per CTA.
     pub(crate) engine_times: Vec<EngineTimes>,
@@ -140,6 +142,7 @@ impl<'a> Cluster<'a> {
             counters: Counters::default(),
             steps: 0,
             events: 0,
+            polls: 0,
             progress: schedule::Progress::default(),
             engine_times: vec![EngineTimes::default(); size as usize],
             group_times: Vec::new(),

@@ -20,8 +20,9 @@ pub enum Status {
 #[derive(Default)]
 pub(crate) struct Progress {
     events: u64,
-    /// Steps when the last event was seen.
+    /// Steps and polls when the last event was seen.
     at: u64,
+    polls: u64,
     /// Rounds in which every wait timed out without any event between.
     timeouts: u32,
 }
@@ -30,6 +31,8 @@ pub(crate) struct Progress {
 const QUANTUM: u32 = 24;
 /// Instructions without an event, per live warp, after which waiting work is completed.
 const PATIENCE: u64 = 4_000;
+/// Instructions of a loop that polls, at most.
+const POLL_LOOP: u64 = 200;
 /// Rounds of timed-out waits without an event that prove a deadlock.
 const TIMEOUTS: u32 = 4;
 
@@ -50,6 +53,7 @@ impl Cluster<'_> {
                 }
             } else if self.polls_in_vain() && !self.complete_one()? {
                 self.progress.at = self.steps;
+                self.progress.polls = self.polls;
                 return Ok(Status::Polling);
             }
         }
@@ -93,14 +97,18 @@ impl Cluster<'_> {
 
     fn note_events(&mut self) {
         if self.events != self.progress.events {
-            self.progress = Progress { events: self.events, at: self.steps, timeouts: 0 };
+            let (events, at, polls) = (self.events, self.steps, self.polls);
+            self.progress = Progress { events, at, polls, timeouts: 0 };
         }
     }
 
+    /// Whether warps have long done little but look whether something changed; arithmetic that
+    /// takes its time does not count.
     fn polls_in_vain(&mut self) -> bool {
         self.note_events();
         let live = self.warps.iter().filter(|w| !w.done()).count() as u64;
-        self.steps - self.progress.at > PATIENCE * live.max(1)
+        let (steps, polls) = (self.steps - self.progress.at, self.polls - self.progress.polls);
+        steps > PATIENCE * live.max(1) && polls * POLL_LOOP > steps
     }
 
     /// Completes asynchronous work as the mode likes it.

@@ -43,27 +43,39 @@ pub(super) fn execute(r: &mut Registers, op: &Op, mask: u32) -> bool {
 
 #[inline(always)]
 fn row(r: &mut Registers, f: RowFn, d: u32, s: &[u32; 3], mask: u32) {
-    let mut narrow = Row32::splat(0);
-    let mut wide = Row64::splat(0);
     let (a, b, c) = (s[0], s[1], s[2]);
     match f {
-        RowFn::A1(f) => f(&mut narrow, r.r32(R32(a))),
-        RowFn::A2(f) => f(&mut narrow, r.r32(R32(a)), r.r32(R32(b))),
-        RowFn::A3(f) => f(&mut narrow, r.r32(R32(a)), r.r32(R32(b)), r.r32(R32(c))),
-        RowFn::Narrow(f) => f(&mut narrow, r.r64(R64(a))),
-        RowFn::B1(f) => f(&mut wide, r.r64(R64(a))),
-        RowFn::B2(f) => f(&mut wide, r.r64(R64(a)), r.r64(R64(b))),
-        RowFn::B3(f) => f(&mut wide, r.r64(R64(a)), r.r64(R64(b)), r.r64(R64(c))),
-        RowFn::Wide2(f) => f(&mut wide, r.r32(R32(a)), r.r32(R32(b))),
-        RowFn::Wide3(f) => f(&mut wide, r.r32(R32(a)), r.r32(R32(b)), r.r64(R64(c))),
-        RowFn::Shift64(f) => f(&mut wide, r.r64(R64(a)), r.r32(R32(b))),
-    }
-    match f {
-        RowFn::A1(_) | RowFn::A2(_) | RowFn::A3(_) | RowFn::Narrow(_) => {
-            r.set32(R32(d), mask, &narrow);
+        RowFn::A1(f) => narrow(r, d, mask, |out, r| f(out, r.r32(R32(a)))),
+        RowFn::A2(f) => narrow(r, d, mask, |out, r| f(out, r.r32(R32(a)), r.r32(R32(b)))),
+        RowFn::A3(f) => {
+            narrow(r, d, mask, |out, r| f(out, r.r32(R32(a)), r.r32(R32(b)), r.r32(R32(c))));
         }
-        _ => r.set64(R64(d), mask, &wide),
+        RowFn::Narrow(f) => narrow(r, d, mask, |out, r| f(out, r.r64(R64(a)))),
+        RowFn::B1(f) => wide(r, d, mask, |out, r| f(out, r.r64(R64(a)))),
+        RowFn::B2(f) => wide(r, d, mask, |out, r| f(out, r.r64(R64(a)), r.r64(R64(b)))),
+        RowFn::B3(f) => {
+            wide(r, d, mask, |out, r| f(out, r.r64(R64(a)), r.r64(R64(b)), r.r64(R64(c))));
+        }
+        RowFn::Wide2(f) => wide(r, d, mask, |out, r| f(out, r.r32(R32(a)), r.r32(R32(b)))),
+        RowFn::Wide3(f) => {
+            wide(r, d, mask, |out, r| f(out, r.r32(R32(a)), r.r32(R32(b)), r.r64(R64(c))));
+        }
+        RowFn::Shift64(f) => wide(r, d, mask, |out, r| f(out, r.r64(R64(a)), r.r32(R32(b)))),
     }
+}
+
+#[inline(always)]
+fn narrow(r: &mut Registers, d: u32, mask: u32, f: impl FnOnce(&mut Row32, &Registers)) {
+    let mut out = Row32::splat(0);
+    f(&mut out, r);
+    r.set32(R32(d), mask, &out);
+}
+
+#[inline(always)]
+fn wide(r: &mut Registers, d: u32, mask: u32, f: impl FnOnce(&mut Row64, &Registers)) {
+    let mut out = Row64::splat(0);
+    f(&mut out, r);
+    r.set64(R64(d), mask, &out);
 }
 
 fn compare(r: &Registers, f: Compare, s: &[u32; 2]) -> u32 {
@@ -98,7 +110,7 @@ fn select64(r: &mut Registers, d: R64, s: &[R64; 2], p: (P, bool), mask: u32) {
 }
 
 /// The lanes of `mask`.
-pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
     let mut left = mask;
     std::iter::from_fn(move || {
         (left != 0).then(|| {

@@ -145,6 +145,10 @@ impl Cluster<'_> {
     pub(super) fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
         let n = load.dst.len() as u32;
         let bytes = u32::from(load.bytes);
+        self.polls += u64::from(load.strong);
+        if !load.strong && bytes == 4 && self.load_words(w, load, mask)? {
+            return Ok(Flow::Next);
+        }
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, load.addr, lane);
             let place = self.place(w, lane, load.space, at, bytes * n)?;
@@ -175,6 +179,9 @@ impl Cluster<'_> {
         let n = store.src.len() as u32;
         let bytes = u32::from(store.bytes);
         self.event();
+        if !store.strong && bytes == 4 && self.store_words(w, store, mask)? {
+            return Ok(Flow::Next);
+        }
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, store.addr, lane);
             let place = self.place(w, lane, store.space, at, bytes * n)?;
@@ -213,7 +220,7 @@ impl Cluster<'_> {
     }
 
     pub(super) fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
-        self.event();
+        self.polls += 1;
         let bytes = atomic.bytes;
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, atomic.addr, lane);
@@ -231,6 +238,9 @@ impl Cluster<'_> {
                         Ok(old) => old,
                         Err(reason) => return self.unsupported(w, reason),
                     };
+                if combine(atomic, old, operand, swap) != Ok(old) {
+                    self.event();
+                }
                 if let Some(Some(dst)) = atomic.dst.get(i) {
                     self.warps[w].registers.set_lane(*dst, lane, old);
                 }
@@ -405,7 +415,7 @@ impl Cluster<'_> {
         )
     }
 
-    fn count_access(
+    pub(super) fn count_access(
         &mut self,
         w: usize,
         space: MemSpace,
@@ -434,28 +444,34 @@ impl Cluster<'_> {
 /// of lanes that together move 128 bytes.
 fn bank_conflicts(r: &Registers, addr: Addr, mask: u32, bytes: u32) -> u64 {
     let group = (128 / bytes.max(4)) as usize;
-    let mut extra = 0;
-    for first in (0..32).step_by(group) {
-        let mut words: [[u32; 4]; 32] = [[u32::MAX; 4]; 32];
-        let mut used = [0u8; 32];
-        let mut worst = 0;
-        for lane in lanes(mask & (((1u64 << group) - 1) << first) as u32) {
-            let at = lane_address(r, addr, lane) as u32 / 4;
-            for word in at..at + bytes.div_ceil(4) {
-                let bank = (word % 32) as usize;
-                let n = usize::from(used[bank]);
-                if n < 4 && !words[bank][..n].contains(&word) {
-                    words[bank][n] = word;
-                    used[bank] += 1;
-                    worst = worst.max(used[bank]);
-                } else if n == 4 && !words[bank].contains(&word) {
-                    worst = worst.max(5);
-                }
-            }
-        }
-        extra += u64::from(worst.saturating_sub(1));
+    let words = bytes.div_ceil(4);
+    let groups = (0..32).step_by(group);
+    groups
+        .map(|first| {
+            group_conflicts(r, addr, mask & (((1u64 << group) - 1) << first) as u32, words)
+        })
+        .sum()
+}
+
+fn group_conflicts(r: &Registers, addr: Addr, mask: u32, words: u32) -> u64 {
+    // The first word each bank was asked for; more than one makes a conflict worth counting.
+    let (mut seen, mut first, mut clash) = (0u32, [0u32; 32], false);
+    let starts = lanes(mask).map(|lane| lane_address(r, addr, lane) as u32 / 4);
+    for word in starts.clone().flat_map(|at| at..at + words) {
+        let bank = (word % 32) as usize;
+        clash |= seen >> bank & 1 != 0 && first[bank] != word;
+        seen |= 1 << bank;
+        first[bank] = word;
     }
-    extra
+    if !clash {
+        return 0;
+    }
+    let mut asked: Vec<u32> = starts.flat_map(|at| at..at + words).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let mut per_bank = [0u64; 32];
+    asked.iter().for_each(|word| per_bank[(word % 32) as usize] += 1);
+    per_bank.iter().max().map_or(0, |most| most - 1)
 }
 
 /// The place `bytes` further on.

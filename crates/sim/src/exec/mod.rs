@@ -9,6 +9,7 @@ mod memory;
 mod tensor_memory;
 mod tensormap;
 mod warp_wide;
+mod words;
 mod work;
 
 pub(crate) use matrix::PartialWgmma;
@@ -126,6 +127,7 @@ impl Cluster<'_> {
             }
             Flow::Yield => {
                 fragment.pc += 1;
+                self.polls += 1;
                 Ok(false)
             }
             Flow::Block(wait) => {
