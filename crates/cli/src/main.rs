@@ -11,6 +11,7 @@ mod output;
 mod problem_args;
 mod ptx;
 mod run;
+mod sim;
 mod support;
 mod timing;
 mod verify;
@@ -35,6 +36,7 @@ enum Command {
     Verify(verify::Args),
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
+    Sim(Box<sim::Args>),
     Layout(Box<layout::Args>),
     Doctor(doctor::Args),
     Warm(warm::Args),
@@ -69,6 +71,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
+        Command::Sim(args) => sim::run(*args),
         Command::Layout(args) => layout::run(*args),
         Command::Doctor(args) => doctor::run(args),
         Command::Warm(args) => warm::run(args),

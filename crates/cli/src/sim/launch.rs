@@ -151,7 +151,7 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
         .chars()
         .map(|c| c.to_digit(16).ok_or_else(|| format!("`{c}` in a parameter is no hex digit")))
         .collect::<Result<_, _>>()?;
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err(format!("a parameter of {} hex digits: two make a byte", digits.len()));
     }
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
