@@ -42,7 +42,7 @@ fn fit(operation: &Operation<'_>, arg: &Arg, slot: &Slot, report: &mut Report<'_
         Kind::TensorAddress(length) => address::fit_tensor(operation, arg, length, report),
         Kind::DescriptorOrTensorMemory => match arg {
             Arg::Address(..) => address::fit_tensor_memory(operation, arg, report),
-            _ => fit_value(operation, arg, Value::of(Want::of(Type::B64)), false, report),
+            _ => fit_value(operation, arg, Value::of(Want::of(Type::U64)), false, report),
         },
         Kind::Label => {
             if !matches!(arg, Arg::Label(_)) {
@@ -78,7 +78,7 @@ fn fit_value(
         }
         _ if result => report(11, "must be a register".into()),
         Arg::Integer(_) | Arg::F32(_) | Arg::F64(_) => fit_immediate(arg, want, report),
-        Arg::Special(_) if operation.opcode == "cvt" => {}
+        Arg::Special(_) if operation.opcode == "cvt" && want.class == Class::Integer => {}
         Arg::Special(name) => {
             report(11, format!("{name} must go through `mov` first"));
         }

@@ -29,7 +29,7 @@ pub(super) fn slots(operation: &Operation<'_>) -> Option<Vec<Slot>> {
         }
         "cp" if operation.has_any(&["commit_group", "wait_group"]) => None,
         "cp" if operation.has("bulk") => bulk_copy(operation),
-        "cp" if operation.has_any(&["ca", "cg"]) => async_copy(),
+        "cp" if operation.has_any(&["ca", "cg"]) => Some(async_copy(operation)),
         _ => None,
     }
 }
@@ -50,7 +50,9 @@ fn cvt(operation: &Operation<'_>) -> Option<Vec<Slot>> {
     if operation.has("pack") || types.len() > 2 {
         return None;
     }
-    let wide = |want| Kind::Value(Value { want, wide: true, sink: false });
+    // Packed values live in registers of just their width, at both ends.
+    let wide = from.class != Class::Packed;
+    let wide = |want| Kind::Value(Value { want, wide, sink: false });
     let mut slots = vec![Slot::result(wide(to))];
     match (to.name.ends_with("x4"), to.name.ends_with("x2") && from.name == "f32") {
         (true, _) => slots.push(vector("f32", 4)),
@@ -182,7 +184,7 @@ fn tcgen05_mma(operation: &Operation<'_>) -> Option<Vec<Slot>> {
     if operation.has("sp") {
         slots.push(tensor_memory());
     }
-    slots.push(value("b32"));
+    slots.push(value("u32"));
     if operation.has("block_scale") {
         slots.extend([tensor_memory(), tensor_memory()]);
     }
@@ -198,16 +200,18 @@ fn tcgen05_mma(operation: &Operation<'_>) -> Option<Vec<Slot>> {
     Some(slots)
 }
 
-/// `cp.async.{ca,cg}`: destination, source, bytes, and maybe source bytes or a predicate, policy.
-fn async_copy() -> Option<Vec<Slot>> {
+/// `cp.async.{ca,cg}`: destination, source, bytes, maybe source bytes or a predicate; the policy.
+fn async_copy(operation: &Operation<'_>) -> Vec<Slot> {
     let source = Place { space: Memory::Space(Space::Global), align: 1 };
-    Some(vec![
-        shared(1),
-        Slot::new(Kind::Address(source)),
-        Slot::new(Kind::Constant),
-        Slot::new(Kind::Anything).optional(),
-        value("b64").optional(),
-    ])
+    let mut slots = vec![shared(1), Slot::new(Kind::Address(source)), Slot::new(Kind::Constant)];
+    let hinted = operation.has("L2::cache_hint");
+    if operation.args().len() > 3 + usize::from(hinted) {
+        slots.push(Slot::new(Kind::Anything));
+    }
+    if hinted {
+        slots.push(value("b64"));
+    }
+    slots
 }
 
 /// The asynchronous copies of the TMA unit.
@@ -226,7 +230,7 @@ fn bulk_copy(operation: &Operation<'_>) -> Option<Vec<Slot>> {
         (_, false) => vec![far, shared(16)],
     };
     if tensor.is_none() {
-        slots.push(value("b32"));
+        slots.push(value("u32"));
     }
     if arrives && !operation.has("prefetch") {
         slots.push(shared(8));

@@ -45,20 +45,18 @@ const PACKED: &[(&str, u32)] = &[
     ("e2m3x4", 32),
     ("e3m2x4", 32),
     ("e2m1x4", 16),
+    ("u16x2", 32),
+    ("s16x2", 32),
+    ("u8x4", 32),
+    ("s8x4", 32),
 ];
-
-/// Integer lanes in one register.
-const LANES: &[(&str, u32)] = &[("u16x2", 32), ("s16x2", 32), ("u8x4", 32), ("s8x4", 32)];
 
 impl Want {
     /// The type that a modifier of this name is, if it is one.
     pub(super) fn named(name: &str) -> Option<Want> {
-        let listed = |list: &[(&'static str, u32)], class| {
-            let found = list.iter().find(|(listed, _)| *listed == name);
-            found.map(|&(name, bits)| Want { name, bits, class })
-        };
-        listed(PACKED, Class::Packed)
-            .or_else(|| listed(LANES, Class::Bits))
+        let packed = PACKED.iter().find(|(listed, _)| *listed == name);
+        packed
+            .map(|&(name, bits)| Want { name, bits, class: Class::Packed })
             .or_else(|| Type::from_name(name).map(Want::of))
     }
 

@@ -23,7 +23,7 @@ const VERSIONS: &[&str] =
 /// An instruction per feature.
 const EXAMPLES: &str = include_str!("features.ptx");
 
-fn examples() -> impl Iterator<Item = &'static str> {
+pub fn examples() -> impl Iterator<Item = &'static str> {
     EXAMPLES.lines().filter(|line| !line.is_empty() && !line.starts_with("//"))
 }
 

@@ -1,5 +1,6 @@
 //! The verifier: each rule has a module that breaks it and one that obeys it, and `ptxas` agrees.
 
+mod differential;
 mod features;
 mod kernels;
 mod rules;
@@ -38,7 +39,12 @@ fn ptxas_errors(text: &str, arch: &str) -> Vec<Diagnostic> {
     match assemble(text, arch) {
         Ok(_) => Vec::new(),
         Err(ToolchainError::Rejected { errors, .. }) => errors,
-        Err(other) => panic!("{other}"),
+        Err(missing @ ToolchainError::Missing { .. }) => panic!("{missing}"),
+        // Some mistakes crash it.
+        Err(failed) => {
+            let message = failed.to_string();
+            vec![Diagnostic { message, line: None, text: None, source: None }]
+        }
     }
 }
 
@@ -61,11 +67,13 @@ fn rejected_by_ptxas(arch: &str, version: &str, snippets: &[&str]) -> BTreeSet<u
         if errors.is_empty() {
             return rejected;
         }
-        for error in errors {
-            let index = error.line.and_then(|line| line.checked_sub(first)).map(|i| i as usize);
-            let Some(index) = index.filter(|i| *i < left.len()) else {
-                panic!("{arch} {version}: {error} in\n{text}");
-            };
+        // Without a line, the culprit is found by trying each alone.
+        let Some(lines) = errors.iter().map(|e| e.line).collect::<Option<Vec<u32>>>() else {
+            let alone = |i: &usize| !ptxas_accepts(&batch(arch, version, &[snippets[*i]]).0, arch);
+            rejected.extend((0..left.len()).filter(|i| !left[*i].is_empty()).filter(alone));
+            return rejected;
+        };
+        for index in lines.iter().map(|line| (line - first) as usize) {
             rejected.insert(index);
             left[index] = "";
         }
