@@ -15,6 +15,8 @@ import json
 import math
 import statistics
 import sys
+import time
+import warnings
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -120,7 +122,11 @@ def theirs(q, k, v, row):
     gqa = q.shape[1] != k.shape[1]
     wide = [x.expand(-1, q.shape[1], -1, -1) for x in (k, v)] if k.shape[1] == 1 else (k, v)
     failures = []
-    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
+    backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+    # The score matrix and widened keys of the math backend must fit the GPU, and its times a patience.
+    if q.shape[0] * q.shape[1] * k.shape[2] * k.shape[3] < 1 << 31:
+        backends.append(SDPBackend.MATH)
+    for backend in backends:
         for keys, values, grouped in ((k, v, gqa), (*wide, gqa and k.shape[1] != 1)):
             def call():
                 with sdpa_kernel(backend):
@@ -133,6 +139,7 @@ def theirs(q, k, v, row):
             except (RuntimeError, torch.OutOfMemoryError) as error:
                 failures.append(str(error).splitlines()[0])
                 torch.cuda.synchronize()
+                torch.cuda.empty_cache()
     return f"none ({failures[0]})", None
 
 
@@ -196,8 +203,6 @@ def overhead():
         "planned call": lambda: plan(q, k, k, out=out),
         "attention()": lambda: sixwarp.attention(q, k, k, out=out),
     }
-    import time
-
     result = {}
     for name, call in calls.items():
         best = float("inf")
@@ -221,6 +226,8 @@ def main():
     parser.add_argument("--plot", help="an .svg file")
     args = parser.parse_args()
     torch.set_grad_enabled(False)
+    # torch explains at length why a backend does not take a shape; the table says which one did.
+    warnings.filterwarnings("ignore")
     matmul, copy = ceilings()
     about = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -241,7 +248,7 @@ def main():
                 continue
             try:
                 result = measure(row, args.rounds, matmul, copy)
-            except NotImplementedError as error:
+            except (NotImplementedError, RuntimeError) as error:
                 print(f"{row.name:24} {error}", flush=True)
                 continue
             results.append(result)

@@ -67,11 +67,11 @@ def attention(
     same = v is k or a.pointer(v) == a.pointer(k)
     key = (
         key_of(q), key_of(k), key_of(v), same, layout, causal, window, softcap, scale,
-        sinks is None, return_lse, max_seqlen_q, max_seqlen_k, split,
-        None if cu_seqlens_q is None else cu_seqlens_q.shape,
-        None if cu_seqlens_k is None else cu_seqlens_k.shape,
-        None if seqused_k is None else seqused_k.shape,
-        None if page_table is None else page_table.shape,
+        None if sinks is None else key_of(sinks), return_lse, max_seqlen_q, max_seqlen_k, split,
+        None if cu_seqlens_q is None else key_of(cu_seqlens_q),
+        None if cu_seqlens_k is None else key_of(cu_seqlens_k),
+        None if seqused_k is None else key_of(seqused_k),
+        None if page_table is None else key_of(page_table),
         None if out is None else key_of(out),
     )  # fmt: skip
     bound = _cache.get(key)
@@ -201,8 +201,6 @@ class PlannedAttention:
             lse = bound.adapter.empty(bound.lse_shape, "f32", q)
         values = None if bound.shared else v
         tensors = (q, out, lse, sinks, cu_seqlens_q, k, values, cu_seqlens_k, seqused_k, page_table)
-        if sum(x is not None for x in tensors) != len(bound.plan.slots):
-            raise ValueError(f"the plan takes {', '.join(bound.plan.slots)}")
         bound.run(tensors, q, stream, workspace)
         return (out, lse) if self._return_lse else out
 

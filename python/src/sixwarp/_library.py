@@ -36,7 +36,7 @@ def _load() -> ctypes.CDLL:
         "sixwarp_plan": (address, [text, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]),
         "sixwarp_plan_info": (text, [address]),
         "sixwarp_plan_free": (None, [address]),
-        "sixwarp_run": (ctypes.c_int32, [address, words, ctypes.c_size_t]),
+        "sixwarp_run": (ctypes.c_int32, [address, text, ctypes.c_size_t]),
         "sixwarp_merge": (ctypes.c_int32, [text, words]),
         "sixwarp_model1_pack": (ctypes.c_int32, [address, ctypes.c_uint64, ctypes.c_uint64, address]),
         "sixwarp_model1_unpack": (ctypes.c_int32, [address, ctypes.c_uint64, ctypes.c_uint64, address]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import struct
 from typing import Any, Sequence
 
 from ._library import addresses, check, library, raise_error
@@ -29,7 +30,8 @@ class Plan:
         self.device: str = info["device"]
         self.flops: float = info["flops"]
         self.ordinal = device
-        self._array = ctypes.c_uint64 * (len(self.slots) + (device >= 0))
+        # Addresses travel as bytes: packing them is quicker than filling a ctypes array.
+        self._pack = struct.Struct(f"={len(self.slots) + (device >= 0)}Q").pack
         # Bound here: modules may be gone when the interpreter ends.
         self._free = library.sixwarp_plan_free
         self._run = library.sixwarp_run
@@ -45,7 +47,7 @@ class Plan:
 
     def launch(self, pointers: Sequence[int], stream: int = 0) -> None:
         """Runs on addresses in the order of `slots`, then (on a GPU) that of the workspace."""
-        kind = self._run(self._handle, self._array(*pointers), stream)
+        kind = self._run(self._handle, self._pack(*pointers), stream)
         if kind:
             raise_error(kind)
 
@@ -66,6 +68,8 @@ class Bound:
         plan, adapter = self.plan, self.adapter
         pointer = adapter.pointer
         pointers = [pointer(x) for x in tensors if x is not None]
+        if len(pointers) != len(plan.slots):
+            raise ValueError(f"the plan takes {', '.join(plan.slots)}")
         if plan.ordinal < 0:
             plan.launch(pointers)
             return

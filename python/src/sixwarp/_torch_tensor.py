@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -21,12 +22,16 @@ _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 class TorchAdapter:
     """torch tensors on the CPU or on a CUDA device."""
 
+    # A call of the method without a Python frame around it.
+    pointer = staticmethod(operator.methodcaller("data_ptr"))
+
     def __init__(self) -> None:
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.several = torch.cuda.is_available() and torch.cuda.device_count() > 1
 
     def key(self, x: Any) -> tuple:
-        return x.shape, x.stride(), x.dtype, x.device
+        # Types are singletons, and their hashes slow; the device's number is -1 on the CPU.
+        return x.shape, x.stride(), id(x.dtype), x.get_device()
 
     def shape(self, x: Any) -> tuple:
         return tuple(x.shape)
@@ -44,9 +49,6 @@ class TorchAdapter:
         if kind == "cpu":
             return CPU
         raise TypeError(f"a tensor on {x.device} is not read: CPU and CUDA tensors are")
-
-    def pointer(self, x: Any) -> int:
-        return x.data_ptr()
 
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
         return torch.empty(shape, dtype=_TYPES[dtype], device=like.device)

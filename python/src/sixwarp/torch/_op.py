@@ -1,7 +1,5 @@
 """The operator `torch.ops.sixwarp.attention`."""
 
-from __future__ import annotations
-
 from typing import Optional, Tuple, Union
 
 import torch
