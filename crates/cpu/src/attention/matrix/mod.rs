@@ -8,18 +8,18 @@
 //! A panel is 64 rows, a tile of keys [`KEYS`]; all panels of an item share a tile's transposed
 //! values.
 
+mod operands;
+
 use super::Call;
 use super::lanes::{cap_scores, visible};
 use super::plan::Item;
 use super::state::{SLACK, Scratch, refill};
-use super::tile::{Places, Tile, base};
-use crate::inputs::{RowAt, SegmentInputs};
-use crate::model1;
 use crate::simd::amx::{Amx, DEPTH, Operand, ROWS, Result, Tiles};
-use crate::simd::avx512::{Avx512, transpose};
+use crate::simd::avx512::Avx512;
 use crate::simd::{Element, Simd};
 use half::bf16;
-use problem::{HostRef, Storage};
+pub(crate) use operands::Operands;
+use operands::{Dims, KeyRows};
 use std::arch::x86_64::*;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
@@ -34,30 +34,6 @@ const VECTORS: usize = WIDTH / 16;
 const PANEL_STRIDE: usize = WIDTH * 4;
 /// Bytes of a tile register.
 const TILE_BYTES: usize = ROWS * 64;
-
-/// bf16 operands in the layouts that tile registers take.
-#[derive(Default)]
-pub(crate) struct Operands {
-    /// Queries, `[panel][16 rows][32 of dim]` tiles.
-    queries: Vec<bf16>,
-    /// Key rows copied together, where they do not lie evenly or fill no tile.
-    keys: Vec<bf16>,
-    /// Values, `[column][key]`.
-    values: Vec<bf16>,
-    /// Probabilities of a panel, `[pair of keys][row][2]`.
-    probabilities: Vec<bf16>,
-    /// One unpacked row.
-    row: Vec<f32>,
-}
-
-/// Padded dims of an item.
-#[derive(Clone, Copy)]
-struct Dims {
-    key: usize,
-    value: usize,
-    key_padded: usize,
-    value_padded: usize,
-}
 
 /// Computes one split of an item into `scratch.partial`.
 pub(super) fn attend<E: Element>(
@@ -80,12 +56,7 @@ fn attend_with_features<E: Element>(
     scratch: &mut Scratch,
 ) {
     let problem = call.inputs.problem;
-    let dims = Dims {
-        key: problem.key_dim() as usize,
-        value: problem.value_dim() as usize,
-        key_padded: (problem.key_dim() as usize).next_multiple_of(DEPTH),
-        value_padded: (problem.value_dim() as usize).next_multiple_of(2 * ROWS),
-    };
+    let dims = Dims::new(problem);
     let panels = item.rows.div_ceil(WIDTH);
     scratch.partial.reset(panels, WIDTH, dims.value_padded);
     refill(&mut scratch.scores, KEYS * WIDTH, 0.0);
@@ -98,13 +69,13 @@ fn attend_with_features<E: Element>(
         for first in part.clone().step_by(KEYS) {
             let range = first..part.end.min(first + KEYS as u64);
             let mut rows = KeyRows::find(call, segment, item, range.clone());
-            if rows.places.count == 0 {
+            if rows.count() == 0 {
                 continue;
             }
             rows.load(segment, dims, &mut scratch.operands);
             // Lists leave entries out, and are seen whole by every row.
             let listed = segment.is_listed();
-            let range = if listed { 0..rows.places.count as u64 } else { range };
+            let range = if listed { 0..rows.count() as u64 } else { range };
             for panel in 0..panels {
                 let first_row = panel * WIDTH;
                 let seen = &scratch.visible[first_row..item.rows.min(first_row + WIDTH)];
@@ -146,127 +117,6 @@ impl Bounds {
         }
         let keys = span.start / DEPTH * DEPTH..span.end.next_multiple_of(DEPTH);
         Self { keys: if span.is_empty() { 0..0 } else { keys }, masked, low, high }
-    }
-}
-
-/// The key and value rows of a tile.
-struct KeyRows {
-    places: Places<KEYS>,
-    tile: Tile<bf16, KEYS>,
-    /// Key rows where they lie evenly in memory: the first, and the bytes between them.
-    even: Option<(*const bf16, usize)>,
-}
-
-impl KeyRows {
-    fn find<E: Element>(
-        call: &Call<E>,
-        segment: &SegmentInputs,
-        item: &Item,
-        range: Range<u64>,
-    ) -> Self {
-        let places = Places::<KEYS>::find(&call.inputs, segment, item, range);
-        let tile = match segment.segment.storage {
-            Storage::Elements => places.in_place::<bf16>(segment, item.kv_head),
-            Storage::Model1 => Tile::empty(places.count),
-        };
-        Self { even: even(&tile.keys[..tile.count]), tile, places }
-    }
-
-    /// Brings keys and values into the layouts of tile registers.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    fn load(&mut self, segment: &SegmentInputs, dims: Dims, operands: &mut Operands) {
-        let count = self.places.count;
-        let whole = count.is_multiple_of(DEPTH) && dims.key == dims.key_padded;
-        if let HostRef::U8(bytes) = segment.k {
-            operands.unpack(segment, bytes, self.places.rows(), dims);
-            let row = |n: usize| operands.keys[n * dims.key_padded..].as_ptr();
-            (0..count).for_each(|n| self.tile.values[n] = row(n));
-            self.even = None;
-        } else if self.even.is_none() || !whole {
-            operands.copy_keys(&self.tile.keys[..count], dims);
-            self.even = None;
-        }
-        self.even.get_or_insert((operands.keys.as_ptr(), dims.key_padded * 2));
-        operands.values.resize(dims.value_padded * KEYS, bf16::ZERO);
-        // SAFETY: value rows have `value_dim` elements, and there is room for padded columns.
-        unsafe { transpose_values(&self.tile.values[..count], dims, &mut operands.values) };
-    }
-}
-
-/// The first row and the bytes between rows, where all are the same.
-fn even(rows: &[*const bf16]) -> Option<(*const bf16, usize)> {
-    let (first, second) = (*rows.first()?, *rows.get(1)?);
-    let step = (second as usize).checked_sub(first as usize)?;
-    let evenly = rows.windows(2).all(|w| (w[1] as usize).wrapping_sub(w[0] as usize) == step);
-    evenly.then_some((first, step))
-}
-
-impl Operands {
-    /// Interleaves the item's queries: tiles of `[16 pairs of dim][16 rows][2]`, zeros beyond.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn load_queries<E: Element>(&mut self, call: &Call<E>, item: &Item, dims: Dims) {
-        let problem = call.inputs.problem;
-        let rows = item.rows.next_multiple_of(WIDTH);
-        self.queries.resize(rows * dims.key_padded, bf16::ZERO);
-        let base = base::<bf16>(call.inputs.q);
-        let groups = self.queries.chunks_exact_mut(ROWS * dims.key_padded);
-        for (group, to) in groups.enumerate() {
-            let count = item.rows.saturating_sub(group * ROWS).min(ROWS);
-            let mut from = [base; ROWS];
-            for (row, from) in from[..count].iter_mut().enumerate() {
-                let at = item.row(&call.inputs, group * ROWS + row);
-                let offset = problem.q.row_offset(at.q_batch, at.head, at.token);
-                *from = base.wrapping_add(offset as usize);
-            }
-            for (step, tile) in to.chunks_exact_mut(ROWS * DEPTH).enumerate() {
-                let mask = tail_mask(dims.key, step * DEPTH);
-                let mut pairs = [_mm512_setzero_si512(); 16];
-                for row in 0..count {
-                    let at = from[row].wrapping_add(step * DEPTH);
-                    // SAFETY: the inputs were checked to hold `key_dim` elements of every row, and
-                    // the mask leaves out what lies beyond.
-                    pairs[row] = unsafe { _mm512_maskz_loadu_epi16(mask, at.cast()) };
-                }
-                let rows = transpose(pairs);
-                for (row, to) in rows.iter().zip(tile.chunks_exact_mut(DEPTH)) {
-                    // SAFETY: a chunk holds a vector.
-                    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *row) };
-                }
-            }
-        }
-    }
-
-    /// Copies key rows together, zeros after each and after the last.
-    fn copy_keys(&mut self, rows: &[*const bf16], dims: Dims) {
-        self.clear_keys(rows.len(), dims);
-        for (row, to) in rows.iter().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
-            // SAFETY: the inputs were checked to hold `key_dim` elements of every row.
-            unsafe { std::ptr::copy_nonoverlapping(*row, to.as_mut_ptr(), dims.key) };
-        }
-    }
-
-    fn clear_keys(&mut self, count: usize, dims: Dims) {
-        self.keys.resize(KEYS * dims.key_padded, bf16::ZERO);
-        let after = count.next_multiple_of(DEPTH).min(KEYS) * dims.key_padded;
-        self.keys[count * dims.key_padded..after].fill(bf16::ZERO);
-        if dims.key < dims.key_padded {
-            self.keys
-                .chunks_exact_mut(dims.key_padded)
-                .for_each(|r| r[dims.key..].fill(bf16::ZERO));
-        }
-    }
-
-    /// Unpacks fp8 rows, which bf16 holds exactly.
-    fn unpack(&mut self, segment: &SegmentInputs, bytes: &[u8], rows: &[RowAt], dims: Dims) {
-        let page_rows = segment.segment.k.tokens();
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        self.clear_keys(rows.len(), dims);
-        self.row.resize(dims.key, 0.0);
-        for (at, to) in rows.iter().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
-            let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
-            model1::unpack_row(page, page_rows as usize, at.token as usize, &mut self.row);
-            to.iter_mut().zip(&self.row).for_each(|(to, x)| *to = <bf16 as Element>::from_f32(*x));
-        }
     }
 }
 
@@ -480,48 +330,4 @@ unsafe fn exponentiate(
         }
     }
     _mm512_add_ps(even, odd)
-}
-
-/// Writes value rows as `[column][key]`, zeros up to whole tile registers.
-///
-/// # Safety
-/// Each row must have `dims.value` readable elements, and `to` room for the padded columns.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn transpose_values(rows: &[*const bf16], dims: Dims, to: &mut [bf16]) {
-    for key in (0..rows.len()).step_by(DEPTH) {
-        for column in (0..dims.value_padded).step_by(DEPTH) {
-            let mask = tail_mask(dims.value, column);
-            let (mut low, mut high) = ([_mm512_setzero_si512(); 16], [_mm512_setzero_si512(); 16]);
-            for pair in 0..16 {
-                let load = |n: usize| match rows.get(n) {
-                    // SAFETY: the mask leaves out what lies beyond the row.
-                    Some(row) => unsafe {
-                        _mm512_maskz_loadu_epi16(mask, row.wrapping_add(column).cast())
-                    },
-                    None => _mm512_setzero_si512(),
-                };
-                let (first, second) = (load(key + 2 * pair), load(key + 2 * pair + 1));
-                low[pair] = _mm512_unpacklo_epi16(first, second);
-                high[pair] = _mm512_unpackhi_epi16(first, second);
-            }
-            // Unpacking takes four of every eight columns.
-            for (offset, pairs) in [(0, low), (4, high)] {
-                for (n, pairs) in transpose(pairs).iter().enumerate() {
-                    let column = column + n / 4 * 8 + n % 4 + offset;
-                    let to = &mut to[column * KEYS + key..][..DEPTH];
-                    // SAFETY: `to` holds a vector.
-                    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *pairs) };
-                }
-            }
-        }
-    }
-}
-
-/// The lanes of a 32-element vector from `at` on that lie within `len`.
-fn tail_mask(len: usize, at: usize) -> u32 {
-    match len.saturating_sub(at) {
-        0 => 0,
-        n @ 1..32 => (1 << n) - 1,
-        _ => u32::MAX,
-    }
 }
