@@ -2,7 +2,7 @@
 //! kernel. The aims are 20 ms to print and 100 ms to parse.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sixwarp_ptx::{parse, resolve};
+use sixwarp_ptx::{parse, resolve, verify};
 use std::fmt::Write;
 use std::hint::black_box;
 
@@ -69,6 +69,7 @@ fn text(criterion: &mut Criterion) {
     group.bench_function("parse", |b| b.iter(|| parse(black_box(&source))));
     group.bench_function("print", |b| b.iter(|| black_box(&module).to_string()));
     group.bench_function("resolve", |b| b.iter(|| resolve::resolve(&module, black_box(kernel))));
+    group.bench_function("verify", |b| b.iter(|| verify(black_box(&module))));
     group.finish();
 }
 

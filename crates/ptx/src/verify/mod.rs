@@ -1,7 +1,9 @@
 //! The verifier: what is wrong with a module, found without an assembler.
 //!
-//! It accepts what `ptxas` accepts, save where a program assembles and yet must fail when it runs
-//! (rules 12 and 15). Opcodes whose operands it has no form for pass unchecked.
+//! It accepts what `ptxas` accepts, save where a text assembles and yet cannot be meant: misaligned
+//! addresses (rule 15), more threads than a CTA can have (rule 6), bulk copies without brackets
+//! around their addresses or with tensor maps of 32 bits (rules 11 and 12), truth tables of more
+//! than 8 bits (rule 13). Opcodes whose operands it has no form for pass unchecked.
 //!
 //! # Rules
 //!
