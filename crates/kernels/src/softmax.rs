@@ -142,9 +142,10 @@ impl Softmax {
         rescale
     }
 
-    /// First half of a step of a row that one thread holds alone: the row's `max` is a reference that
+    /// First half of a step that rescales lazily: the row's `max` is a reference that
     /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
-    /// reference, so the result is as exact. Returns the shift for [`Softmax::add_row`], and what to
+    /// reference, so the result is as exact. `reduce` takes the maximum over the threads that share
+    /// the row, as in [`Softmax::step`]. Returns the shift for [`Softmax::add_row`], and what to
     /// do with what was accumulated.
     #[track_caller]
     pub fn move_reference(
@@ -153,8 +154,10 @@ impl Softmax {
         row: &RowState,
         scores: &[Reg<f32>],
         masked: bool,
+        reduce: impl Fn(&mut Builder, Reg<f32>) -> Reg<f32>,
     ) -> (Reg<f32>, Rescale) {
         let largest = b.max_tree(scores);
+        let largest = reduce(b, largest);
         let max = b.max(largest, row.max);
         let growth = b.sub(max, row.max);
         let growth = b.mul(growth, self.factor);

@@ -1,5 +1,6 @@
 //! Tile sizes, buffers and placements of a Blackwell kernel, and the budget that limits them.
 
+use super::epilogue::staging_tile;
 use crate::options::{Loads, PlanOptions, Probabilities, RowBlocks};
 use crate::rows::Packing;
 use crate::task::Tiling;
@@ -98,7 +99,7 @@ impl Config {
         };
         let staging = match self.blocks {
             1 => 0,
-            blocks => self.staging_tile().bytes() as u32 + blocks * ROW_WORDS * ROWS * 4,
+            blocks => staging_tile().bytes() as u32 + blocks * ROW_WORDS * ROWS * 4,
         };
         staging
             + self.q_stages * self.blocks * self.query_bytes()
@@ -164,12 +165,6 @@ impl Config {
     /// Probabilities in shared memory: the A operand of the output.
     pub fn probability_tile(&self) -> SmemTile {
         self.tile(ROWS, TILE, Major::K)
-    }
-
-    /// A panel of finished rows on its way out; the swizzle spreads it over the banks.
-    pub fn staging_tile(&self) -> SmemTile {
-        SmemTile::new(ROWS.into(), 64, ELEMENT_BITS, Major::K, SmemSwizzle::B128)
-            .expect("one panel of 64 columns")
     }
 
     /// How a tile of keys is cut into slots.

@@ -1,9 +1,10 @@
 //! Rows of a block, one per thread: four warps, each at its own 32 lanes of tensor memory.
 
-use super::frame::Frame;
 use super::operand::{RowUnits, UNIT};
+use crate::task::Params;
 use crate::visible::RowWindow;
-use ptx::build::{Builder, Cmp, Reg, SmemPtr, TmemPtr};
+use layout::hw::SmemTile;
+use ptx::build::{Builder, Cmp, HalfType, Reg, SmemPtr, TmemPtr};
 
 /// Warps that hold the rows of a block.
 pub const ROW_WARPS: u32 = 4;
@@ -12,9 +13,11 @@ pub const COLUMNS_AT_ONCE: u32 = 32;
 
 const _: () = assert!(ROW_WARPS * 32 == super::config::ROWS, "one thread per row");
 
-/// A thread that holds a row.
+/// A thread that holds a row, or half of one.
 pub struct RowThread<'f> {
-    pub frame: &'f Frame,
+    pub params: &'f Params,
+    /// Element type.
+    pub half: HalfType,
     /// First row of the warp.
     pub first_row: Reg<u32>,
     /// The thread's row.
@@ -26,13 +29,22 @@ pub struct RowThread<'f> {
 }
 
 impl<'f> RowThread<'f> {
-    /// The rows of `warp`, 0 to 3 within its block.
-    pub fn new(b: &mut Builder, frame: &'f Frame, tmem: TmemPtr, warp: Reg<u32>) -> Self {
+    /// Warp `warp` (0 to 3) of four that hold `rows` rows: 128, or 64 with two threads per row.
+    pub fn new(
+        b: &mut Builder,
+        params: &'f Params,
+        half: HalfType,
+        tmem: TmemPtr,
+        warp: Reg<u32>,
+        rows: u32,
+    ) -> Self {
         let lane = b.special("%laneid");
-        let first_row = b.mul(warp, 32);
-        let lanes = b.shl(first_row, 16);
+        let first_lane = b.mul(warp, 32);
+        let lanes = b.shl(first_lane, 16);
+        let first_row = b.and(first_lane, rows - 1);
         RowThread {
-            frame,
+            params,
+            half,
             first_row,
             row: b.add(first_row, lane),
             tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
@@ -40,10 +52,10 @@ impl<'f> RowThread<'f> {
         }
     }
 
-    /// This warp's lanes of tile `index` of scores.
+    /// This warp's lanes, `index` times `stride` columns on.
     #[track_caller]
-    pub fn score_columns(&self, b: &mut Builder, index: Reg<u32>) -> TmemPtr {
-        let base = b.mad(index, self.frame.map.score_stride, self.tmem.base);
+    pub fn columns(&self, b: &mut Builder, index: Reg<u32>, stride: u32) -> TmemPtr {
+        let base = b.mad(index, stride, self.tmem.base);
         TmemPtr { base, column: self.tmem.column }
     }
 
@@ -59,23 +71,20 @@ impl<'f> RowThread<'f> {
         row
     }
 
-    /// The scores of key tile `n` at `at`: capped, and `-inf` where the row does not see the key.
+    /// `columns` scores at `at`, the first of them of key `origin`: prepared, and `-inf` where the row
+    /// does not see the key (`window`, where some may be hidden).
     #[track_caller]
     pub fn load_scores(
         &self,
         b: &mut Builder,
         at: TmemPtr,
-        window: &RowWindow,
-        n: Reg<i32>,
-        masked: bool,
+        columns: u32,
+        window: Option<(&RowWindow, Reg<i32>)>,
     ) -> Vec<Reg<f32>> {
-        let params = &self.frame.params;
-        let tile = params.tiling.tile;
-        let scores = self.load(b, at, tile);
-        params.softmax.prepare(b, &scores);
-        if masked {
-            let origin = b.mul(n, tile as i32);
-            let columns: Vec<u32> = (0..tile).collect();
+        let scores = self.load(b, at, columns);
+        self.params.softmax.prepare(b, &scores);
+        if let Some((window, origin)) = window {
+            let columns: Vec<u32> = (0..columns).collect();
             window.relative_to(b, origin).apply(b, &scores, &columns);
         }
         scores
@@ -84,42 +93,38 @@ impl<'f> RowThread<'f> {
     /// Rounds a row of probabilities to 16 bits.
     #[track_caller]
     pub fn round(&self, b: &mut Builder, row: &[Reg<f32>]) -> Vec<Reg<u32>> {
-        row.chunks(2).map(|p| b.pack(self.frame.config.half, p[0], p[1])).collect()
+        row.chunks(2).map(|p| b.pack(self.half, p[0], p[1])).collect()
     }
 
-    /// Stores a row of probabilities where the second product reads it: in place of its scores, or in
-    /// the tile `p` in shared memory.
+    /// Stores a row of probabilities in tensor memory, in place of its scores.
     #[track_caller]
-    pub fn store_probabilities(
+    pub fn store_in_tensor_memory(&self, b: &mut Builder, scores: TmemPtr, packed: &[Reg<u32>]) {
+        for (i, some) in packed.chunks(COLUMNS_AT_ONCE as usize).enumerate() {
+            b.tmem_store(scores.columns(i as u32 * COLUMNS_AT_ONCE), some);
+        }
+        b.tmem_wait_store();
+    }
+
+    /// Stores a row of probabilities in shared memory, in the operand tile at `at`.
+    #[track_caller]
+    pub fn store_in_shared_memory(
         &self,
         b: &mut Builder,
-        scores: TmemPtr,
-        p: Option<SmemPtr>,
+        tile: SmemTile,
+        at: SmemPtr,
         packed: &[Reg<u32>],
     ) {
-        match p {
-            None => {
-                for (i, some) in packed.chunks(COLUMNS_AT_ONCE as usize).enumerate() {
-                    b.tmem_store(scores.columns(i as u32 * COLUMNS_AT_ONCE), some);
-                }
-                b.tmem_wait_store();
-            }
-            Some(p) => {
-                let tile = self.frame.config.probability_tile();
-                let units = RowUnits::new(b, tile, p, self.row);
-                for (i, unit) in packed.chunks(UNIT as usize / 2).enumerate() {
-                    let to = units.unit(b, i as u32 * UNIT);
-                    b.st_shared_vector(to, unit);
-                }
-                b.fence_proxy_async();
-            }
+        let units = RowUnits::new(b, tile, at, self.row);
+        for (i, unit) in packed.chunks(UNIT as usize / 2).enumerate() {
+            let to = units.unit(b, i as u32 * UNIT);
+            b.st_shared_vector(to, unit);
         }
+        b.fence_proxy_async();
     }
 
-    /// `O *= factor` for the row, `output` being its first column.
+    /// Multiplies `columns` columns of the row, `output` being the first, by `factor`.
     #[track_caller]
-    pub fn rescale(&self, b: &mut Builder, output: TmemPtr, factor: Reg<f32>) {
-        let columns = self.frame.config.slice_dim().next_multiple_of(16);
+    pub fn rescale(&self, b: &mut Builder, output: TmemPtr, columns: u32, factor: Reg<f32>) {
         for first in (0..columns).step_by(COLUMNS_AT_ONCE as usize) {
             let some = (columns - first).min(COLUMNS_AT_ONCE);
             let at = output.columns(first);

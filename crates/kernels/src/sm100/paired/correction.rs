@@ -3,7 +3,8 @@
 use super::kernel::{BLOCKS, Shared};
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::sm100::epilogue;
+use crate::sm100::config::ROWS;
+use crate::sm100::epilogue::{self, Run};
 use crate::sm100::frame::Frame;
 use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
@@ -11,6 +12,7 @@ use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Reg, SignalCursor, TmemPtr};
 
 struct Corrector<'f> {
+    frame: &'f Frame,
     rows: RowThread<'f>,
     shared: &'f Shared,
     factors: SignalCursor,
@@ -23,7 +25,8 @@ struct Corrector<'f> {
 /// Emits the correction warpgroup: warp `warp` (0 to 3) of it.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp: Reg<u32>) {
     let corrector = Corrector {
-        rows: RowThread::new(b, frame, tmem, warp),
+        frame,
+        rows: RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS),
         shared,
         factors: shared.factors.cursor(b),
         probabilities: shared.probabilities.cursor(b),
@@ -62,7 +65,7 @@ impl Corrector<'_> {
         let any_due = b.vote_any(due);
         b.if_(any_due, |b| {
             let accumulated = self.accumulated(b, block);
-            self.rows.rescale(b, accumulated, factor);
+            self.rows.rescale(b, accumulated, self.frame.map.output_stride, factor);
         });
         b.tcgen05_fence_before();
         b.warp_sync();
@@ -75,7 +78,7 @@ impl Corrector<'_> {
 
     /// First column of a block's output.
     fn accumulated(&self, b: &mut Builder, block: Reg<u32>) -> TmemPtr {
-        let map = &self.rows.frame.map;
+        let map = &self.frame.map;
         let base = b.mad(block, map.output_stride, self.rows.tmem.base);
         TmemPtr { base, ..self.rows.tmem }.columns(map.output)
     }
@@ -92,8 +95,7 @@ impl Corrector<'_> {
         b.tcgen05_fence_after();
         let accumulated = self.accumulated(b, number);
         let block = self.block(b, open, number);
-        let output = BlockOutput { params: &self.rows.frame.params, open, block: &block };
-        epilogue::write_row(b, &self.rows, &output, &state, accumulated, shared.staging);
+        self.write(b, open, &block, &state, Some(accumulated));
     }
 
     /// Waits for everything block `number` accumulated. The cursor is at block 0 between tiles, and
@@ -105,12 +107,26 @@ impl Corrector<'_> {
     fn write_empty_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) {
         let state = RowState::new(b);
         let block = self.block(b, open, number);
-        let output = BlockOutput { params: &self.rows.frame.params, open, block: &block };
-        epilogue::write_empty_row(b, &self.rows, &output, &state);
+        self.write(b, open, &block, &state, None);
+    }
+
+    fn write(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        block: &Block,
+        state: &RowState,
+        accumulated: Option<TmemPtr>,
+    ) {
+        let output = BlockOutput { params: &self.frame.params, open, block };
+        let finished = epilogue::finish(b, &self.rows, &output, state, None);
+        let (columns, staging) = (self.frame.config.value_dim, self.shared.staging);
+        let run = Run { accumulated, column: b.value(0), columns, staging };
+        epilogue::write(b, &self.rows, &output, &finished, &run);
     }
 
     fn block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) -> Block {
-        let config = &self.rows.frame.config;
+        let config = &self.frame.config;
         let number = b.add(open.first_block, number);
         Block::at(b, config.packing, config.group, number)
     }

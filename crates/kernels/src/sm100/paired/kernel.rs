@@ -3,6 +3,7 @@
 use super::{correction, issuer, loader, softmax};
 use crate::arguments::{Arguments, Memory};
 use crate::sm100::config::{Config, ROWS};
+use crate::sm100::epilogue::staging_tile;
 use crate::sm100::frame::Frame;
 use crate::sm100::rows::ROW_WARPS;
 use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
@@ -95,7 +96,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
     Shared {
         q: base.plus(b.reserve_shared(q_bytes, 1024)),
         kv: base.plus(b.reserve_shared(config.slots * config.slot_bytes(), 1024)),
-        staging: base.plus(b.reserve_shared(config.staging_tile().bytes() as u32, 1024)),
+        staging: base.plus(b.reserve_shared(staging_tile().bytes() as u32, 1024)),
         factors_at: PerRow::reserve(b, base),
         maxima_at: PerRow::reserve(b, base),
         sums_at: PerRow::reserve(b, base),

@@ -3,6 +3,7 @@
 use super::kernel::Shared;
 use crate::exponential::Exponential;
 use crate::rows::Block;
+use crate::sm100::config::{ROWS, TILE};
 use crate::sm100::frame::Frame;
 use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
@@ -14,6 +15,7 @@ use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
 const ON_FMA_EVERY: usize = 4;
 
 struct SoftmaxThread<'f> {
+    frame: &'f Frame,
     rows: RowThread<'f>,
     /// Block of the CTA.
     block: Reg<u32>,
@@ -40,11 +42,12 @@ pub fn emit(
     block: Reg<u32>,
     warp: Reg<u32>,
 ) {
-    let rows = RowThread::new(b, frame, tmem, warp);
+    let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
     let signal = |b: &mut Builder, signals: &ptx::build::Signals| signals.only(b, block).cursor(b);
     let thread = SoftmaxThread {
+        frame,
         block,
-        at: rows.score_columns(b, block),
+        at: rows.columns(b, block, frame.map.score_stride),
         factor: shared.factors_at.of_row(b, block, rows.row),
         max: shared.maxima_at.of_row(b, block, rows.row),
         sum: shared.sums_at.of_row(b, block, rows.row),
@@ -61,7 +64,7 @@ pub fn emit(
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.rows.frame.config;
+        let config = &self.frame.config;
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
         b.if_(any, |b| {
             self.state.reset(b);
@@ -85,7 +88,7 @@ impl SoftmaxThread<'_> {
         let window = RowWindow::of(b, &open.bounds, token);
         self.steps(b, &window, n, clear.end, true);
         self.steps(b, &window, n, clear.begin, false);
-        if self.rows.frame.params.visible.has_left() {
+        if self.frame.params.visible.has_left() {
             self.steps(b, &window, n, range.begin, true);
         }
     }
@@ -103,12 +106,14 @@ impl SoftmaxThread<'_> {
     }
 
     fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
-        let softmax = &self.rows.frame.params.softmax;
+        let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         self.scores.advance(b);
         b.tcgen05_fence_after();
-        let scores = self.rows.load_scores(b, self.at, window, n, masked);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, &scores, masked);
+        let origin = b.mul(n, TILE as i32);
+        let scores = self.rows.load_scores(b, self.at, TILE, masked.then_some((window, origin)));
+        let (shift, rescale) =
+            softmax.move_reference(b, &self.state, &scores, masked, |_, largest| largest);
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
         if masked {
@@ -118,7 +123,7 @@ impl SoftmaxThread<'_> {
             softmax.add_row_on_both_pipes(b, &self.state, &scores, shift, exponential, every);
         }
         let packed = self.rows.round(b, &scores);
-        self.rows.store_probabilities(b, self.at, None, &packed);
+        self.rows.store_in_tensor_memory(b, self.at, &packed);
         b.tcgen05_fence_before();
         self.tell(b, &self.probabilities);
     }

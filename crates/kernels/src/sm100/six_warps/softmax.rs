@@ -7,7 +7,8 @@
 use super::kernel::Shared;
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::sm100::epilogue;
+use crate::sm100::config::{ROWS, TILE};
+use crate::sm100::epilogue::{self, Run};
 use crate::sm100::frame::Frame;
 use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
@@ -16,6 +17,7 @@ use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
 
 struct SoftmaxThread<'f> {
+    frame: &'f Frame,
     rows: RowThread<'f>,
     queries: (SmemPtr, Cursor<Consumer>),
     p: Option<SmemPtr>,
@@ -31,8 +33,9 @@ struct SoftmaxThread<'f> {
 
 /// Emits the softmax warps.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp: Reg<u32>) {
-    let rows = RowThread::new(b, frame, tmem, warp);
+    let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
     let thread = SoftmaxThread {
+        frame,
         queries: (shared.q, shared.q_ring.consumer(b)),
         p: shared.p,
         scores: shared.scores.cursor(b),
@@ -48,7 +51,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let frame = self.rows.frame;
+        let frame = self.frame;
         self.state.reset(b);
         let block = Block::at(b, frame.config.packing, frame.config.group, open.first_block);
         let output = BlockOutput { params: &frame.params, open, block: &block };
@@ -62,14 +65,30 @@ impl SoftmaxThread<'_> {
                 self.output.wait(b);
                 b.tcgen05_fence_after();
                 let staging = q.buffer(b, *ring, frame.config.query_bytes());
-                let accumulated = self.accumulated;
-                epilogue::write_row(b, &self.rows, &output, &self.state, accumulated, staging);
+                self.write(b, &output, Some(self.accumulated), staging);
                 b.fence_proxy_async();
                 b.warp_sync();
                 q.release_if(b, self.rows.lead);
             },
-            |b| epilogue::write_empty_row(b, &self.rows, &output, &self.state),
+            |b| self.write(b, &output, None, self.queries.0),
         );
+    }
+
+    fn write(
+        &self,
+        b: &mut Builder,
+        output: &BlockOutput<'_>,
+        accumulated: Option<TmemPtr>,
+        staging: SmemPtr,
+    ) {
+        let finished = epilogue::finish(b, &self.rows, output, &self.state, None);
+        let columns = self.frame.config.slice_dim();
+        let column = match output.open.slice {
+            None => b.value(0),
+            Some(slice) => b.mul(slice, columns),
+        };
+        let run = Run { accumulated, column, columns, staging };
+        epilogue::write(b, &self.rows, output, &finished, &run);
     }
 
     /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
@@ -85,7 +104,7 @@ impl SoftmaxThread<'_> {
         b.assign(self.started, no);
         self.steps(b, &window, n, clear.end, true);
         self.steps(b, &window, n, clear.begin, false);
-        if self.rows.frame.params.visible.has_left() {
+        if self.frame.params.visible.has_left() {
             self.steps(b, &window, n, range.begin, true);
         }
     }
@@ -103,20 +122,29 @@ impl SoftmaxThread<'_> {
     }
 
     fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
-        let softmax = &self.rows.frame.params.softmax;
+        let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         b.tcgen05_fence_after();
-        let at = self.rows.score_columns(b, self.scores.stage);
-        let scores = self.rows.load_scores(b, at, window, n, masked);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, &scores, masked);
+        let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
+        let origin = b.mul(n, TILE as i32);
+        let scores = self.rows.load_scores(b, at, TILE, masked.then_some((window, origin)));
+        let (shift, rescale) =
+            softmax.move_reference(b, &self.state, &scores, masked, |_, largest| largest);
         softmax.add_row(b, &self.state, &scores, shift);
         let packed = self.rows.round(b, &scores);
         self.output.wait(b);
         b.tcgen05_fence_after();
-        self.rows.store_probabilities(b, at, self.p, &packed);
+        match self.p {
+            None => self.rows.store_in_tensor_memory(b, at, &packed),
+            Some(p) => {
+                let tile = self.frame.config.probability_tile();
+                self.rows.store_in_shared_memory(b, tile, p, &packed);
+            }
+        }
         let due = b.and(rescale.due, self.started);
         let any_due = b.vote_any(due);
-        b.if_(any_due, |b| self.rows.rescale(b, self.accumulated, rescale.factor));
+        let columns = self.frame.map.output_stride;
+        b.if_(any_due, |b| self.rows.rescale(b, self.accumulated, columns, rescale.factor));
         self.hand_over(b);
     }
 
