@@ -18,7 +18,7 @@ const MOST_VALUE_COLUMNS: u32 = 256;
 /// Shared memory a CTA can have, less what barriers and alignment need.
 const SHARED_LIMIT: u32 = 226 * 1024;
 /// Words per row that a CTA of two blocks passes from softmax to correction.
-const ROW_WORDS: u32 = 3;
+const ROW_WORDS: u32 = 5;
 /// Bits of an element.
 pub const ELEMENT_BITS: u64 = 16;
 

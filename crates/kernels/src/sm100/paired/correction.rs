@@ -20,6 +20,8 @@ struct Corrector<'f> {
     /// The outputs up to the tile before this one.
     output: SignalCursor,
     sums: SignalCursor,
+    /// Copy of the maxima and sums that this tile's are in.
+    copy: Reg<u32>,
 }
 
 /// Emits the correction warpgroup: warp `warp` (0 to 3) of it.
@@ -32,6 +34,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         probabilities: shared.probabilities.cursor(b),
         output: shared.output.cursor_one_round_before(b),
         sums: shared.sums.cursor(b),
+        copy: b.value(0),
     };
     frame.params.for_each_tile(b, |b, open| corrector.run_tile(b, &open));
 }
@@ -46,6 +49,8 @@ impl Corrector<'_> {
                 let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
                 b.range(0, steps, |b, step| self.correct(b, step));
                 b.range(0, BLOCKS, |b, block| self.write_block(b, open, block));
+                let other = b.xor(self.copy, 1);
+                b.assign(self.copy, other);
             },
             |b| b.range(0, BLOCKS, |b, block| self.write_empty_block(b, open, block)),
         );
@@ -87,8 +92,8 @@ impl Corrector<'_> {
         self.sums.wait(b);
         self.sums.advance(b);
         let (row, shared) = (self.rows.row, self.shared);
-        let (max, sum) =
-            (shared.maxima_at.of_row(b, number, row), shared.sums_at.of_row(b, number, row));
+        let max = shared.maxima_at.of_row_in(b, self.copy, number, row);
+        let sum = shared.sums_at.of_row_in(b, self.copy, number, row);
         let state = RowState { max: b.ld_shared(max), sum: b.ld_shared(sum) };
         // Waited for, not stepped over: the next tile's first correction waits for the same.
         self.wait_output_of(b, number);

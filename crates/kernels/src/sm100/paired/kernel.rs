@@ -28,13 +28,13 @@ const OTHER_REGISTERS: u32 = 48;
 const _: () = assert!(2 * SOFTMAX_REGISTERS + CORRECTION_REGISTERS + OTHER_REGISTERS == 4 * 128);
 const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
 
-/// One float per row of every block.
+/// One float per row of every block, in `copies` copies that are used in turn.
 #[derive(Clone, Copy)]
 pub struct PerRow(SmemPtr);
 
 impl PerRow {
-    fn reserve(b: &mut Builder, base: SmemPtr) -> Self {
-        PerRow(base.plus(b.reserve_shared(BLOCKS * ROWS * 4, 4)))
+    fn reserve(b: &mut Builder, base: SmemPtr, copies: u32) -> Self {
+        PerRow(base.plus(b.reserve_shared(copies * BLOCKS * ROWS * 4, 4)))
     }
 
     /// The place of row `row` of block `block`.
@@ -43,6 +43,19 @@ impl PerRow {
         let number = b.mad(block, ROWS, row);
         let offset = b.shl(number, 2);
         b.smem_add(self.0, offset)
+    }
+
+    /// The same in copy `copy`.
+    #[track_caller]
+    pub fn of_row_in(
+        &self,
+        b: &mut Builder,
+        copy: Reg<u32>,
+        block: Reg<u32>,
+        row: Reg<u32>,
+    ) -> SmemPtr {
+        let block = b.mad(copy, BLOCKS, block);
+        self.of_row(b, block, row)
     }
 }
 
@@ -97,9 +110,9 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         q: base.plus(b.reserve_shared(q_bytes, 1024)),
         kv: base.plus(b.reserve_shared(config.slots * config.slot_bytes(), 1024)),
         staging: base.plus(b.reserve_shared(staging_tile().bytes() as u32, 1024)),
-        factors_at: PerRow::reserve(b, base),
-        maxima_at: PerRow::reserve(b, base),
-        sums_at: PerRow::reserve(b, base),
+        factors_at: PerRow::reserve(b, base, 1),
+        maxima_at: PerRow::reserve(b, base, 2),
+        sums_at: PerRow::reserve(b, base, 2),
         q_ring: Pipeline::reserve(b, base, config.q_stages),
         kv_ring: Pipeline::reserve(b, base, config.slots),
         scores: Signals::reserve(b, base, BLOCKS),

@@ -22,9 +22,9 @@
 //! | output | 1 | commit after `O += P·V` | correction | touching `O` |
 //! | sums | 4 | softmax warps: maximum and sum of the finished rows | correction | writing them out |
 //!
-//! A row's factor and sum have one place each: the next factor is written after the next scores, which
-//! come after the product that waited for the correction that read this one; the next sum is written
-//! after at least one such step.
+//! A row's factor has one place: the next factor is written after the next scores, which come after the
+//! product that waited for the correction that read this one. Its maximum and sum have two, used in
+//! turn: a tile with a single tile of keys ends before the correction has looked at the tile before.
 
 mod correction;
 mod issuer;

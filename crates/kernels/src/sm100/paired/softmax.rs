@@ -21,10 +21,11 @@ struct SoftmaxThread<'f> {
     block: Reg<u32>,
     /// The row's scores and probabilities.
     at: TmemPtr,
-    /// Where the row's factor, maximum and sum are left for the correction.
+    shared: &'f Shared,
+    /// Where the row's factor is left for the correction.
     factor: SmemPtr,
-    max: SmemPtr,
-    sum: SmemPtr,
+    /// Copy of the maxima and sums that this tile's go to.
+    copy: Reg<u32>,
     scores: SignalCursor,
     factors: SignalCursor,
     probabilities: SignalCursor,
@@ -49,8 +50,8 @@ pub fn emit(
         block,
         at: rows.columns(b, block, frame.map.score_stride),
         factor: shared.factors_at.of_row(b, block, rows.row),
-        max: shared.maxima_at.of_row(b, block, rows.row),
-        sum: shared.sums_at.of_row(b, block, rows.row),
+        copy: b.value(0),
+        shared,
         scores: signal(b, &shared.scores),
         factors: signal(b, &shared.factors),
         probabilities: signal(b, &shared.probabilities),
@@ -71,10 +72,20 @@ impl SoftmaxThread<'_> {
             let number = b.add(open.first_block, self.block);
             let block = Block::at(b, config.packing, config.group, number);
             self.accumulate(b, open, &block);
-            b.st_shared(self.max, self.state.max);
-            b.st_shared(self.sum, self.state.sum);
-            self.tell(b, &self.sums);
+            self.leave_sums(b);
         });
+    }
+
+    /// Leaves the rows' maxima and sums for the correction.
+    fn leave_sums(&self, b: &mut Builder) {
+        let (copy, block, row) = (self.copy, self.block, self.rows.row);
+        let max = self.shared.maxima_at.of_row_in(b, copy, block, row);
+        b.st_shared(max, self.state.max);
+        let sum = self.shared.sums_at.of_row_in(b, copy, block, row);
+        b.st_shared(sum, self.state.sum);
+        self.tell(b, &self.sums);
+        let other = b.xor(copy, 1);
+        b.assign(copy, other);
     }
 
     /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
