@@ -79,10 +79,11 @@ fn attend_with_features<E: Element>(
             for panel in 0..panels {
                 let first_row = panel * WIDTH;
                 let seen = &scratch.visible[first_row..item.rows.min(first_row + WIDTH)];
+                let active = seen.len().next_multiple_of(2 * ROWS);
                 let bounds = Bounds::new(seen, listed, &range);
                 if !bounds.keys.is_empty() {
                     let mut panel =
-                        Panel { tiles: &tiles, simd: amx.avx512, dims, first_row, scratch };
+                        Panel { tiles: &tiles, simd: amx.avx512, dims, first_row, active, scratch };
                     panel.step(problem.scale, problem.softcap, &rows, &bounds);
                 }
             }
@@ -126,6 +127,8 @@ struct Panel<'p> {
     simd: Avx512,
     dims: Dims,
     first_row: usize,
+    /// Rows in use, widened to whole pairs of tile registers.
+    active: usize,
     scratch: &'p mut Scratch,
 }
 
@@ -160,7 +163,7 @@ impl Panel<'_> {
             self.scratch.operands.queries[self.first_row * self.dims.key_padded..].as_ptr();
         let scores = self.scratch.scores.as_mut_ptr();
         // Rows outside: their queries stay in the first cache while keys stream by.
-        for rows in (0..WIDTH).step_by(2 * ROWS) {
+        for rows in (0..self.active).step_by(2 * ROWS) {
             for key in keys.clone().step_by(2 * ROWS) {
                 let a = |n: usize| first.cast::<u8>().wrapping_add((key + n * ROWS) * key_stride);
                 let b = |n: usize| {
@@ -185,7 +188,7 @@ impl Panel<'_> {
     fn softmax(&mut self, factor: f32, bounds: &Bounds) {
         let mut rescale = [_mm512_set1_ps(1.0); VECTORS];
         let mut rescaled = false;
-        for v in 0..VECTORS {
+        for v in 0..self.active / ROWS {
             let row = self.first_row + 16 * v;
             let partial = &mut self.scratch.partial;
             let (max, sum) = (&mut partial.max[row..row + 16], &mut partial.sum[row..row + 16]);
@@ -233,7 +236,7 @@ impl Panel<'_> {
         let probabilities = self.scratch.operands.probabilities.as_ptr();
         let out = self.scratch.partial.out[self.first_row * columns..].as_mut_ptr();
         for column in (0..columns).step_by(2 * ROWS) {
-            for rows in (0..WIDTH).step_by(2 * ROWS) {
+            for rows in (0..self.active).step_by(2 * ROWS) {
                 let a =
                     |n: usize| values.wrapping_add((column + n * ROWS) * KEYS + keys.start).cast();
                 let b = |n: usize| {
