@@ -66,7 +66,8 @@ def metadata():
     return (
         f"Metadata-Version: 2.4\nName: {NAME}\nVersion: {VERSION}\n"
         "Summary: Fused attention for CPUs, Hopper and Blackwell\n"
-        "License-Expression: Apache-2.0 OR MIT\nRequires-Python: >=3.9\n"
+        "License-Expression: Apache-2.0 OR MIT\nRequires-Python: >=3.9\nProvides-Extra: test\n"
+        'Requires-Dist: numpy; extra == "test"\nRequires-Dist: pytest; extra == "test"\n'
         f"Description-Content-Type: text/markdown\n\n{readme}"
     )
 

@@ -1,13 +1,22 @@
 //! `sixwarp demo`: a DeepSeek-V4 decode step on the CPU and on a simulated Blackwell GPU.
 
-use crate::{Outcome, engine, output};
+use crate::{AnyError, Outcome, engine, output, timeline};
 use cases::{Case, CaseData, Expected};
 use kernels::Arch;
-use sixwarp::Device;
+use program::Program;
+use serde::Serialize;
+use sim::{Options, Row, Trace};
+use sixwarp::{Device, Plan};
+use std::path::PathBuf;
 use std::time::Instant;
+
+const EXAMPLES: &str = "\
+  sixwarp demo                          needs no GPU and takes seconds
+  sixwarp demo --trace decode.json      the timeline for chrome://tracing or Perfetto";
 
 /// Answers a DeepSeek-V4 decode step on the CPU and on a simulated Blackwell, beside the oracle
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Query heads
     #[arg(long, default_value_t = 64)]
@@ -15,41 +24,108 @@ pub struct Args {
     /// Compressed rows beside the window of 128 tokens
     #[arg(long, default_value_t = 512)]
     compressed: u64,
+    /// Writes the timeline of the compressed rows' kernel
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Computes, compares and prints.
 pub fn run(args: Args) -> Outcome {
     let case = case(&args);
     let data = CaseData::new(&case)?;
-    output::print(&format!(
+    let show = |text: String| if args.json { Ok(()) } else { output::print(&text) };
+    show(format!(
         "DeepSeek-V4 decode: 1 query, {} heads on one KV head of dim 512, K = V,\n\
          a window of 128 rows and {} compressed rows under one softmax with sinks, bf16\n\n",
         args.heads, args.compressed
     ))?;
-    let start = Instant::now();
     let expected = Expected::new(&data)?;
-    output::print(&format!("oracle     f64 from the definition, {:.1?}\n", start.elapsed()))?;
-    let mut wrong = 0;
+    let mut answers = Vec::new();
     for device in [Device::cpu(), Device::simulated(Arch::Sm100)] {
-        wrong += u32::from(!step(&device, &data, &expected)?);
+        let plan = sixwarp::plan(&data.problem, &device)?;
+        let answer = Answer::of(&plan, &data, &expected)?;
+        show(answer.to_string())?;
+        answers.push(answer);
+        if let Some(program) = plan.program() {
+            let trace = trace(program, &data)?;
+            show(picture(&trace))?;
+            if let Some(path) = &args.trace {
+                std::fs::write(path, trace.to_json())
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
     }
-    match wrong {
+    if args.json {
+        output::print_json(&answers)?;
+    }
+    match answers.iter().filter(|answer| !answer.passes).count() {
         0 => Ok(()),
-        n => Err(format!("{n} of 2 devices computed something else than the oracle").into()),
+        n => Err(format!("{n} of {} devices computed something else", answers.len()).into()),
     }
 }
 
-/// One device's answer; whether it is right.
-fn step(device: &Device, data: &CaseData, expected: &Expected) -> Result<bool, crate::AnyError> {
-    let plan = sixwarp::plan(&data.problem, device)?;
-    let start = Instant::now();
-    let outputs = engine::run(&plan, data)?;
-    let time = start.elapsed();
-    let outcome = cases::judge(&data.problem, &outputs, expected);
-    let name = device.to_string();
-    output::print(&format!("{name:10} {}, {time:.1?}\n", plan.summary()))?;
-    output::print(&format!("{:10} {outcome}\n", ""))?;
-    Ok(outcome.passed())
+/// What one device made of the problem.
+#[derive(Serialize)]
+struct Answer {
+    device: String,
+    kernel: String,
+    milliseconds: f64,
+    passes: bool,
+    /// How it compares with the f64 oracle.
+    oracle: String,
+}
+
+impl Answer {
+    fn of(plan: &Plan, data: &CaseData, expected: &Expected) -> Result<Self, AnyError> {
+        let start = Instant::now();
+        let outputs = engine::run(plan, data)?;
+        let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        let outcome = cases::judge(&data.problem, &outputs, expected);
+        Ok(Self {
+            device: plan.device().to_string(),
+            kernel: plan.summary(),
+            milliseconds,
+            passes: outcome.passed(),
+            oracle: outcome.to_string(),
+        })
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{:10} {:.1} ms, {}", self.device, self.milliseconds, self.oracle)?;
+        writeln!(f, "{:10} {}\n", "", self.kernel)
+    }
+}
+
+/// The timeline of the kernel that reads the last segment.
+fn trace(program: &Program, data: &CaseData) -> Result<Trace, AnyError> {
+    let kernel = format!("attention{}", data.problem.segments.len() - 1);
+    let mut launches = program.launches.clone();
+    launches.retain(|launch| launch.kernel == kernel);
+    let program = Program { launches, ..program.clone() };
+    let slots = data.problem.slots();
+    let mut buffers: Vec<Vec<u8>> = slots.into_iter().map(|slot| data.bytes(slot)).collect();
+    buffers.resize(program.buffers.len(), Vec::new());
+    let report = sim::run(&program, &buffers, &Options { trace: true, ..Options::default() })?;
+    report.trace.ok_or_else(|| "the simulator recorded no timeline".into())
+}
+
+fn picture(trace: &Trace) -> String {
+    let name = |row: Row| match row {
+        Row::Warp(n @ 0..=3) => format!("warp {n} softmax"),
+        Row::Warp(4) => "warp 4 multiply".to_string(),
+        Row::Warp(n) => format!("warp {n} load"),
+        Row::Copy => "copy engine".to_string(),
+        Row::Tensor => "tensor unit".to_string(),
+    };
+    format!(
+        "The compressed rows' kernel, first CTA (cycles are a model's, not a GPU's):\n\n{}",
+        timeline::picture(trace, [0; 3], name)
+    )
 }
 
 fn case(args: &Args) -> Case {
@@ -68,7 +144,8 @@ mod tests {
 
     #[test]
     fn the_demo_is_a_valid_problem() {
-        let problem = case(&Args { heads: 64, compressed: 512 }).problem().unwrap();
+        let args = Args { heads: 64, compressed: 512, trace: None, json: false };
+        let problem = case(&args).problem().unwrap();
         assert_eq!((problem.segments.len(), problem.key_dim()), (2, 512));
     }
 }

@@ -13,6 +13,7 @@ mod ptx;
 mod run;
 mod sim;
 mod support;
+mod timeline;
 mod timing;
 mod verify;
 mod warm;

@@ -1,0 +1,80 @@
+//! A simulated CTA's timeline as text: a line per warp and engine, a column per stretch of cycles.
+
+use sim::{Row, Slice, Trace};
+use std::fmt::Write;
+
+/// Columns of the picture.
+const WIDTH: u64 = 72;
+/// How full a column is, from idle to busy throughout.
+const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
+
+/// The picture of `cta`; `name` says what a row is.
+pub fn picture(trace: &Trace, cta: [u32; 3], name: impl Fn(Row) -> String) -> String {
+    let slices: Vec<&Slice> = trace.slices.iter().filter(|slice| slice.cta == cta).collect();
+    let end = slices.iter().map(|slice| slice.end).max().unwrap_or(0);
+    let mut rows: Vec<Row> = slices.iter().map(|slice| slice.row).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let names: Vec<String> = rows.iter().map(|row| name(*row)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (row, name) in rows.iter().zip(&names) {
+        let busy = slices.iter().filter(|slice| slice.row == *row && is_busy(slice));
+        let line = shades(busy.map(|slice| (slice.start, slice.end)), end);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:>widest$} {line}");
+    }
+    let _ = writeln!(text, "{:>widest$} 0{:>width$}", "", cycles(end), width = WIDTH as usize - 1);
+    text
+}
+
+/// Warps wait and run; engines have slices only for work.
+fn is_busy(slice: &Slice) -> bool {
+    !slice.name.starts_with("wait")
+}
+
+fn cycles(end: u64) -> String {
+    format!("{end} cycles")
+}
+
+/// How busy each of [`WIDTH`] equal stretches of `0..end` is.
+fn shades(busy: impl Iterator<Item = (u64, u64)>, end: u64) -> String {
+    let mut filled = [0u64; WIDTH as usize];
+    let edge = |column: u64| column * end / WIDTH;
+    for (from, to) in busy {
+        for column in 0..WIDTH {
+            let (low, high) = (edge(column).max(from), edge(column + 1).min(to));
+            filled[column as usize] += high.saturating_sub(low);
+        }
+    }
+    let shade = |(column, filled): (usize, &u64)| {
+        let span = edge(column as u64 + 1) - edge(column as u64);
+        let steps = SHADES.len() as u64 - 1;
+        SHADES[(filled * steps).div_ceil(span.max(1)).min(steps) as usize]
+    };
+    filled.iter().enumerate().map(shade).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_stretches_are_full_and_waits_are_not() {
+        let slice =
+            |row, name: &str, start, end| Slice { cta: [0; 3], row, name: name.into(), start, end };
+        let trace = Trace {
+            slices: vec![
+                slice(Row::Warp(0), "run", 0, 360),
+                slice(Row::Warp(0), "wait for mbarrier", 360, 720),
+                slice(Row::Tensor, "mma", 715, 720),
+            ],
+        };
+        let text = picture(&trace, [0; 3], |row| format!("{row:?}"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], format!("Warp(0) {}{}", "█".repeat(36), "·".repeat(36)));
+        assert_eq!(lines[1], format!(" Tensor {}▒", "·".repeat(71)));
+        assert!(lines[2].ends_with("720 cycles"));
+        assert_eq!(picture(&trace, [1, 0, 0], |_| String::new()).lines().count(), 1);
+    }
+}
