@@ -57,7 +57,7 @@ pub unsafe extern "C" fn sixwarp_plan_info(plan: *const Plan) -> *const c_char {
 /// Frees a plan; null is ignored.
 ///
 /// # Safety
-/// `plan` must come from [`sixwarp_plan`], not have been freed, and its GPU work must have ended.
+/// `plan` must come from [`sixwarp_plan`] and not have been freed. Its GPU work may still be queued.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_plan_free(plan: *mut Plan) {
     if !plan.is_null() {

@@ -33,6 +33,9 @@ const ALIGN: u64 = 256;
 impl Gpu {
     pub(crate) fn new(device: Device, program: &Program) -> Result<Self, Error> {
         let loaded = device.load(program)?;
+        // Machine code stays for as long as the process: work that was queued, or captured in a
+        // graph, may outlive the plan, and nobody tells us when it has ended.
+        std::mem::forget(loaded.clone());
         let (mut slots, mut workspaces, mut offset) = (Vec::new(), Vec::new(), 0);
         for buffer in &program.buffers {
             match buffer.access {
