@@ -15,11 +15,16 @@ pub struct Section {
 }
 
 /// All sections.
-pub const ALL: [Section; 5] = [
+pub const ALL: [Section; 6] = [
     Section { name: "fmt", what: "the code is formatted", run: format },
     Section { name: "clippy", what: "no lint fires in any target", run: clippy },
     Section { name: "test", what: "all Rust tests and documented examples", run: test },
     Section { name: "docs", what: "the documentation builds without warnings", run: docs },
+    Section {
+        name: "oracles",
+        what: "agreement with others' implementations",
+        run: python::oracles,
+    },
     Section { name: "python", what: "the Python package's tests", run: python::tests },
 ];
 
