@@ -11,7 +11,7 @@ use program::{Access, Argument, BufferId, Launch, Program};
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Runs a program on `buffers`, one per [`Program::buffers`] and in their order.
 ///
@@ -136,6 +136,7 @@ impl Machine {
             options,
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
+            heartbeat: AtomicU64::new(0),
         };
         let results = run_clusters(&state)?;
         self.report.counters += results.counters;
@@ -151,7 +152,10 @@ impl Machine {
 /// Threads of the largest CTA.
 const MAX_THREADS: u32 = 1024;
 /// Shared memory of the largest CTA, the reserved KiB included.
-const MAX_SHARED: u32 = 228 * 1024;
+const MAX_SHARED: u32 = 228 * 1024 + SHARED_PADDING;
+/// What aligning dynamic shared memory behind static variables may cost here; the hardware packs
+/// tighter.
+const SHARED_PADDING: u32 = 1024;
 
 fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
     let Launch { grid, block, cluster, .. } = launch;
@@ -204,10 +208,9 @@ fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
     let threads = threads.min(clusters as usize).max(1);
     let next = AtomicU32::new(0);
     let failed = AtomicBool::new(false);
-    let polling = AtomicU32::new(0);
     let outcome = Mutex::new((Results::default(), None::<Error>));
     let worker = || {
-        let result = work(state, &next, clusters, &failed, &polling);
+        let result = work(state, &next, clusters, &failed);
         let mut outcome = outcome.lock().expect("no worker panics with the lock");
         match result {
             Ok(results) => outcome.0.add(results),
@@ -226,8 +229,8 @@ fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
     error.map_or(Ok(results), Err)
 }
 
-/// Rounds of nothing but polling, by every cluster, that prove a livelock.
-const POLLING_ROUNDS: u32 = 64;
+/// Rounds of nothing but polling, while no cluster moves, that prove a livelock.
+const POLLING_ROUNDS: u32 = 500;
 
 /// One host thread: starts clusters and runs them in turn until none is left.
 fn work(
@@ -235,11 +238,11 @@ fn work(
     next: &AtomicU32,
     clusters: u32,
     failed: &AtomicBool,
-    idle: &AtomicU32,
 ) -> Result<Results, Box<Error>> {
     let mut resident: VecDeque<Cluster> = VecDeque::new();
     let mut total = Results::default();
     let mut polled = 0;
+    let mut heartbeat = 0;
     let mut steps = 0u64;
     loop {
         if failed.load(Ordering::Relaxed) {
@@ -264,25 +267,23 @@ fn work(
         match cluster.run(TURN)? {
             Status::Done => {
                 polled = 0;
-                idle.store(0, Ordering::Relaxed);
                 let results = cluster.into_results();
                 steps += results.counters.instructions;
                 total.add(results);
             }
             Status::Running => {
                 polled = 0;
-                idle.store(0, Ordering::Relaxed);
                 if cluster.steps - before + steps > state.options.max_instructions {
                     return cluster.deadlock();
                 }
                 resident.push_back(cluster);
             }
             Status::Polling => {
-                polled += 1;
-                let all = idle.fetch_add(1, Ordering::Relaxed);
-                if all > POLLING_ROUNDS * (resident.len() as u32 + 1)
-                    && next.load(Ordering::Relaxed) >= clusters
-                {
+                let now = state.heartbeat.load(Ordering::Relaxed);
+                polled = if now == heartbeat { polled + 1 } else { 1 };
+                heartbeat = now;
+                let all_run = next.load(Ordering::Relaxed) >= clusters;
+                if polled > POLLING_ROUNDS * (resident.len() as u32 + 1) && all_run {
                     return cluster.livelock();
                 }
                 resident.push_back(cluster);

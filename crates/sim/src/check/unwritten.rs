@@ -1,4 +1,4 @@
-//! Values that come from tensor memory nobody wrote.
+//! Values that come from memory nobody wrote: tensor memory, shared memory, outputs.
 //!
 //! Loading such memory is no mistake yet: compilers load whole tiles before they know whether a
 //! loop runs at all, and throw the registers away. It becomes one when the value, or something
@@ -9,7 +9,7 @@
 use crate::cluster::{Cluster, Run};
 use crate::op::{Inst, Op, Pc, Tcgen05};
 use crate::operands::Use;
-use crate::register::{R32, Reg};
+use crate::register::Reg;
 use std::collections::HashMap;
 
 /// The marked registers of a warp.
@@ -36,12 +36,18 @@ impl Unwritten {
 
 impl Cluster<'_> {
     /// A load gave what nobody wrote.
-    pub(crate) fn mark_unwritten(&mut self, w: usize, d: &[R32], what: String) {
+    pub(crate) fn mark_unwritten(
+        &mut self,
+        w: usize,
+        d: impl IntoIterator<Item = Reg>,
+        mask: u32,
+        what: String,
+    ) {
         let origin = (self.pc(w), what);
         let unwritten = self.warps[w]
             .unwritten
             .get_or_insert_with(|| Box::new(Unwritten { lanes: HashMap::new(), origin }));
-        d.iter().for_each(|r| unwritten.set(Reg::R32(*r), u32::MAX, u32::MAX));
+        d.into_iter().for_each(|reg| unwritten.set(reg, mask, mask));
     }
 
     /// Follows marks through an instruction that is about to execute.
@@ -76,7 +82,7 @@ impl Cluster<'_> {
             format!("lane {lane} stores a value that comes from {what}, which nobody wrote");
         let other = Some(("read:".to_string(), self.site(w, *pc, None)));
         let help =
-            "tensor memory holds nothing useful before an MMA, tcgen05.st or tcgen05.cp wrote it";
+            "shared memory, tensor memory and outputs hold nothing useful before they are written";
         self.hazard(w, "uninitialised", message, other, Some(help))
     }
 }

@@ -25,7 +25,7 @@ use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Everything the clusters of a launch share.
 pub struct LaunchState<'a> {
@@ -51,6 +51,8 @@ pub struct LaunchState<'a> {
     pub(crate) owners: WordOwners,
     /// Whether anything that could order clusters was executed.
     pub(crate) synchronised: AtomicBool,
+    /// Moves on while any cluster does.
+    pub(crate) heartbeat: AtomicU64,
 }
 
 impl LaunchState<'_> {
@@ -116,7 +118,8 @@ pub struct Cluster<'a> {
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
     pub(crate) notes: Vec<String>,
-    next_warp: usize,
+    /// The warp an adversary lets run.
+    favourite: usize,
 }
 
 /// Named barriers of a CTA.
@@ -148,7 +151,7 @@ impl<'a> Cluster<'a> {
             group_times: Vec::new(),
             trace: Trace::default(),
             notes: Vec::new(),
-            next_warp: 0,
+            favourite: 0,
         };
         for rank in 0..size {
             cluster.add_cta(rank, at);

@@ -4,6 +4,7 @@ use super::Cluster;
 use super::site::Run;
 use crate::options::{Completion, Schedule};
 use crate::warp::Wait;
+use std::sync::atomic::Ordering;
 
 /// How far a cluster came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +79,14 @@ impl Cluster<'_> {
                 }
             }
             Schedule::Adversarial => {
-                let ready = (0..n).rev().map(|i| (self.next_warp + i) % n);
-                let pick = { ready }.find(|w| self.warps[*w].ready());
+                // One warp as long as it can; when it waits or polls, the one before it.
+                let pick =
+                    (0..n).map(|i| (self.favourite + n - i) % n).find(|w| self.warps[*w].ready());
                 if let Some(w) = pick {
+                    let polls = self.polls;
                     self.run_warp(w, 64 * QUANTUM)?;
-                    // Keep on with the same warp until it waits.
-                    self.next_warp = (w + 1) % n;
+                    let stuck = self.polls != polls || !self.warps[w].ready();
+                    self.favourite = if stuck { (w + n - 1) % n } else { w };
                 }
             }
         }
@@ -97,6 +100,7 @@ impl Cluster<'_> {
 
     fn note_events(&mut self) {
         if self.events != self.progress.events {
+            self.launch.heartbeat.fetch_add(1, Ordering::Relaxed);
             let (events, at, polls) = (self.events, self.steps, self.polls);
             self.progress = Progress { events, at, polls, timeouts: 0 };
         }

@@ -74,6 +74,7 @@ impl Cluster<'_> {
             MbarrierOp::CompleteTx(bytes) => {
                 let bytes = i64::from(value(bytes, self));
                 self.known_barrier(w, lane, id)?;
+                self.release_to(w, id);
                 self.transact(w, lane, id, -bytes)
             }
             MbarrierOp::Arrive { count, expect, drop, token } => {

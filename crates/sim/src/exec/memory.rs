@@ -153,6 +153,9 @@ impl Cluster<'_> {
             let at = lane_address(&self.warps[w].registers, load.addr, lane);
             let place = self.place(w, lane, load.space, at, bytes * n)?;
             self.before_read(w, lane, place, bytes * n, Order::of(load.strong))?;
+            if let Some(what) = self.unwritten_at(w, place, bytes * n) {
+                self.mark_unwritten(w, load.dst.iter().flatten().copied(), 1 << lane, what);
+            }
             for (i, dst) in load.dst.iter().enumerate() {
                 let Some(dst) = *dst else { continue };
                 let delta = bytes * i as u32;
@@ -227,6 +230,13 @@ impl Cluster<'_> {
             let total = bytes * atomic.src.len() as u32;
             let place = self.place(w, lane, atomic.space, at, total)?;
             self.before_read(w, lane, place, total, Order::Strong)?;
+            if atomic.op != AtomOp::Exch
+                && let Some(what) = self.unwritten_at(w, place, total)
+            {
+                let message =
+                    format!("an atomic operation combines with {what}, which nobody wrote");
+                return self.hazard(w, "uninitialised", message, None, None);
+            }
             self.before_write(w, lane, place, total, Order::Strong)?;
             for (i, src) in atomic.src.iter().enumerate() {
                 let registers = &self.warps[w].registers;
@@ -322,7 +332,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Checks a read: bounds, initialisation, ordering.
+    /// Checks a read: bounds and ordering.
     #[inline(always)]
     pub(crate) fn before_read(
         &mut self,
@@ -336,35 +346,42 @@ impl Cluster<'_> {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
                 match self.launch.global.find(at, bytes.into(), &mut hint) {
-                    Ok((allocation, offset)) => {
+                    Ok((allocation, _)) => {
                         self.warps[w].global_hint = hint;
-                        if !self.launch.options.checks {
+                        if allocation.read_only {
                             return Ok(());
                         }
-                        if !allocation.read_only {
-                            self.note_access(w, place, bytes, false, order)?;
-                        }
-                        match allocation.first_unwritten(offset, bytes.into()) {
-                            Some(byte) => self
-                                .uninitialised(w, format!("byte {byte} of `{}`", allocation.name)),
-                            None => Ok(()),
-                        }
+                        self.note_access(w, place, bytes, false, order)
                     }
                     Err(e) => {
                         self.fault(w, Some(lane), "out-of-bounds", format!("read of {e}"), None)
                     }
                 }
             }
-            Place::Shared(cta, offset) if self.launch.options.checks => {
-                self.note_access(w, place, bytes, false, order)?;
-                match self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize) {
-                    Some(byte) => {
-                        self.uninitialised(w, format!("shared memory at offset {byte:#x}"))
-                    }
-                    None => Ok(()),
-                }
+            Place::Shared(..) => self.note_access(w, place, bytes, false, order),
+            Place::Local(_) | Place::Param(_) => Ok(()),
+        }
+    }
+
+    /// What of a checked place nobody wrote, in words.
+    fn unwritten_at(&self, w: usize, place: Place, bytes: u32) -> Option<String> {
+        if !self.launch.options.checks {
+            return None;
+        }
+        match place {
+            Place::Global(at) => {
+                let mut hint = self.warps[w].global_hint;
+                let (allocation, offset) =
+                    self.launch.global.find(at, bytes.into(), &mut hint).ok()?;
+                let byte = allocation.first_unwritten(offset, bytes.into())?;
+                Some(format!("byte {byte} of `{}`", allocation.name))
             }
-            _ => Ok(()),
+            Place::Shared(cta, offset) => {
+                let byte =
+                    self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize)?;
+                Some(format!("shared memory at offset {byte:#x}"))
+            }
+            Place::Local(_) | Place::Param(_) => None,
         }
     }
 
@@ -402,17 +419,6 @@ impl Cluster<'_> {
             Place::Shared(..) => self.note_access(w, place, bytes, true, order),
             Place::Local(_) => Ok(()),
         }
-    }
-
-    pub(crate) fn uninitialised<T>(&self, w: usize, what: String) -> Run<T> {
-        let message = format!("read of {what}, which nobody wrote");
-        self.hazard(
-            w,
-            "uninitialised",
-            message,
-            None,
-            Some("outputs and shared memory hold nothing useful before they are written"),
-        )
     }
 
     pub(super) fn count_access(

@@ -43,11 +43,15 @@ impl Cluster<'_> {
     /// Runs a warp for at most about `quantum` instructions.
     pub(crate) fn run_warp(&mut self, w: usize, quantum: u32) -> Run<()> {
         let mut left = quantum;
+        let polls = self.polls;
         while left > 0 {
             let Some(stop) = self.warps[w].select() else { return Ok(()) };
             let used = self.run_fragment(w, stop, left)?;
             self.warps[w].ran(used);
             self.steps += u64::from(used);
+            if self.polls != polls {
+                return Ok(());
+            }
             left = left.saturating_sub(used.max(1));
         }
         Ok(())

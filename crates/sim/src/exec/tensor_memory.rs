@@ -12,7 +12,7 @@ use crate::matrix::{
     TensorMemory, TmemAddress, TmemRect, TmemTransfer,
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
-use crate::register::{FULL, R32, Row32};
+use crate::register::{FULL, R32, Reg, Row32};
 use crate::warp::Wait;
 
 /// A `tcgen05.mma` with its operands as they were at issue.
@@ -297,7 +297,8 @@ impl Cluster<'_> {
         if self.launch.options.checks
             && let Some(column) = rects.iter().find_map(unwritten)
         {
-            self.mark_unwritten(w, d, format!("tensor-memory column {column}"));
+            let d = d.iter().map(|r| Reg::R32(*r));
+            self.mark_unwritten(w, d, FULL, format!("tensor-memory column {column}"));
         }
         match transfer.load(&self.ctas[cta].tensor.cells, address, immediate) {
             Ok(rows) => {

@@ -50,8 +50,10 @@ impl Cluster<'_> {
             let shared = &self.ctas[cta].shared;
             let missing =
                 |lane: usize| shared.first_unwritten(offsets[lane] as usize, bytes as usize);
-            if let Some(byte) = lanes(mask).find_map(missing) {
-                return self.uninitialised(w, format!("shared memory at offset {byte:#x}"));
+            let marked = lanes(mask).filter(|l| missing(*l).is_some()).fold(0, |m, l| m | 1 << l);
+            if let Some(byte) = lanes(marked).find_map(missing) {
+                let what = format!("shared memory at offset {byte:#x}");
+                self.mark_unwritten(w, load.dst.iter().flatten().copied(), marked, what);
             }
         }
         let memory = self.ctas[cta].shared.bytes();
