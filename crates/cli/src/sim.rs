@@ -1,5 +1,6 @@
 //! `sixwarp sim`: any PTX file on the simulator.
 
+mod corpus;
 mod launch;
 mod outcome;
 mod parameters;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// 4 hazard, 5 deadlock, 6 unsupported.
 #[derive(clap::Args)]
 pub struct Args {
-    /// PTX file
+    /// PTX file (with --against also a folder)
     #[arg(required_unless_present = "launch")]
     file: Option<PathBuf>,
     /// Captured launch as JSON instead of the options below
@@ -60,6 +61,10 @@ pub struct Args {
     /// Writes a timeline for chrome://tracing or Perfetto
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// Runs the file tests under FILE here and on another engine (cuda, or a folder of recorded
+    /// outputs) and compares
+    #[arg(long, value_name = "ENGINE", conflicts_with = "launch")]
+    against: Option<String>,
     /// Prints counters
     #[arg(long)]
     counters: bool,
@@ -76,6 +81,9 @@ pub fn run(args: Args) -> Outcome {
         "all" => MODES.to_vec(),
         one => vec![one],
     };
+    if let (Some(against), Some(path)) = (&args.against, &args.file) {
+        return { modes }.into_iter().try_for_each(|m| corpus::run(path, m, args.seed, against));
+    }
     for mode in modes {
         let Some(options) = Options::mode(mode, args.seed) else {
             return Err(format!("no mode `{mode}`: there are {} and all", MODES.join(", ")).into());

@@ -13,7 +13,9 @@ mod clock;
 mod hooks;
 mod owners;
 mod pipes;
+mod report;
 mod shadow;
+mod touched;
 mod unwritten;
 
 pub use clock::Clocks;

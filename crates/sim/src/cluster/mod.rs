@@ -156,6 +156,8 @@ impl<'a> Cluster<'a> {
         for rank in 0..size {
             cluster.add_cta(rank, at);
         }
+        // The youngest warp first: it is the one others wait for least often.
+        cluster.favourite = cluster.warps.len() - 1;
         cluster.checker = launch
             .options
             .checks
