@@ -27,6 +27,15 @@ pub struct Mutant {
     pub line: u32,
     /// The module.
     pub module: Module,
+    /// The original with a trap at this instruction: it shows whether a run comes here at all.
+    pub probe: Module,
+}
+
+/// What is put in an instruction's place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    Changed(Change),
+    Trap,
 }
 
 /// The register that holds an inverted parity.
@@ -71,7 +80,8 @@ pub fn mutants(module: &Module) -> Vec<Mutant> {
         change,
         line: instruction.line.0,
         instruction: instruction.to_string(),
-        module: changed(module, index, change),
+        module: changed(module, index, Replacement::Changed(change)),
+        probe: changed(module, index, Replacement::Trap),
     };
     found.into_iter().map(build).collect()
 }
@@ -90,15 +100,16 @@ fn visit(module: &Module, f: &mut impl FnMut(&Instruction)) {
 }
 
 /// A copy of `module` with instruction number `target` changed.
-fn changed(module: &Module, target: usize, change: Change) -> Module {
+fn changed(module: &Module, target: usize, with: Replacement) -> Module {
     let mut module = module.clone();
     let mut index = 0;
     for item in &mut module.items {
         let Item::Function(function) = item else { continue };
         let Some(body) = &mut function.body else { continue };
         let before = index;
-        rewrite(body, &mut index, target, change);
-        if change == Change::ParityFlipped && (before..index).contains(&target) {
+        rewrite(body, &mut index, target, with);
+        let flips = with == Replacement::Changed(Change::ParityFlipped);
+        if flips && (before..index).contains(&target) {
             body.insert(
                 0,
                 Statement::Registers(Registers {
@@ -112,16 +123,17 @@ fn changed(module: &Module, target: usize, change: Change) -> Module {
     module
 }
 
-fn rewrite(body: &mut Vec<Statement>, index: &mut usize, target: usize, change: Change) {
+fn rewrite(body: &mut Vec<Statement>, index: &mut usize, target: usize, with: Replacement) {
     let mut at = 0;
     while at < body.len() {
         match &mut body[at] {
-            Statement::Block(inner) => rewrite(inner, index, target, change),
+            Statement::Block(inner) => rewrite(inner, index, target, with),
             Statement::Instruction(instruction) => {
                 if *index == target {
-                    let replacement = match change {
-                        Change::Deleted => deleted(instruction),
-                        Change::ParityFlipped => flipped(instruction),
+                    let replacement = match with {
+                        Replacement::Changed(Change::Deleted) => deleted(instruction),
+                        Replacement::Changed(Change::ParityFlipped) => flipped(instruction),
+                        Replacement::Trap => vec![self::instruction(instruction, "trap", vec![])],
                     };
                     *index += 1;
                     let count = replacement.len();
@@ -138,6 +150,7 @@ fn rewrite(body: &mut Vec<Statement>, index: &mut usize, target: usize, change: 
     }
 }
 
+/// An instruction with the guard and line of another.
 fn instruction(like: &Instruction, opcode: &str, operands: Vec<Operand>) -> Instruction {
     let mut parts = opcode.split('.');
     Instruction {
@@ -213,6 +226,7 @@ mod tests {
         assert!(text(1).contains("setp.eq.u32 p, 0, 0"));
         assert!(text(2).contains("xor.b32 %mutant_parity, r, 1"));
         assert!(text(2).contains("p, [b], %mutant_parity"));
+        assert!(mutants[3].probe.to_string().contains("trap;"));
         for mutant in &mutants {
             ptx::parse(&mutant.module.to_string()).unwrap();
         }

@@ -26,6 +26,15 @@ pub struct Verdict {
     pub line: u32,
     /// How it was found out; `None` for a survivor.
     pub caught: Option<Caught>,
+    /// Whether a run comes to the instruction at all; survivors elsewhere say nothing.
+    pub reached: bool,
+}
+
+impl Verdict {
+    /// Whether the instruction was executed, and nobody noticed the change.
+    pub fn survives(&self) -> bool {
+        self.reached && self.caught.is_none()
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -33,7 +42,8 @@ impl fmt::Display for Verdict {
         write!(f, "line {}: {:?} `{}`: ", self.line, self.change, self.instruction)?;
         match &self.caught {
             Some(caught) => write!(f, "{} ({})", caught.by, caught.mode),
-            None => f.write_str("survives"),
+            None if self.reached => f.write_str("survives"),
+            None => f.write_str("is not executed"),
         }
     }
 }
@@ -67,5 +77,13 @@ fn judge(
         };
         Some(Caught { mode: engine.mode.clone(), by })
     });
-    Verdict { change: mutant.change, instruction: mutant.instruction, line: mutant.line, caught }
+    let probe = Program { module: Arc::new(mutant.probe), ..program.clone() };
+    let reached = caught.is_some() || engines[0].run(&probe, inputs).is_err();
+    Verdict {
+        change: mutant.change,
+        instruction: mutant.instruction,
+        line: mutant.line,
+        caught,
+        reached,
+    }
 }
