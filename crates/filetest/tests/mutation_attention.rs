@@ -65,7 +65,7 @@ fn verdicts(arch: Arch) -> Vec<Verdict> {
     for engine in &engines[1..] {
         assert!(run(engine) == right, "{arch:?}: another result in mode {}", engine.mode);
     }
-    let number = Cell::new(0);
+    let number = Cell::new(0usize);
     let wanted = |_: &Mutant| number.replace(number.get() + 1).is_multiple_of(stride());
     survey(&program, &inputs, &engines, wanted, |got| *got == right)
 }
