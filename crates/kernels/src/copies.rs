@@ -2,7 +2,7 @@
 
 use crate::sequence::element;
 use crate::task::{OpenTile, Params};
-use ptx::build::{Arg, Builder, Cmp, Mbarrier, Reg, SmemPtr, TensorMapParam};
+use ptx::build::{Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SmemPtr, TensorMapParam};
 
 /// Where one tile of rows goes: panels side by side.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,27 @@ pub struct Panels {
     pub rows: u32,
     /// CTAs of the cluster that get the copy, `None` for this one alone.
     pub ctas: Option<u16>,
+}
+
+/// The barrier a copy is counted on.
+#[derive(Clone, Copy, Debug)]
+pub enum Counter {
+    /// Of the CTA that gets the copy.
+    Own(Mbarrier),
+    /// Of either CTA of a pair.
+    OfPair(RemoteMbarrier),
+}
+
+impl From<Mbarrier> for Counter {
+    fn from(barrier: Mbarrier) -> Self {
+        Counter::Own(barrier)
+    }
+}
+
+impl From<RemoteMbarrier> for Counter {
+    fn from(barrier: RemoteMbarrier) -> Self {
+        Counter::OfPair(barrier)
+    }
 }
 
 /// The first column of a copy: known when the kernel is emitted, or behind one that is not.
@@ -90,8 +111,9 @@ impl Params {
         map: TensorMapParam,
         column: Column,
         to: Panels,
-        barrier: Mbarrier,
+        barrier: impl Into<Counter>,
     ) {
+        let barrier = barrier.into();
         let first = b.mul(n, to.rows as i32).reinterpret::<u32>();
         if self.page_table.is_some() {
             self.copy_pages(b, open, first, map, column, to, barrier);
@@ -111,7 +133,7 @@ impl Params {
         map: TensorMapParam,
         column: Column,
         to: Panels,
-        barrier: Mbarrier,
+        barrier: Counter,
     ) {
         let pages = self.page_table.expect("a paged segment");
         let step = self.rows_per_copy;
@@ -140,7 +162,7 @@ impl Params {
         map: TensorMapParam,
         column: Column,
         to: Panels,
-        barrier: Mbarrier,
+        barrier: Counter,
     ) {
         for panel in 0..to.count {
             let coordinates = [
@@ -150,9 +172,12 @@ impl Params {
                 Builder::coordinate(outer),
             ];
             let at = to.at.plus(panel * to.bytes);
-            match to.ctas {
-                None => b.tma_load(at, map, &coordinates, barrier),
-                Some(ctas) => b.tma_load_multicast(at, map, &coordinates, barrier, ctas),
+            match (barrier, to.ctas) {
+                (Counter::Own(barrier), None) => b.tma_load(at, map, &coordinates, barrier),
+                (Counter::Own(barrier), Some(ctas)) => {
+                    b.tma_load_multicast(at, map, &coordinates, barrier, ctas);
+                }
+                (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, &coordinates, barrier),
             }
         }
     }

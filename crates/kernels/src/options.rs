@@ -58,7 +58,8 @@ pub enum Split {
 /// Where a Blackwell kernel keeps probabilities between softmax and the second product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probabilities {
-    /// In tensor memory, in the columns of the scores they were computed from.
+    /// In tensor memory, in the columns of the scores they were computed from (in shared memory where a
+    /// pair of CTAs shares wide rows).
     TensorMemory,
     /// In shared memory, as a canonical operand tile.
     SharedMemory,
@@ -77,9 +78,10 @@ pub enum Loads {
 /// Blocks of 128 query rows that one Blackwell CTA works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowBlocks {
-    /// Two where there are enough of them and they fit, else one.
+    /// Two where there are enough of them and they fit, else one; value dims above 256 take a pair of
+    /// CTAs.
     Auto,
-    /// One: six warps.
+    /// One: six warps, and one CTA per 256 value columns.
     One,
     /// Two where they fit: sixteen warps.
     Two,

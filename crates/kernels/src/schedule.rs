@@ -20,6 +20,8 @@ pub enum Schedule {
     SixWarps(sm100::Config),
     /// Sixteen warps, two blocks of rows.
     Paired(sm100::Config),
+    /// A pair of CTAs that shares wide rows.
+    PairOfCtas(sm100::wide::Config),
 }
 
 impl Schedule {
@@ -30,6 +32,9 @@ impl Schedule {
                 Schedule::HopperWide(sm90::wide::Config::choose(problem, n))
             }
             Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n, options)),
+            Arch::Sm100 | Arch::Sm103 if sm100::wide::Config::suits(problem, options) => {
+                Schedule::PairOfCtas(sm100::wide::Config::choose(problem))
+            }
             Arch::Sm100 | Arch::Sm103 => {
                 let config = sm100::Config::choose(problem, options);
                 if config.is_paired() {
@@ -61,6 +66,9 @@ impl Schedule {
             Schedule::HopperWide(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.cluster.into()) as u32
             }
+            Schedule::PairOfCtas(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(sm100::wide::CLUSTER.into()) as u32
+            }
             Schedule::SixWarps(c) | Schedule::Paired(c) => {
                 let blocks = c.packing.blocks(c.group, queries);
                 blocks.div_ceil(c.blocks.into()) as u32 * c.slices
@@ -73,7 +81,7 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => config.tile,
             Schedule::HopperWide(_) => sm90::wide::TILE,
-            Schedule::SixWarps(_) | Schedule::Paired(_) => sm100::TILE,
+            Schedule::SixWarps(_) | Schedule::Paired(_) | Schedule::PairOfCtas(_) => sm100::TILE,
         }
     }
 
@@ -81,6 +89,7 @@ impl Schedule {
     pub fn cluster(&self) -> u32 {
         match self {
             Schedule::HopperWide(config) => config.cluster,
+            Schedule::PairOfCtas(_) => sm100::wide::CLUSTER,
             _ => 1,
         }
     }
@@ -92,6 +101,7 @@ impl Schedule {
             Schedule::HopperWide(config) => config.threads(),
             Schedule::SixWarps(_) => sm100::six_warps::THREADS,
             Schedule::Paired(_) => sm100::paired::THREADS,
+            Schedule::PairOfCtas(_) => sm100::wide::THREADS,
         }
     }
 
@@ -110,6 +120,7 @@ impl Schedule {
                 sm100::six_warps::emit(name, target, *config, task, memory)
             }
             Schedule::Paired(config) => sm100::paired::emit(name, target, *config, task, memory),
+            Schedule::PairOfCtas(config) => sm100::wide::emit(name, target, *config, task, memory),
         }
     }
 }
@@ -127,6 +138,13 @@ impl fmt::Display for Schedule {
                 sm90::wide::TILE,
                 c.cluster,
                 c.stages
+            ),
+            Schedule::PairOfCtas(c) => write!(
+                f,
+                "six warps in each of a pair of CTAs, {} rows × {} keys, {} slots",
+                sm100::ROWS,
+                sm100::TILE,
+                c.slots
             ),
             Schedule::SixWarps(c) | Schedule::Paired(c) => write!(
                 f,

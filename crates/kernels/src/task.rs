@@ -57,6 +57,8 @@ pub struct Tiling {
     pub cluster: u32,
     /// Keys per tile.
     pub tile: u32,
+    /// Rows of a tile that one copy brings at most.
+    pub copied_rows: u32,
     /// CTAs that share the value columns of a block of rows.
     pub slices: u32,
     /// How tensor copies arrange rows in shared memory.
@@ -134,7 +136,7 @@ impl Params {
         let segment = &problem.segments[n as usize];
         let part = |p| memory.slot(Slot::Segment(n, p));
         let Tiling { packing, tile, panel, .. } = tiling;
-        let copy = tensors::rows_per_copy(segment, tile);
+        let copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let q = tensors::queries(problem, memory.slot(Slot::Q), packing, panel);
         let k = tensors::rows(&segment.k, part(SegmentSlot::K), copy, panel);
         let tma_v = values_apart.then(|| {

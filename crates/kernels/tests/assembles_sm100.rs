@@ -79,7 +79,7 @@ fn every_placement_of_probabilities_and_every_layout() {
 #[test]
 fn two_blocks_of_rows() {
     let options = PlanOptions { row_blocks: RowBlocks::Two, ..PlanOptions::for_arch(Arch::Sm100) };
-    for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128)] {
+    for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128), (320, 320)] {
         for mask in [Mask::Full, Mask::Window { left: Some(128), right: Some(0) }] {
             assembles(&problem(key_dim, value_dim, mask), Arch::Sm100, &options);
         }

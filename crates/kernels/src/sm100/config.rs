@@ -202,6 +202,7 @@ impl Config {
             blocks: self.blocks,
             cluster: 1,
             tile: TILE,
+            copied_rows: TILE,
             slices: self.slices,
             panel: self.panel,
         }

@@ -1,7 +1,8 @@
 //! Blackwell: TMA, tcgen05 and tensor memory.
 //!
-//! Two schedules share all their parts. [`six_warps`]: one block of 128 query rows per CTA, for short
-//! queries and wide heads. [`paired`]: two blocks and sixteen warps, for long queries.
+//! Three schedules share their parts. [`six_warps`]: one block of 128 query rows per CTA, for short
+//! queries. [`paired`]: two blocks and sixteen warps, for long queries. [`wide`]: a pair of CTAs, for
+//! value dims above 256.
 //!
 //! The budget of an SM decides the rest:
 //!
@@ -9,11 +10,12 @@
 //!   the scores of one tile are computed while softmax reads the other; `P` overwrites its own `S`.
 //!   256 columns are left for the output: one block of rows with value dims to 256, or two with value
 //!   dims to 128.
-//! - Value dims above 256 do not fit beside the scores. They are cut into slices of at most 256
-//!   columns, one CTA each; each slice computes its own scores. At 512 that is 3/2 of the least number
-//!   of products, at the full rate of 128-row instructions, with no exchange between CTAs; a 64-row
-//!   tile would fit one CTA but run at half rate (2/1), and a pair of CTAs that shares the scores
-//!   (`cta_group::2`, 64 rows each) would need a maximum exchanged between warps in every step.
+//! - Value dims above 256 do not fit beside the scores of 128 rows. What there is to choose from, at
+//!   512: tiles of 64 rows in one CTA run at half rate (2/1 of the least time); slices of 256 columns,
+//!   one CTA each, compute the scores twice (3/2); a pair of CTAs with 64 rows each and instructions
+//!   over both (`cta_group::2`, data path B) computes everything once at full rate, and loads half as
+//!   much per CTA. The price is that two threads share a row and exchange its maximum. The pair is
+//!   [`wide`]; slices remain as an option, and for dims the pair cannot halve.
 //! - Shared memory, 227 KiB. Queries stay for a whole tile: 32 KiB per 128 columns, 144 KiB at 576.
 //!   What is left is a ring of slots of 128 keys × 64 or 128 columns that keys and values share in the
 //!   order of their use; its grain does not grow with the head dim, so even 576/512 streams.
@@ -35,5 +37,6 @@ mod products;
 mod rows;
 pub mod six_warps;
 mod tensor_memory;
+pub mod wide;
 
 pub use config::{Config, ROWS, TILE};

@@ -122,6 +122,7 @@ impl Config {
             blocks: self.warpgroups,
             cluster: 1,
             tile: self.tile,
+            copied_rows: self.tile,
             slices: 1,
             panel: Panel::Swizzled,
         }

@@ -33,7 +33,9 @@ pub use builder::{Builder, Kernel, Target, module};
 pub use memory::{GlobalPtr, SmemPtr, TensorMapParam, address};
 pub use pair::Pair;
 pub use signals::{SignalCursor, Signals};
-pub use sync::{Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer, Slot};
+pub use sync::{
+    Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer, RemoteMbarrier, Slot,
+};
 pub use tcgen05::{CtaGroup, Tcgen05A, TmemPtr};
 pub use value::{Arg, Integer, Number, Reg, Scalar};
 pub use warp::FULL_MASK;

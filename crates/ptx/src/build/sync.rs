@@ -76,6 +76,40 @@ impl Mbarrier {
     }
 }
 
+/// An mbarrier of another CTA of the cluster (or of this one): it can be arrived on, not waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteMbarrier(Reg<u32>);
+
+impl Mbarrier {
+    /// The barrier at the same place in CTA `rank` of the cluster.
+    #[track_caller]
+    pub fn in_cta(self, b: &mut Builder, rank: impl Into<Arg<u32>>) -> RemoteMbarrier {
+        let local = b.smem_address(self.0);
+        RemoteMbarrier(b.map_to_rank(local, rank))
+    }
+}
+
+impl RemoteMbarrier {
+    /// As a memory operand.
+    pub fn operand(self) -> Operand {
+        super::memory::address(self.0, 0)
+    }
+
+    /// Arrives once where `p` holds.
+    #[track_caller]
+    pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
+        let operands = vec![Operand::Sink, self.operand()];
+        b.emit_if(p, "mbarrier.arrive.shared::cluster.b64", operands);
+    }
+
+    /// Arrives once and announces `bytes` of asynchronous copies.
+    #[track_caller]
+    pub fn arrive_expect(self, b: &mut Builder, bytes: impl Into<Arg<u32>>) {
+        let operands = vec![Operand::Sink, self.operand(), bytes.into().operand];
+        b.emit("mbarrier.arrive.expect_tx.shared::cluster.b64", operands);
+    }
+}
+
 /// A ring of `stages` buffers guarded by a full and an empty mbarrier each.
 #[derive(Clone, Copy, Debug)]
 pub struct Pipeline {

@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::memory::{SmemPtr, TensorMapParam};
-use super::sync::Mbarrier;
+use super::sync::{Mbarrier, RemoteMbarrier};
 use super::value::{Arg, Reg};
 use crate::ast::{Address, AddressBase, Operand};
 
@@ -53,6 +53,22 @@ impl Builder {
         let operands =
             vec![to.operand(), tensor(map, coordinates), barrier.0.operand(), ctas.into().operand];
         self.emit(&text, operands);
+    }
+
+    /// As [`Builder::tma_load`], counted on a barrier of either CTA of a pair (sm_100a).
+    #[track_caller]
+    pub fn tma_load_pair(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        coordinates: &[Arg<i32>],
+        barrier: RemoteMbarrier,
+    ) {
+        let rank = coordinates.len();
+        let text = format!(
+            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+        );
+        self.emit(&text, vec![to.operand(), tensor(map, coordinates), barrier.operand()]);
     }
 
     /// Copies a box from shared memory to the tensor (part of the current bulk group).

@@ -127,6 +127,7 @@ impl Config {
             blocks: self.cluster,
             cluster: self.cluster,
             tile: TILE,
+            copied_rows: TILE,
             slices: 1,
             panel: Panel::Swizzled,
         }

@@ -1,0 +1,203 @@
+//! The four softmax warps of each CTA: two threads per row, half of the keys and of the value columns
+//! each.
+
+use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
+use super::kernel::Frame;
+use crate::output::BlockOutput;
+use crate::rows::Block;
+use crate::sm100::config::TILE;
+use crate::sm100::epilogue::{self, Run};
+use crate::sm100::rows::RowThread;
+use crate::softmax::RowState;
+use crate::task::OpenTile;
+use crate::visible::RowWindow;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+
+/// First named barrier of the exchanges between two warps; barrier 0 is the CTA's.
+const EXCHANGE_BARRIER: u32 = 1;
+/// Threads of an exchange.
+const EXCHANGE_THREADS: u32 = 64;
+
+struct SoftmaxThread<'f> {
+    frame: &'f Frame,
+    rows: RowThread<'f>,
+    /// 0 for the thread with the first half of the columns, 1 for the other.
+    half: Reg<u32>,
+    /// Named barrier of the two warps that hold the same rows.
+    meeting: Reg<u32>,
+    /// Where this thread leaves a number for the other one, and finds the other's.
+    own: SmemPtr,
+    other: SmemPtr,
+    /// Byte offset of the copy of those places that is in use.
+    copy: Reg<u32>,
+    q: Cursor<Consumer>,
+    scores: SignalCursor,
+    probabilities: SignalCursor,
+    output: SignalCursor,
+    state: RowState,
+    started: Reg<bool>,
+}
+
+/// Emits the softmax warps.
+pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
+    let shared = &frame.shared;
+    let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let thread = b.thread();
+    let own = b.shl(thread, 2);
+    let other = b.xor(own, ROWS * 4);
+    let pair = b.and(warp, 1);
+    let softmax = SoftmaxThread {
+        frame,
+        half: b.shr(warp, 1),
+        meeting: b.add(pair, EXCHANGE_BARRIER),
+        own: b.smem_add(shared.exchange, own),
+        other: b.smem_add(shared.exchange, other),
+        copy: b.value(0),
+        q: shared.q_ring.consumer(b),
+        scores: shared.scores.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor_one_round_before(b),
+        state: RowState::new(b),
+        started: b.predicate(false),
+        rows,
+    };
+    frame.params.for_each_tile(b, |b, open| softmax.run_tile(b, &open));
+}
+
+impl SoftmaxThread<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let (config, params) = (&self.frame.config, &self.frame.params);
+        self.state.reset(b);
+        let number = b.add(open.first_block, self.frame.rank);
+        let block = Block::at(b, config.packing, config.group, number);
+        let output = BlockOutput { params, open, block: &block };
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_else(
+            any,
+            |b| {
+                let q = self.q.take(b);
+                self.accumulate(b, open, &block);
+                let others = self.exchange(b, self.state.sum);
+                let total = b.add(self.state.sum, others);
+                b.assign(self.state.sum, total);
+                self.output.wait(b);
+                b.tcgen05_fence_after();
+                self.write(b, &output, true);
+                b.fence_proxy_async();
+                b.warp_sync();
+                q.release_if(b, self.rows.lead);
+            },
+            |b| self.write(b, &output, false),
+        );
+    }
+
+    /// The other thread's number, for this thread's. There are two places, used in turn, so that one
+    /// meeting per exchange is enough.
+    fn exchange(&self, b: &mut Builder, value: Reg<f32>) -> Reg<f32> {
+        let own = b.smem_add(self.own, self.copy);
+        b.st_shared(own, value);
+        b.barrier_sync(self.meeting, EXCHANGE_THREADS);
+        let other = b.smem_add(self.other, self.copy);
+        let others = b.ld_shared::<f32>(other);
+        let next = b.xor(self.copy, super::kernel::EXCHANGE_BYTES / 2);
+        b.assign(self.copy, next);
+        others
+    }
+
+    /// Writes the thread's columns of its row: half of each group.
+    fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, accumulated: bool) {
+        let (config, map) = (&self.frame.config, &self.frame.map);
+        let first_half = b.setp(Cmp::Eq, self.half, 0);
+        let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
+        let columns = config.group_columns() / 2;
+        let panel = b.mul(self.half, PANEL_BYTES);
+        let staging = b.smem_add(self.frame.shared.q, panel);
+        for group in 0..config.groups() {
+            let at = self.rows.tmem.columns(map.output + group * map.group_stride);
+            let column = b.mul(self.half, columns);
+            let column = b.add(column, group * config.group_columns());
+            let accumulated = accumulated.then_some(at);
+            let run = Run { accumulated, column, columns, staging };
+            epilogue::write(b, &self.rows, output, &finished, &run);
+        }
+    }
+
+    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
+    /// need one again.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+        let range = open.range;
+        let n = b.value(range.end);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let (token, _) = block.query(b, self.rows.row);
+        let window = RowWindow::of(b, &open.bounds, token);
+        let no = b.predicate(false);
+        b.assign(self.started, no);
+        self.steps(b, &window, n, clear.end, true);
+        self.steps(b, &window, n, clear.begin, false);
+        if self.frame.params.visible.has_left() {
+            self.steps(b, &window, n, range.begin, true);
+        }
+    }
+
+    /// Tiles from `n - 1` down to `end`; `n` keeps count.
+    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, end),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                self.step(b, window, n, masked);
+            },
+        );
+    }
+
+    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+        let softmax = &self.frame.params.softmax;
+        self.scores.wait(b);
+        b.tcgen05_fence_after();
+        let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
+        let first = b.mul(self.half, SLOT_ROWS).reinterpret::<i32>();
+        let origin = b.mad(n, TILE as i32, first);
+        let scores = self.rows.load_scores(b, at, SLOT_ROWS, masked.then_some((window, origin)));
+        let (shift, rescale) =
+            softmax.move_reference(b, &self.state, &scores, masked, |b, largest| {
+                let others = self.exchange(b, largest);
+                b.max(largest, others)
+            });
+        softmax.add_row(b, &self.state, &scores, shift);
+        let packed = self.rows.round(b, &scores);
+        self.output.wait(b);
+        b.tcgen05_fence_after();
+        self.store(b, &packed);
+        let due = b.and(rescale.due, self.started);
+        let any_due = b.vote_any(due);
+        b.if_(any_due, |b| {
+            let columns = self.frame.config.groups() * self.frame.map.group_stride;
+            let at = self.rows.tmem.columns(self.frame.map.output);
+            self.rows.rescale(b, at, columns, rescale.factor);
+        });
+        self.hand_over(b);
+    }
+
+    /// Stores the thread's half of a row of probabilities: one panel of the operand tile.
+    fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
+        let tile = self.frame.config.probability_tile();
+        let panel = b.mul(self.half, tile.block_bytes() as u32);
+        let at = b.smem_add(self.frame.shared.p, panel);
+        self.rows.store_in_shared_memory(b, tile, at, packed);
+    }
+
+    /// Tells the issuing warp that this warp's probabilities and output rows are ready.
+    fn hand_over(&self, b: &mut Builder) {
+        b.tcgen05_fence_before();
+        b.warp_sync();
+        let ready = self.probabilities.barrier(b).in_cta(b, 0);
+        ready.arrive_if(b, self.rows.lead);
+        let yes = b.predicate(true);
+        b.assign(self.started, yes);
+        self.scores.advance(b);
+        self.probabilities.advance(b);
+        self.output.advance(b);
+    }
+}
