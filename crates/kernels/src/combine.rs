@@ -44,6 +44,8 @@ pub fn emit(
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new("combine", target);
     b.directive("maxntid", &[ROWS_PER_CTA as u64 * 32, 1, 1]);
+    // Room for every column of a row; without a number the assembler may prefer 32 registers and spill.
+    b.directive("minnctapersm", &[8]);
     let mut args = Arguments::default();
     let combine = declare(&mut b, &mut args, problem, memory, [rows, lse], parts);
     combine.emit(&mut b);
