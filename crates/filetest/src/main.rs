@@ -76,38 +76,60 @@ fn save(directory: &Path, test: &FileTest, engine: &dyn Engine) {
     }
 }
 
+/// The engines of a call: one, or two to compare.
+struct Engines {
+    on: Box<dyn Engine>,
+    against: Option<Box<dyn Engine>>,
+}
+
+impl Engines {
+    fn open(arguments: &Arguments) -> Result<Engines, String> {
+        let against = arguments.against.as_deref().map(engine).transpose()?;
+        Ok(Engines { on: engine(&arguments.on)?, against })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Engine> {
+        std::iter::once(&self.on).chain(&self.against).map(|engine| engine.as_ref())
+    }
+}
+
+/// Does to one file what the arguments ask for.
+fn handle(
+    path: &Path,
+    arguments: &Arguments,
+    engines: &Engines,
+    report: &mut Report,
+) -> Result<(), String> {
+    let test = load(path)?;
+    let on = engines.on.as_ref();
+    if !engines.all().all(|engine| engine.runs(test.target())) {
+        report.skipped.push(test.name);
+    } else if arguments.bless {
+        rewrite(path, &test, on)?;
+    } else if let Some(directory) = &arguments.save {
+        save(directory, &test, on);
+    } else {
+        report.outcomes.extend(match &engines.against {
+            Some(other) => compare(&test, on, other.as_ref()),
+            None => check(&test, on),
+        });
+    }
+    Ok(())
+}
+
 fn run() -> Result<bool, String> {
     let arguments = arguments()?;
-    let on = engine(&arguments.on)?;
-    let against = arguments.against.as_deref().map(engine).transpose()?;
-    let mut report = Report {
-        engines: std::iter::once(&on).chain(&against).map(|engine| engine.name()).collect(),
-        outcomes: Vec::new(),
-        skipped: Vec::new(),
-    };
+    let engines = Engines::open(&arguments)?;
+    let names = engines.all().map(|engine| engine.name()).collect();
+    let mut report = Report { engines: names, outcomes: Vec::new(), skipped: Vec::new() };
     for root in &arguments.paths {
         for path in files(root).map_err(|e| format!("{}: {e}", root.display()))? {
-            let test = load(&path)?;
-            let runs = |engine: &dyn Engine| engine.runs(test.target());
-            if !runs(on.as_ref()) || against.as_ref().is_some_and(|engine| !runs(engine.as_ref())) {
-                report.skipped.push(test.name);
-                continue;
-            }
-            if arguments.bless {
-                rewrite(&path, &test, on.as_ref())?;
-            } else if let Some(directory) = &arguments.save {
-                save(directory, &test, on.as_ref());
-            } else {
-                report.outcomes.extend(match &against {
-                    Some(other) => compare(&test, on.as_ref(), other.as_ref()),
-                    None => check(&test, on.as_ref()),
-                });
-            }
+            handle(&path, &arguments, &engines, &mut report)?;
         }
     }
     print!("{report}");
-    if let Some(path) = arguments.json {
-        std::fs::write(&path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(report.failures() == 0)
 }

@@ -43,29 +43,45 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Runs every run of a file on one engine and compares with its `expect:` lines.
-pub fn check(test: &FileTest, engine: &dyn Engine) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
-    for run in &test.runs {
-        let blank = Outcome {
+impl Outcome {
+    fn failed(test: &FileTest, run: &Run, failure: String) -> Outcome {
+        Outcome {
             file: test.name.clone(),
             line: run.line,
             output: String::new(),
             elements: 0,
-            failure: None,
+            failure: Some(failure),
             max_ulps: 0,
-        };
-        match engine.execute(test, run) {
-            Err(error) => outcomes.push(Outcome { failure: Some(error.to_string()), ..blank }),
-            Ok(contents) => outcomes.extend(outputs(run, &contents).map(|(spec, bytes)| Outcome {
-                output: spec.name.clone(),
-                elements: spec.elements,
-                failure: unexpected(run, spec, bytes),
-                ..blank.clone()
-            })),
         }
     }
-    outcomes
+
+    fn of(
+        test: &FileTest,
+        run: &Run,
+        spec: &BufferSpec,
+        verdict: (Option<String>, u64),
+    ) -> Outcome {
+        let (failure, max_ulps) = verdict;
+        Outcome {
+            file: test.name.clone(),
+            line: run.line,
+            output: spec.name.clone(),
+            elements: spec.elements,
+            failure,
+            max_ulps,
+        }
+    }
+}
+
+/// Runs every run of a file on one engine and compares with its `expect:` lines.
+pub fn check(test: &FileTest, engine: &dyn Engine) -> Vec<Outcome> {
+    let judge = |run: &Run| match engine.execute(test, run) {
+        Err(error) => vec![Outcome::failed(test, run, error.to_string())],
+        Ok(contents) => outputs(run, &contents)
+            .map(|(spec, bytes)| Outcome::of(test, run, spec, (unexpected(run, spec, bytes), 0)))
+            .collect(),
+    };
+    test.runs.iter().flat_map(judge).collect()
 }
 
 fn unexpected(run: &Run, spec: &BufferSpec, bytes: &[u8]) -> Option<String> {
@@ -93,43 +109,30 @@ fn unexpected(run: &Run, spec: &BufferSpec, bytes: &[u8]) -> Option<String> {
 
 /// Runs every run of a file on two engines and compares the outputs.
 pub fn compare(test: &FileTest, a: &dyn Engine, b: &dyn Engine) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
-    for run in &test.runs {
-        let blank = Outcome {
-            file: test.name.clone(),
-            line: run.line,
-            output: String::new(),
-            elements: 0,
-            failure: None,
-            max_ulps: 0,
-        };
-        let results =
-            a.execute(test, run).map_err(|e| format!("{}: {e}", a.name())).and_then(|first| {
-                let second = b.execute(test, run).map_err(|e| format!("{}: {e}", b.name()))?;
-                Ok((first, second))
-            });
+    let execute = |engine: &dyn Engine, run: &Run| {
+        engine.execute(test, run).map_err(|error| format!("{}: {error}", engine.name()))
+    };
+    let judge = |run: &Run| {
+        let results = execute(a, run).and_then(|first| Ok((first, execute(b, run)?)));
         match results {
-            Err(error) => outcomes.push(Outcome { failure: Some(error), ..blank }),
-            Ok((first, second)) => {
-                for ((spec, x), (_, y)) in outputs(run, &first).zip(outputs(run, &second)) {
-                    let tolerance = run.tolerance(&spec.name);
-                    let (difference, max_ulps) = difference(spec, tolerance, x, y);
-                    let failure = difference.map(|d| {
-                        let (i, x, y) = d.first;
-                        format!("{} differ, the first at [{i}]: {x} and {y}", d.count)
-                    });
-                    outcomes.push(Outcome {
-                        output: spec.name.clone(),
-                        elements: spec.elements,
-                        failure,
-                        max_ulps,
-                        ..blank.clone()
-                    });
-                }
-            }
+            Err(error) => vec![Outcome::failed(test, run, error)],
+            Ok((first, second)) => outputs(run, &first)
+                .zip(outputs(run, &second))
+                .map(|((spec, x), (_, y))| Outcome::of(test, run, spec, apart(run, spec, x, y)))
+                .collect(),
         }
-    }
-    outcomes
+    };
+    test.runs.iter().flat_map(judge).collect()
+}
+
+/// What is wrong with two versions of an output, and how far they are apart.
+fn apart(run: &Run, spec: &BufferSpec, x: &[u8], y: &[u8]) -> (Option<String>, u64) {
+    let (difference, max_ulps) = difference(spec, run.tolerance(&spec.name), x, y);
+    let failure = difference.map(|d| {
+        let (i, x, y) = d.first;
+        format!("{} differ, the first at [{i}]: {x} and {y}", d.count)
+    });
+    (failure, max_ulps)
 }
 
 fn difference(
