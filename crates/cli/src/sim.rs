@@ -86,11 +86,15 @@ pub fn run(args: Args) -> Outcome {
     }
     for mode in modes {
         let Some(options) = Options::mode(mode, args.seed) else {
-            return Err(format!("no mode `{mode}`: there are {} and all", MODES.join(", ")).into());
+            return Err(format!(
+                "no mode `{mode}`: there are {}, pedantic and all",
+                MODES.join(", ")
+            )
+            .into());
         };
         let options = Options {
             checks: !args.no_checks,
-            pedantic: args.pedantic,
+            pedantic: args.pedantic || options.pedantic,
             trace: args.trace.is_some(),
             threads: args.threads,
             ..options

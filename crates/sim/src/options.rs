@@ -61,8 +61,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The named combinations of the command line: `eager`, `latest`, `random`, `adversarial`.
+    /// The named combinations of the command line: `eager`, `latest`, `random`, `adversarial`,
+    /// `pedantic`.
     pub fn mode(name: &str, seed: u64) -> Option<Options> {
+        if name == "pedantic" {
+            return Some(Options { pedantic: true, seed, ..Options::default() });
+        }
         let (completion, schedule) = match name {
             "eager" => (Completion::Eager, Schedule::RoundRobin),
             "latest" => (Completion::Latest, Schedule::RoundRobin),

@@ -138,7 +138,7 @@ impl Cluster<'_> {
         }
         let pc = self.pc(w);
         if memory == Memory::Global {
-            self.note_owner(w, start, write, order)?;
+            self.note_owner(w, (start, bytes), write, order)?;
         }
         let Some(checker) = &mut self.checker else { return Ok(()) };
         if order == Order::Strong {
@@ -179,11 +179,21 @@ impl Cluster<'_> {
 
     /// Ordinary accesses of different clusters to the same word, with nothing in the launch that
     /// could order them.
-    fn note_owner(&mut self, w: usize, at: u64, write: bool, order: Order) -> Run<()> {
+    fn note_owner(
+        &mut self,
+        w: usize,
+        (at, bytes): (u64, u32),
+        write: bool,
+        order: Order,
+    ) -> Run<()> {
         if order == Order::Strong {
             self.launch.synchronised.store(true, Relaxed);
         }
         if order != Order::Weak || self.launch.synchronised.load(Relaxed) {
+            return Ok(());
+        }
+        // Neighbouring parts of a word may belong to different clusters.
+        if bytes < 4 || self.launch.clusters() == 1 {
             return Ok(());
         }
         let Some(other) = self.launch.owners.touch(at, self.number, write) else { return Ok(()) };
