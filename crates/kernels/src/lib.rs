@@ -30,6 +30,7 @@ mod sequence;
 mod sm100;
 mod sm90;
 mod softmax;
+mod splits;
 mod task;
 mod tensors;
 mod visible;

@@ -4,6 +4,7 @@ use crate::arguments::Memory;
 use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
+use crate::splits::Work;
 use crate::task::{Destination, Task};
 use crate::{combine, tensors};
 use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
@@ -186,7 +187,7 @@ fn split(
     let splits = match options.split {
         Split::Never => 1,
         Split::Every { keys } => key_tiles.div_ceil(keys.div_ceil(tile as u64).max(1) as u32),
-        Split::Auto => auto_splits(tiles * heads, key_tiles, units),
+        Split::Auto => work(problem, schedule, tiles * heads, key_tiles, units).best_splits(),
     };
     let tiles_per_split = key_tiles.div_ceil(splits);
     let mut list = TileList {
@@ -200,6 +201,25 @@ fn split(
     (list, tiles_per_split)
 }
 
+fn work(
+    problem: &Problem,
+    schedule: &Schedule,
+    units: u32,
+    key_tiles: u32,
+    processors: u32,
+) -> Work {
+    let columns = (problem.key_dim() + problem.value_dim()) as f64;
+    let tile = schedule.tile() as f64;
+    Work {
+        units,
+        key_tiles,
+        processors,
+        step_flops: 2.0 * columns * tile * schedule.rows() as f64,
+        step_bytes: columns * tile * problem.dtype().bytes() as f64,
+        partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
+    }
+}
+
 /// Whether later queries see more keys.
 fn grows(mask: &Mask) -> bool {
     match mask {
@@ -207,18 +227,4 @@ fn grows(mask: &Mask) -> bool {
         Mask::Window { left, right } => left.is_none() && right.is_some(),
         Mask::Full => false,
     }
-}
-
-/// The fewest parts whose last wave is nearly as full as the fullest possible.
-fn auto_splits(units: u32, key_tiles: u32, processors: u32) -> u32 {
-    if units * 5 >= processors * 4 || key_tiles <= 4 {
-        return 1;
-    }
-    let efficiency = |splits: u32| {
-        let waves = (units * splits) as f64 / processors as f64;
-        waves / waves.ceil()
-    };
-    let most = key_tiles.div_ceil(2).min(processors).min(128);
-    let best = (1..=most).map(efficiency).fold(0.0, f64::max);
-    (1..=most).find(|s| efficiency(*s) >= 0.85 * best).unwrap_or(1)
 }

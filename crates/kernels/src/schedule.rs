@@ -76,6 +76,15 @@ impl Schedule {
         }
     }
 
+    /// Rows of queries per CTA.
+    pub fn rows(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.warpgroups * 64,
+            Schedule::HopperWide(_) => 64,
+            Schedule::SixWarps(_) => sm100::ROWS,
+        }
+    }
+
     /// Keys per tile.
     pub fn tile(&self) -> u32 {
         match self {

@@ -1,0 +1,78 @@
+//! Every Hopper kernel of the case table, and of the measured shapes, assembles with the real `ptxas`:
+//! no spills, no stack, no serialised wgmma, no ignored `setmaxnreg`.
+
+use problem::{DType, Mask, Problem, Segment, View};
+use sixwarp_kernels::{Arch, PlanOptions, plan};
+use std::collections::BTreeMap;
+
+fn dense(
+    heads: [u64; 2],
+    dims: [u64; 2],
+    queries: u64,
+    keys: u64,
+    batch: u64,
+    mask: Mask,
+) -> Problem {
+    let [query_heads, kv_heads] = heads;
+    let view = |heads, tokens, dim| View::bshd(DType::Bf16, [batch, heads, tokens, dim]);
+    let segment = Segment::new(view(kv_heads, keys, dims[0]), view(kv_heads, keys, dims[1]));
+    Problem::builder(view(query_heads, queries, dims[0]))
+        .segment(segment.mask(mask))
+        .build()
+        .expect("a valid problem")
+}
+
+/// The shapes that are measured on a GPU.
+fn measured() -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
+        for mask in [Mask::Full, Mask::Causal, Mask::Window { left: Some(127), right: Some(0) }] {
+            problems.push(dense([heads, heads], [dim, dim], 512, 512, 32, mask));
+            problems.push(dense([heads, heads], [dim, dim], 4096, 4096, 4, mask));
+        }
+        problems.push(dense([128, 1], [dim, dim], 1, 512, 1, Mask::Full));
+        problems.push(dense([32, 8], [dim, dim], 1, 8192, 16, Mask::Full));
+    }
+    for dims in [[192, 128], [576, 512], [64, 512], [320, 320]] {
+        problems.push(dense([8, 8], dims, 512, 512, 8, Mask::Causal));
+    }
+    problems
+}
+
+#[test]
+fn hopper_kernels_assemble_without_spills() {
+    let table = cases::table().into_iter().filter_map(|case| case.problem().ok());
+    let mut texts = BTreeMap::new();
+    for problem in table.chain(measured()) {
+        if let Ok(planned) = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)) {
+            texts.insert(planned.program.module.to_string(), planned.summary);
+        }
+    }
+    assert!(texts.len() >= 40, "only {} different programs", texts.len());
+    let texts: Vec<(String, String)> = texts.into_iter().collect();
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = texts
+            .chunks(texts.len().div_ceil(2))
+            .map(|part| scope.spawn(|| part.iter().filter_map(|(t, s)| problem_of(t, s)).collect()))
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|w| w.join().unwrap_or_else(|_| vec!["a panic".into()]))
+            .collect()
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What is wrong with a program's machine code, if anything.
+fn problem_of(text: &str, summary: &str) -> Option<String> {
+    let assembled = match ptx::toolchain::assemble(text, "sm_90a") {
+        Ok(assembled) => assembled,
+        Err(error) => return Some(format!("{summary}: {error}")),
+    };
+    let spilled = assembled.report.iter().find(|k| k.spill_stores + k.spill_loads + k.stack > 0);
+    match (spilled, assembled.warnings.first()) {
+        (Some(kernel), _) => Some(format!("{summary}: {} spills", kernel.name)),
+        (_, Some(warning)) => Some(format!("{summary}: {warning}")),
+        _ => None,
+    }
+}
