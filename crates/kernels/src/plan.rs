@@ -215,7 +215,9 @@ fn work(
         key_tiles,
         processors,
         step_flops: 2.0 * columns * tile * schedule.rows() as f64,
-        step_bytes: columns * tile * problem.dtype().bytes() as f64,
+        // Tiles of one KV head read the same keys at about the same time: memory sees them once.
+        step_bytes: columns * tile * problem.dtype().bytes() as f64
+            / schedule.tiles(problem).max(1) as f64,
         partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
     }
 }

@@ -82,6 +82,7 @@ impl Schedule {
             Schedule::Hopper(config) => config.warpgroups * 64,
             Schedule::HopperWide(_) => 64,
             Schedule::SixWarps(_) => sm100::ROWS,
+            Schedule::Paired(_) => 2 * sm100::ROWS,
         }
     }
 

@@ -11,7 +11,7 @@ use ptx::build::{Builder, Cmp, Consumer, Kernel, Mbarrier, Pipeline, Reg, Slot, 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
 /// Registers of a loader thread and of the others.
-const REGISTERS: [u32; 2] = [24, 240];
+const REGISTERS: [u32; 2] = [40, 232];
 
 /// Shared memory.
 pub struct Shared {
