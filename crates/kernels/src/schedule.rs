@@ -83,6 +83,7 @@ impl Schedule {
             Schedule::HopperWide(_) => 64,
             Schedule::SixWarps(_) => sm100::ROWS,
             Schedule::Paired(_) => 2 * sm100::ROWS,
+            Schedule::PairOfCtas(_) => sm100::ROWS / 2,
         }
     }
 

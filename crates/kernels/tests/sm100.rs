@@ -2,8 +2,7 @@
 
 mod common;
 
-use cases::{Case, matches_glob};
-use common::{Simulated, run_table};
+use common::{FEATURES, Simulated, named, run_table};
 use sixwarp_kernels::{Arch, Loads, Probabilities, RowBlocks, Split};
 
 /// What the kernels do not do, and say so.
@@ -12,23 +11,6 @@ const DECLINED: [&str; 4] = ["dtype f32", "index lists", "fp8 rows", "without sw
 fn blackwell() -> Simulated {
     Simulated::on(Arch::Sm100)
 }
-
-fn named(globs: &'static [&'static str]) -> impl Fn(&Case) -> bool {
-    move |case| globs.iter().any(|glob| matches_glob(glob, &case.name))
-}
-
-/// One case per feature, where running the whole table would say nothing new.
-const FEATURES: &[&str] = &[
-    "dim-64",
-    "dim-96",
-    "dim-512",
-    "seed-d128-t128-s384",
-    "tokens-300",
-    "keys-causal-200",
-    "window-*",
-    "paged-16",
-    "real-*",
-];
 
 #[test]
 fn the_table_on_six_warps() {

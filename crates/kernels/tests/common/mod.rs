@@ -1,6 +1,6 @@
 //! The simulator as an engine for the table of cases.
 
-use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem};
+use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
 use problem::Slot;
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
@@ -66,3 +66,21 @@ pub fn run_table(
     }
     passed
 }
+
+/// The cases whose names match one of `globs`.
+pub fn named(globs: &'static [&'static str]) -> impl Fn(&Case) -> bool {
+    move |case| globs.iter().any(|glob| matches_glob(glob, &case.name))
+}
+
+/// One case per feature, where running the whole table would say nothing new.
+pub const FEATURES: &[&str] = &[
+    "dim-64",
+    "dim-96",
+    "dim-512",
+    "seed-d128-t128-s384",
+    "tokens-300",
+    "keys-causal-200",
+    "window-*",
+    "paged-16",
+    "real-*",
+];
