@@ -1,0 +1,77 @@
+//! How fast the simulator is: lane instructions per second, with and without checks.
+//!
+//! `cargo run --release -p sixwarp-sim --example throughput`
+
+use program::{Access, Argument, Buffer, BufferId, Launch, Program};
+use sixwarp_sim::{Options, run};
+use std::time::Instant;
+
+const HEADER: &str = ".version 8.7\n.target sm_90a\n.address_size 64\n";
+
+/// Integer and floating-point arithmetic only.
+const ARITHMETIC: &str = "
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .pred %p<2>; .reg .b64 %rd<3>;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, 0; mov.f32 %f1, 0f3F800000; mov.f32 %f3, 0f00000000;
+L:
+  fma.rn.f32 %f3, %f1, %f1, %f3;
+  mul.f32 %f4, %f3, %f1;
+  max.f32 %f5, %f4, %f3;
+  mad.lo.s32 %r3, %r2, 3, %r1;
+  xor.b32 %r4, %r3, %r2;
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, 20000;
+  @%p1 bra L;
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd2, %r1, 4, %rd1;
+  st.global.f32 [%rd2], %f5;
+}";
+
+/// Two of nine instructions move 16 bytes per lane through shared memory.
+const SHARED_MEMORY: &str = "
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .pred %p<2>; .reg .b64 %rd<3>;
+  .shared .align 16 .b8 buf[8192];
+  mov.u32 %r1, %tid.x; mov.b32 %r2, 0; mov.u32 %r3, buf; mad.lo.u32 %r3, %r1, 16, %r3;
+  mov.f32 %f1, 0f3F800000;
+L:
+  st.shared.v4.f32 [%r3], {%f1, %f1, %f1, %f1};
+  ld.shared.v4.f32 {%f2, %f3, %f4, %f5}, [%r3];
+  add.f32 %f1, %f2, %f3;
+  mul.f32 %f1, %f1, %f4;
+  ex2.approx.ftz.f32 %f6, %f1;
+  cvt.rn.bf16x2.f32 %r4, %f1, %f6;
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, 10000;
+  @%p1 bra L;
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd2, %r1, 4, %rd1;
+  st.global.f32 [%rd2], %f1;
+}";
+
+fn program(body: &str) -> Program {
+    let module = ptx::parse(&format!("{HEADER}{body}")).expect("the kernel parses");
+    let launch = Launch {
+        kernel: "k".into(),
+        grid: [8, 1, 1],
+        block: [256, 1, 1],
+        cluster: [1, 1, 1],
+        shared_bytes: 0,
+        args: vec![Argument::Buffer(BufferId(0), 0)],
+        overlaps_previous: false,
+    };
+    let out = Buffer { name: "out".into(), bytes: 1024, align: 256, access: Access::Write };
+    Program { module: module.into(), buffers: vec![out], launches: vec![launch] }
+}
+
+fn main() {
+    println!("{:16} {:>8} {:>24}", "kernel", "checks", "million lanes / second");
+    for (name, body) in [("arithmetic", ARITHMETIC), ("shared memory", SHARED_MEMORY)] {
+        let program = program(body);
+        for checks in [true, false] {
+            let options = Options { checks, ..Options::default() };
+            let start = Instant::now();
+            let report = run(&program, &[vec![0; 1024]], &options).expect("the kernel runs");
+            let rate = report.counters.lanes as f64 / start.elapsed().as_secs_f64() / 1e6;
+            println!("{name:16} {:>8} {rate:>24.0}", if checks { "on" } else { "off" });
+        }
+    }
+}
