@@ -1,6 +1,6 @@
 //! The fast engine against the oracle on a few small shapes, and what does not change a row's bits.
 //!
-//! The table of cases holds the engine to far more; these are small enough for Miri.
+//! The table of cases holds the engine to far more.
 
 use problem::{DType, HostBuffers, HostVec, Mask, Problem, Segment, Slot, View};
 use sixwarp_cpu::{Isa, attention_on, compare, naive::naive, oracle::oracle};
