@@ -1,7 +1,11 @@
 //! The simulator as an engine for the table of cases.
 
+// Each test uses its own part of this.
+#![allow(dead_code)]
+
 use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
 use problem::Slot;
+use program::Program;
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
 /// Multiprocessors in tests: few, so that a CTA works on several tiles.
@@ -22,9 +26,14 @@ impl Simulated {
     }
 }
 
-impl Engine for Simulated {
-    fn run(&mut self, problem: &Problem, data: &CaseData) -> Result<Outputs, EngineError> {
-        let program = plan(problem, self.arch, &self.options)?.program;
+impl Simulated {
+    /// Runs `program` on the memory of `data`.
+    pub fn run_program(
+        &self,
+        program: &Program,
+        problem: &Problem,
+        data: &CaseData,
+    ) -> Result<Outputs, EngineError> {
         let slots = problem.slots();
         let memory: Vec<Vec<u8>> = program
             .buffers
@@ -34,7 +43,7 @@ impl Engine for Simulated {
                 slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| data.bytes(*slot))
             })
             .collect();
-        let report = sim::run(&program, &memory, &self.simulator)
+        let report = sim::run(program, &memory, &self.simulator)
             .map_err(|error| EngineError::Failed(error.to_string()))?;
         let buffer = |slot: Slot| {
             let at = program.buffer(&slot.to_string()).expect("every slot is a buffer");
@@ -42,6 +51,13 @@ impl Engine for Simulated {
         };
         let lse = problem.return_lse.then(|| buffer(Slot::Lse));
         Ok(Outputs::from_bytes(problem, buffer(Slot::Out), lse))
+    }
+}
+
+impl Engine for Simulated {
+    fn run(&mut self, problem: &Problem, data: &CaseData) -> Result<Outputs, EngineError> {
+        let program = plan(problem, self.arch, &self.options)?.program;
+        self.run_program(&program, problem, data)
     }
 }
 
