@@ -64,9 +64,14 @@ def attention(
     """
     a = adapter_of(q)
     key_of = a.key
-    same = v is k or a.pointer(v) == a.pointer(k)
+    try:
+        views = key_of(q), key_of(k), key_of(v)
+        same = v is k or a.pointer(v) == a.pointer(k)
+    except AttributeError:
+        _ensure_one_library(a, {"q": q, "k": k, "v": v})
+        raise
     key = (
-        key_of(q), key_of(k), key_of(v), same, layout, causal, window, softcap, scale,
+        views, same, layout, causal, window, softcap, scale,
         None if sinks is None else key_of(sinks), return_lse, max_seqlen_q, max_seqlen_k, split,
         None if cu_seqlens_q is None else key_of(cu_seqlens_q),
         None if cu_seqlens_k is None else key_of(cu_seqlens_k),
@@ -216,9 +221,7 @@ def _prepare(
         "q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": cu_seqlens_q,
         "cu_seqlens_k": cu_seqlens_k, "seqused_k": seqused_k, "page_table": page_table, "out": out,
     }  # fmt: skip
-    for name, x in tensors.items():
-        if x is not None and type(adapter_of(x)) is not type(a):
-            raise TypeError(f"{name} is {type(x).__name__} and q is {type(q).__name__}")
+    _ensure_one_library(a, tensors)
     device = describe.ensure_one_device(a, tensors)
     queries = describe.view(a, q, layout, "q")
     shared = describe.is_shared(a, k, v)
@@ -254,6 +257,12 @@ def _prepare(
     tokens = queries["shape"][2]
     lse_shape = (heads, tokens) if len(out_shape) == 3 else (queries["shape"][0], heads, tokens)
     return Bound(Plan(description, device), a, out_shape, lse_shape, queries["dtype"], shared)
+
+
+def _ensure_one_library(a: Any, tensors: dict) -> None:
+    for name, x in tensors.items():
+        if x is not None and type(adapter_of(x)) is not type(a):
+            raise TypeError(f"{name} is {type(x).__name__} and q is {type(tensors['q']).__name__}")
 
 
 def _dense(shape: tuple, layout: str, dtype: str) -> dict:

@@ -3,7 +3,7 @@
 //! A [`CopyPlan`] lists the global ranges a tiled copy reads or writes, the shared-memory range of
 //! each, and the ranges a load fills because they lie outside the tensor. It moves nothing: the
 //! caller checks and performs the accesses. Boxes are stored with dimension 0 fastest and rows
-//! packed; the swizzle permutes *absolute* shared-memory addresses, so a plan depends on where the
+//! packed, or one swizzle span apart where there is a swizzle; it permutes *absolute* shared-memory addresses, so a plan depends on where the
 //! box goes. Im2col and interleaved maps are not modelled: decoding such a map is an error.
 
 mod plan;

@@ -1,6 +1,6 @@
 use super::swizzle::{granule, permute};
 use crate::matrix::OperandError;
-use crate::numeric::{Flush, Overflow, Rounding, f32_to_tf32, flush};
+use crate::numeric::{Overflow, Rounding, f32_to_tf32};
 use program::{ElementType, MAX_RANK, OobFill, TensorDescriptor};
 
 /// A contiguous part of a copy.
@@ -151,7 +151,8 @@ impl<'a> Builder<'a> {
             self.part(low..high, Some(map.address.wrapping_add(outer + first)));
         }
         self.part(high..width, None);
-        self.next += width;
+        // A row narrower than the swizzle's span still takes the whole span (seen on an H200).
+        self.next += map.swizzle.span().map_or(width, |span| span as u32);
     }
 
     /// Adds bytes `range` of the row: from or to `global`, or outside the tensor.
@@ -189,29 +190,24 @@ pub fn fill_bytes(map: &TensorDescriptor, bytes: usize) -> Vec<u8> {
     if map.oob_fill == OobFill::Zero {
         return vec![0; bytes];
     }
-    let nan: &[u8] = match map.element {
-        ElementType::F16 | ElementType::Bf16 => &[0xFF, 0x7F],
-        ElementType::F64 => &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
-        _ => &[0xFF, 0xFF, 0xFF, 0x7F],
-    };
-    nan.iter().copied().cycle().take(bytes).collect()
+    // 0x7FF7 in every 16 bits, whatever the type (seen on an H200 with f16, bf16 and f32).
+    [0xF7, 0x7F].into_iter().cycle().take(bytes).collect()
 }
 
-/// What a load does to the numbers it moves: rounding to tf32 and flushing subnormals, as the
-/// map's element type says. `bytes` is whole elements.
+/// What a load does to the numbers it moves: rounding to tf32. The `ftz` types keep subnormals all
+/// the same, and NaNs become one NaN (both seen on an H200). `bytes` is whole elements.
 pub fn convert(element: ElementType, bytes: &mut [u8]) {
-    let (round, mode) = match element {
-        ElementType::F32Ftz => (false, Flush::ToZero),
-        ElementType::Tf32 => (true, Flush::Keep),
-        ElementType::Tf32Ftz => (true, Flush::ToZero),
-        _ => return,
-    };
+    if !matches!(element, ElementType::Tf32 | ElementType::Tf32Ftz) {
+        return;
+    }
     for word in bytes.as_chunks_mut::<4>().0 {
-        let mut value = flush(f32::from_le_bytes(*word), mode);
-        if round {
-            value = f32_to_tf32(value, Rounding::NearestAway, Overflow::Format, false);
-        }
-        *word = value.to_le_bytes();
+        let value = f32::from_le_bytes(*word);
+        *word = match value.is_nan() {
+            true => 0x7FFF_E000u32.to_le_bytes(),
+            false => {
+                f32_to_tf32(value, Rounding::NearestAway, Overflow::Format, false).to_le_bytes()
+            }
+        };
     }
 }
 
@@ -273,7 +269,11 @@ mod tests {
                     global =
                         global.filter(|_| inside).map(|g| g + coordinate as u64 * map.strides[d]);
                 }
-                (global, permute(map.swizzle, shared + linear * size as u32))
+                let (row, column) = (linear / count[0], linear % count[0]);
+                let packed = count[0] * size as u32;
+                let pitch = map.swizzle.span().map_or(packed, |span| span as u32);
+                let offset = row * pitch + column * size as u32;
+                (global, permute(map.swizzle, shared + offset))
             })
             .collect()
     }
@@ -355,12 +355,15 @@ mod tests {
         let mut m = map(ElementType::F16, &[64], &[64], Swizzle::None);
         assert_eq!(fill_bytes(&m, 4), [0; 4]);
         m.oob_fill = OobFill::Nan;
-        assert_eq!(fill_bytes(&m, 4), [0xFF, 0x7F, 0xFF, 0x7F]);
+        assert_eq!(fill_bytes(&m, 4), [0xF7, 0x7F, 0xF7, 0x7F]);
         let mut bytes = f32::from_bits(0x3F80_1000).to_le_bytes();
         convert(ElementType::Tf32, &mut bytes);
         assert_eq!(u32::from_le_bytes(bytes), 0x3F80_2000);
         let mut tiny = 1e-40f32.to_le_bytes();
         convert(ElementType::F32Ftz, &mut tiny);
-        assert_eq!(tiny, [0; 4]);
+        assert_eq!(tiny, 1e-40f32.to_le_bytes());
+        let mut nan = f32::NAN.to_le_bytes();
+        convert(ElementType::Tf32, &mut nan);
+        assert_eq!(u32::from_le_bytes(nan), 0x7FFF_E000);
     }
 }
