@@ -99,6 +99,57 @@ impl Panels {
     }
 }
 
+/// How one warp publishes tiles whose last rows may lie past the end of a sequence, where memory may
+/// hold anything: a probability of zero times whatever lies there must be zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// True in the one thread that issues copies.
+    lead: Reg<bool>,
+    /// Counts a tile that is not published yet.
+    barrier: Mbarrier,
+    parity: Reg<u32>,
+}
+
+impl Tail {
+    /// A warp's tail, over a barrier of its own that was initialised with one arrival.
+    #[track_caller]
+    pub fn new(b: &mut Builder, lead: Reg<bool>, barrier: Mbarrier) -> Self {
+        Tail { lead, barrier, parity: b.value(0) }
+    }
+
+    /// Publishes tile `n` on `full`. `copy` issues its copies on the barrier it is given: on `full`
+    /// itself, or, where rows past the end of the sequence must be zeroed first, on the tail's.
+    #[track_caller]
+    pub fn publish(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        to: Panels,
+        full: Mbarrier,
+        copy: impl Fn(&mut Builder, Mbarrier),
+    ) {
+        let first = b.mul(n, to.rows as i32);
+        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
+        b.if_else(
+            partial,
+            |b| {
+                copy(b, self.barrier);
+                self.barrier.wait(b, self.parity);
+                let flipped = b.xor(self.parity, 1);
+                b.assign(self.parity, flipped);
+                let rows = b.max(rows_left, 0);
+                to.clear_rows(b, rows.reinterpret());
+                b.fence_proxy_async();
+                b.warp_sync();
+                full.arrive_if(b, self.lead);
+            },
+            |b| copy(b, full),
+        );
+    }
+}
+
 impl Params {
     /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
     /// `barrier`.

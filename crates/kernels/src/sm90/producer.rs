@@ -5,7 +5,7 @@
 
 use super::kernel::Frame;
 use super::tile::{ROW_BYTES, TileShape};
-use crate::copies::{Column, Panels};
+use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
@@ -20,7 +20,7 @@ struct Loader<'f> {
     q: Cursor<Producer>,
     k: Cursor<Producer>,
     v: Cursor<Producer>,
-    tail_parity: Reg<u32>,
+    tail: Tail,
 }
 
 /// Emits the producer warpgroup; only its first warp works.
@@ -29,13 +29,14 @@ pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let works = b.setp(Cmp::Eq, warp, 0);
     b.if_(works, |b| {
         let shared = &frame.shared;
+        let lead = b.elect();
         let loader = Loader {
             frame,
-            lead: b.elect(),
+            lead,
             q: shared.q_ring.producer(b),
             k: shared.k_ring.producer(b),
             v: shared.v_ring.producer(b),
-            tail_parity: b.value(0),
+            tail: Tail::new(b, lead, shared.tail),
         };
         frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
     });
@@ -104,7 +105,8 @@ impl Loader<'_> {
         if self.frame.config.shared_kv {
             self.publish_values(b, open, n, &slot, map, panels(shape, to));
         } else {
-            self.publish(b, open, n, &slot, map, panels(shape, to));
+            let full = slot.full(b);
+            self.copy_rows(b, open, n, map, panels(shape, to), full);
         }
     }
 
@@ -117,21 +119,7 @@ impl Loader<'_> {
         self.publish_values(b, open, n, &slot, map, panels(shape, to));
     }
 
-    fn publish(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: Reg<i32>,
-        slot: &Slot<Producer>,
-        map: TensorMapParam,
-        to: Panels,
-    ) {
-        let full = slot.full(b);
-        self.copy_rows(b, open, n, map, to, full);
-    }
-
-    /// As [`Loader::publish`]; rows past the end of the sequence become zero, because a probability
-    /// of zero times whatever lies there must be zero.
+    /// Copies values (or keys that are values too); nothing may be left of rows past the end.
     fn publish_values(
         &self,
         b: &mut Builder,
@@ -141,29 +129,13 @@ impl Loader<'_> {
         map: TensorMapParam,
         to: Panels,
     ) {
-        if !self.frame.params.dirty_tail {
-            return self.publish(b, open, n, slot, map, to);
+        let full = slot.full(b);
+        if self.frame.params.dirty_tail {
+            let copy = |b: &mut Builder, barrier| self.copy_rows(b, open, n, map, to, barrier);
+            self.tail.publish(b, open, n, to, full, copy);
+        } else {
+            self.copy_rows(b, open, n, map, to, full);
         }
-        let first = b.mul(n, to.rows as i32);
-        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
-        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
-        b.if_else(
-            partial,
-            |b| {
-                let tail = self.frame.shared.tail;
-                self.copy_rows(b, open, n, map, to, tail);
-                tail.wait(b, self.tail_parity);
-                let flipped = b.xor(self.tail_parity, 1);
-                b.assign(self.tail_parity, flipped);
-                let rows = b.max(rows_left, 0);
-                to.clear_rows(b, rows.reinterpret());
-                b.fence_proxy_async();
-                b.warp_sync();
-                let full = slot.full(b);
-                full.arrive_if(b, self.lead);
-            },
-            |b| self.publish(b, open, n, slot, map, to),
-        );
     }
 
     /// Issues the copies of tile `n`, counted on `barrier`.

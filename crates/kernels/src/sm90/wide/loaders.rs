@@ -2,7 +2,7 @@
 //! the other's buffers.
 
 use super::kernel::Frame;
-use crate::copies::{Column, Panels};
+use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
 use crate::sm90::tile::{ROW_BYTES, TileShape};
 use crate::task::OpenTile;
@@ -93,7 +93,7 @@ struct Stream<'f> {
     /// Whether rows past the end of a sequence must be zero.
     cleared: bool,
     lead: Reg<bool>,
-    tail_parity: Reg<u32>,
+    tail: Tail,
 }
 
 impl<'f> Stream<'f> {
@@ -106,8 +106,9 @@ impl<'f> Stream<'f> {
         values: bool,
     ) -> Self {
         let cleared = values && frame.params.dirty_tail;
-        let (lead, tail_parity) = (b.elect(), b.value(0));
-        Stream { frame, map, shape, units, cleared, lead, tail_parity }
+        let lead = b.elect();
+        let tail = Tail::new(b, lead, frame.shared.tail);
+        Stream { frame, map, shape, units, cleared, lead, tail }
     }
 
     fn load(
@@ -149,28 +150,12 @@ impl<'f> Stream<'f> {
         to: Panels,
         full: Mbarrier,
     ) {
-        if !self.cleared {
-            return self.copy(b, open, n, column, to, full);
+        let copy = |b: &mut Builder, barrier| self.copy(b, open, n, column, to, barrier);
+        if self.cleared {
+            self.tail.publish(b, open, n, to, full, copy);
+        } else {
+            copy(b, full);
         }
-        let first = b.mul(n, to.rows as i32);
-        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
-        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
-        b.if_else(
-            partial,
-            |b| {
-                let tail = self.frame.shared.tail;
-                self.copy(b, open, n, column, to, tail);
-                tail.wait(b, self.tail_parity);
-                let flipped = b.xor(self.tail_parity, 1);
-                b.assign(self.tail_parity, flipped);
-                let rows = b.max(rows_left, 0);
-                to.clear_rows(b, rows.reinterpret());
-                b.fence_proxy_async();
-                b.warp_sync();
-                full.arrive_if(b, self.lead);
-            },
-            |b| self.copy(b, open, n, column, to, full),
-        );
     }
 
     /// Issues this CTA's share of a unit's copies, counted on `barrier` in every CTA.
