@@ -2,7 +2,10 @@
 
 use crate::sequence::element;
 use crate::task::{OpenTile, Params};
-use ptx::build::{Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SmemPtr, TensorMapParam};
+use ptx::build::{
+    Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SignalCursor, Signals, SmemPtr,
+    TensorMapParam,
+};
 
 /// Where one tile of rows goes: panels side by side.
 #[derive(Clone, Copy, Debug)]
@@ -105,16 +108,15 @@ impl Panels {
 pub struct Tail {
     /// True in the one thread that issues copies.
     lead: Reg<bool>,
-    /// Counts a tile that is not published yet.
-    barrier: Mbarrier,
-    parity: Reg<u32>,
+    /// Signals that the copies of a tile that is not published yet have arrived.
+    arrived: SignalCursor,
 }
 
 impl Tail {
-    /// A warp's tail, over a barrier of its own that was initialised with one arrival.
+    /// A warp's tail, over signals of its own of one arrival each.
     #[track_caller]
-    pub fn new(b: &mut Builder, lead: Reg<bool>, barrier: Mbarrier) -> Self {
-        Tail { lead, barrier, parity: b.value(0) }
+    pub fn new(b: &mut Builder, lead: Reg<bool>, signals: &Signals) -> Self {
+        Tail { lead, arrived: signals.cursor(b) }
     }
 
     /// Publishes tile `n` on `full`. `copy` issues its copies on the barrier it is given: on `full`
@@ -135,10 +137,10 @@ impl Tail {
         b.if_else(
             partial,
             |b| {
-                copy(b, self.barrier);
-                self.barrier.wait(b, self.parity);
-                let flipped = b.xor(self.parity, 1);
-                b.assign(self.parity, flipped);
+                let arrived = self.arrived.barrier(b);
+                copy(b, arrived);
+                self.arrived.wait(b);
+                self.arrived.advance(b);
                 let rows = b.max(rows_left, 0);
                 to.clear_rows(b, rows.reinterpret());
                 b.fence_proxy_async();

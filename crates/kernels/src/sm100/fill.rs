@@ -6,12 +6,10 @@
 
 use super::config::{Piece, ROWS, TILE};
 use super::frame::Frame;
-use crate::copies::{Column, Panels};
+use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
 use crate::task::OpenTile;
-use ptx::build::{
-    Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SignalCursor, Slot, SmemPtr, TensorMapParam,
-};
+use ptx::build::{Arg, Builder, Cursor, Mbarrier, Producer, Reg, Slot, SmemPtr, TensorMapParam};
 
 /// The loading warp's side of the buffers.
 pub struct Filler<'f> {
@@ -22,8 +20,8 @@ pub struct Filler<'f> {
     pub queries: (SmemPtr, Cursor<Producer>),
     /// The ring of keys and values.
     pub kv: (SmemPtr, Cursor<Producer>),
-    /// Values whose tail must be cleared before they are published have arrived.
-    pub tail: SignalCursor,
+    /// Publishes values whose last rows must be cleared first.
+    pub tail: Tail,
 }
 
 impl Filler<'_> {
@@ -88,7 +86,8 @@ impl Filler<'_> {
             let (to, full) = self.next_slot(b, piece);
             let column = Column { base, offset: piece.column };
             if self.frame.params.dirty_tail {
-                self.copy_and_clear(b, open, n, map, column, to, full);
+                let copy = |b: &mut Builder, on| self.copy(b, open, n, map, column, to, on);
+                self.tail.publish(b, open, n, to, full, copy);
             } else {
                 self.copy(b, open, n, map, column, to, full);
             }
@@ -126,37 +125,5 @@ impl Filler<'_> {
             barrier.arrive_expect(b, to.total_bytes());
             self.frame.params.copy_rows(b, open, n, map, column, to, barrier);
         });
-    }
-
-    /// As [`Filler::copy`]; rows past the end of the sequence become zero, because a probability of
-    /// zero times whatever lies there must be zero.
-    fn copy_and_clear(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: Reg<i32>,
-        map: TensorMapParam,
-        column: Column,
-        to: Panels,
-        full: Mbarrier,
-    ) {
-        let first = b.mul(n, TILE as i32);
-        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
-        let partial = b.setp(Cmp::Lt, rows_left, TILE as i32);
-        b.if_else(
-            partial,
-            |b| {
-                let arrived = self.tail.barrier(b);
-                self.copy(b, open, n, map, column, to, arrived);
-                self.tail.wait(b);
-                self.tail.advance(b);
-                let rows = b.max(rows_left, 0);
-                to.clear_rows(b, rows.reinterpret());
-                b.fence_proxy_async();
-                b.warp_sync();
-                full.arrive_if(b, self.lead);
-            },
-            |b| self.copy(b, open, n, map, column, to, full),
-        );
     }
 }

@@ -5,7 +5,7 @@ use super::{consumer, producer};
 use crate::arguments::{Arguments, Memory};
 use crate::task::{Params, Task};
 use program::Argument;
-use ptx::build::{Builder, Cmp, Kernel, Mbarrier, Pipeline, SmemPtr, Target};
+use ptx::build::{Builder, Cmp, Kernel, Pipeline, Signals, SmemPtr, Target};
 
 /// Shared memory.
 pub struct Shared {
@@ -16,7 +16,7 @@ pub struct Shared {
     pub k_ring: Pipeline,
     pub v_ring: Pipeline,
     /// Counts a tile of values whose tail must be cleared before it is published.
-    pub tail: Mbarrier,
+    pub tail: Signals,
 }
 
 /// The kernel being emitted.
@@ -62,7 +62,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         q_ring: Pipeline::reserve(b, base, config.q_stages),
         k_ring: Pipeline::reserve(b, base, config.stages),
         v_ring: Pipeline::reserve(b, base, config.stages),
-        tail: Mbarrier(base.plus(b.reserve_shared(8, 8))),
+        tail: Signals::reserve(b, base, 1),
     }
 }
 

@@ -36,7 +36,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
             q: shared.q_ring.producer(b),
             k: shared.k_ring.producer(b),
             v: shared.v_ring.producer(b),
-            tail: Tail::new(b, lead, shared.tail),
+            tail: Tail::new(b, lead, &shared.tail),
         };
         frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
     });

@@ -1,6 +1,7 @@
 //! The loading warp: queries, then keys and values alternating, values one tile behind.
 
 use super::kernel::Shared;
+use crate::copies::Tail;
 use crate::sm100::fill::Filler;
 use crate::sm100::frame::Frame;
 use crate::task::OpenTile;
@@ -8,12 +9,13 @@ use ptx::build::{Builder, Cmp};
 
 /// Emits the loading warp.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared) {
+    let lead = b.elect();
     let filler = Filler {
         frame,
-        lead: b.elect(),
+        lead,
         queries: (shared.q, shared.q_ring.producer(b)),
         kv: (shared.kv, shared.kv_ring.producer(b)),
-        tail: shared.tail.cursor(b),
+        tail: Tail::new(b, lead, &shared.tail),
     };
     frame.params.for_each_tile(b, |b, open| load_tile(b, &filler, &open));
 }

@@ -6,7 +6,7 @@ use crate::arguments::{Arguments, Memory};
 use crate::sm90::tile::ROW_BYTES;
 use crate::task::{Params, Task};
 use program::Argument;
-use ptx::build::{Builder, Cmp, Consumer, Kernel, Mbarrier, Pipeline, Reg, Slot, SmemPtr, Target};
+use ptx::build::{Builder, Cmp, Consumer, Kernel, Pipeline, Reg, Signals, Slot, SmemPtr, Target};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
@@ -28,7 +28,7 @@ pub struct Shared {
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
     /// Counts a unit of values whose tail must be cleared before it is published.
-    pub tail: Mbarrier,
+    pub tail: Signals,
 }
 
 /// The kernel being emitted.
@@ -86,7 +86,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         k_rings,
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
-        tail: Mbarrier(base.plus(b.reserve_shared(8, 8))),
+        tail: Signals::reserve(b, base, 1),
     }
 }
 

@@ -107,7 +107,7 @@ impl<'f> Stream<'f> {
     ) -> Self {
         let cleared = values && frame.params.dirty_tail;
         let lead = b.elect();
-        let tail = Tail::new(b, lead, frame.shared.tail);
+        let tail = Tail::new(b, lead, &frame.shared.tail);
         Stream { frame, map, shape, units, cleared, lead, tail }
     }
 
