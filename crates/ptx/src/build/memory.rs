@@ -216,4 +216,16 @@ impl Builder {
         operands.extend(valid.map(|v| v.operand()));
         self.emit("cp.async.cg.shared.global", operands);
     }
+
+    /// Closes the group of [`Builder::cp_async16`] copies issued since the last one.
+    #[track_caller]
+    pub fn cp_async_commit(&mut self) {
+        self.emit("cp.async.commit_group", vec![]);
+    }
+
+    /// Waits until at most `pending` groups of such copies are unfinished.
+    #[track_caller]
+    pub fn cp_async_wait(&mut self, pending: u32) {
+        self.emit("cp.async.wait_group", vec![Operand::int(pending)]);
+    }
 }

@@ -139,6 +139,15 @@ impl Builder {
         self.emit(&text, vec![to.operand(), vector]);
     }
 
+    /// Copies from shared memory (a matrix descriptor) to tensor memory; one thread issues, and
+    /// [`Builder::tcgen05_commit`] tracks it. `shape` is the part of the opcode that says which lanes
+    /// get what: `128x256b`, `32x128b.warpx4`, `64x128b.warpx2::02_13`.
+    #[track_caller]
+    pub fn tmem_copy(&mut self, group: CtaGroup, shape: &str, to: TmemPtr, from: Reg<u64>) {
+        let text = format!("tcgen05.cp.{}.{shape}", group.name());
+        self.emit(&text, vec![to.operand(), from.operand()]);
+    }
+
     /// Waits for this thread's tensor-memory loads.
     #[track_caller]
     pub fn tmem_wait_load(&mut self) {
