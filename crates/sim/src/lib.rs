@@ -50,6 +50,9 @@
 //! (`check`) looks at every access when it is issued, so a missing wait or fence is found however
 //! lucky the schedule was.
 //!
+//! Device functions are inlined where they are called; what `printf` prints is among
+//! [`Report::notes`], and a failed `assert` is a [`Fault`] with its text.
+//!
 //! # Cost model
 //!
 //! [`Counters::cycles`] and [`Trace`] come from a simple model. An instruction costs its issue slots

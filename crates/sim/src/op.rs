@@ -7,7 +7,7 @@ mod synchronisation;
 
 pub use copy::{BulkCopy, TensorCopy, TensorDirection};
 pub use matrix::{MatrixSource, MmaSyncOp, Tcgen05, Tcgen05MmaOp, WgmmaOp};
-pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, Store};
+pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, Store, SystemCall};
 pub use synchronisation::{BarKind, Fence, Mbarrier, MbarrierOp, ShflMode, VoteKind};
 
 use crate::alu::{BoolOp, Compare, Cvt, RowFn};
@@ -270,6 +270,15 @@ pub enum Op {
     Exit,
     /// `trap`, `brkpt`, a failed device assertion.
     Trap(&'static str),
+    /// A call of what a driver provides.
+    System {
+        /// Which.
+        call: SystemCall,
+        /// Places of its parameters in local memory.
+        arguments: Box<[u32]>,
+        /// Place of its result.
+        result: Option<u32>,
+    },
     /// No functional effect here.
     Nop,
     /// `nanosleep`: lets others run.

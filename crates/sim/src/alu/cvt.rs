@@ -39,6 +39,8 @@ pub struct Cvt {
     relu: bool,
     sat: bool,
     ftz: bool,
+    /// Bits of the destination register: a narrower integer is extended to them.
+    register_bits: u32,
 }
 
 fn number(name: &str) -> Option<(Number, bool)> {
@@ -116,7 +118,13 @@ impl Cvt {
             relu: instruction.has("relu"),
             sat: instruction.has("sat"),
             ftz: instruction.has("ftz"),
+            register_bits: 0,
         })
+    }
+
+    /// The same conversion into a register of `bits` bits.
+    pub fn into_register(self, bits: u32) -> Cvt {
+        Cvt { register_bits: bits, ..self }
     }
 
     /// Bits of the destination register, for packed pairs both halves together.
@@ -141,13 +149,23 @@ impl Cvt {
     /// Converts one lane; `b` is the second source of [`CvtSource::TwoSingles`].
     pub fn apply(&self, a: u64, b: u64) -> u64 {
         match self.source {
-            CvtSource::Scalar => self.one(a),
+            CvtSource::Scalar => self.extended(self.one(a)),
             CvtSource::TwoSingles => self.pack(self.one(b), self.one(a)),
             CvtSource::Pair => {
                 let bits = self.source_half_bits();
                 let mask = (1u64 << bits) - 1;
                 self.pack(self.one(a & mask), self.one(a >> bits & mask))
             }
+        }
+    }
+
+    /// A signed integer narrower than its register is extended.
+    fn extended(&self, value: u64) -> u64 {
+        match self.to {
+            Number::Integer { bits, signed: true } if bits < self.register_bits => {
+                truncate(extend(value, bits, true) as u64, self.register_bits)
+            }
+            _ => value,
         }
     }
 
@@ -213,7 +231,25 @@ impl Cvt {
         }
     }
 
+    /// NaNs that keep their payload: nothing rounds them.
+    fn widened_nan(&self, a: u64) -> Option<u64> {
+        let plain = !self.sat && !self.relu;
+        match (self.from, self.to) {
+            (Number::Float(Format::BF16), Number::Float(Format::F32)) if plain => {
+                (a & 0x7FFF > 0x7F80).then_some(a << 16)
+            }
+            (Number::Float(Format::F16), Number::Double) if plain => {
+                let nan = 0x7FF8 << 48 | (a & 0x8000) << 48 | (a & 0x3FF) << 42;
+                (a & 0x7FFF > 0x7C00).then_some(nan)
+            }
+            _ => None,
+        }
+    }
+
     fn float_to_float(&self, a: u64) -> u64 {
+        if let Some(nan) = self.widened_nan(a) {
+            return nan;
+        }
         let mut value = self.read(a);
         if self.to_integral {
             value = round_integral(value, self.rounding.unwrap_or(Rounding::Nearest));
@@ -225,7 +261,9 @@ impl Cvt {
         match self.to {
             Number::Double => value.to_bits(),
             Number::Tf32 => {
-                let tf32 = f32_to_tf32(value as f32, rounding, self.overflow, self.relu);
+                // A NaN's bits matter, and a trip through f64 would change them.
+                let single = if value.is_nan() { f32::from_bits(a as u32) } else { value as f32 };
+                let tf32 = f32_to_tf32(single, rounding, self.overflow, self.relu);
                 u64::from(tf32.to_bits())
             }
             Number::Ue8m0 => u64::from(f32_to_ue8m0(value as f32, rounding, self.overflow)),
@@ -289,16 +327,7 @@ fn integer_to_integer(a: u64, from: u32, s: bool, bits: u32, signed: bool, sat: 
         (0, (1i128 << bits) - 1)
     };
     let value = if sat { value.clamp(limits.0, limits.1) } else { value };
-    // Narrow signed values are kept sign-extended to their register's 32 bits.
-    if bits < 32 && signed {
-        u64::from(value as i64 as u32 & narrow_mask(bits))
-    } else {
-        truncate(value as u64, bits)
-    }
-}
-
-fn narrow_mask(bits: u32) -> u32 {
-    (1u32 << bits.max(16)) - 1
+    truncate(value as u64, bits)
 }
 
 fn round_integral(value: f64, rounding: Rounding) -> f64 {
@@ -360,6 +389,9 @@ mod tests {
         assert_eq!(cvt("s32.s8").apply(0x80, 0), 0xFFFF_FF80);
         assert_eq!(cvt("sat.u8.s32").apply(300, 0), 255);
         assert_eq!(cvt("sat.s8.s32").apply((-300i32) as u32 as u64, 0) as u8, 0x80);
+        assert_eq!(cvt("s8.s32").into_register(16).apply(0x1280, 0), 0xFF80);
+        assert_eq!(cvt("u8.s32").into_register(16).apply(0x1280, 0), 0x80);
+        assert_eq!(cvt("s16.s32").into_register(64).apply(0x8000, 0), 0xFFFF_FFFF_FFFF_8000);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::{RowFn, row};
-use crate::numeric::{self, Flush, Rounding, canonical, flush, mufu as unit};
+use crate::numeric::{self, Flush, Rounding, canonical, double, flush, mufu as unit};
 use crate::register::{Row32, Row64};
 
 const KEEP: Flush = Flush::Keep;
@@ -68,8 +68,8 @@ macro_rules! nearest {
             "add" => row!(A2 | a, b | sum(f(a), f(b), $z)),
             "sub" => row!(A2 | a, b | sum(f(a), -f(b), $z)),
             "mul" => row!(A2 | a, b | product(f(a), f(b), $z)),
-            "neg" => row!(A1 | a | (-flush(f(a), $z)).to_bits()),
-            "abs" => row!(A1 | a | flush(f(a), $z).abs().to_bits()),
+            "neg" => row!(A1 | a | canonical(-flush(f(a), $z)).to_bits()),
+            "abs" => row!(A1 | a | canonical(flush(f(a), $z).abs()).to_bits()),
             "max" => row!(A2 | a, b | select(f(a), f(b), $z, true, false).to_bits()),
             "min" => row!(A2 | a, b | select(f(a), f(b), $z, false, false).to_bits()),
             "max.NaN" => row!(A2 | a, b | select(f(a), f(b), $z, true, true).to_bits()),
@@ -307,8 +307,35 @@ fn g(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// The row function of an f64 instruction, rounded to nearest.
-pub fn double_op(name: &str) -> Option<RowFn> {
+/// Row functions of f64 arithmetic in one directed rounding mode.
+macro_rules! directed {
+    ($name:expr, $r:ident) => {
+        match $name {
+            "add" => row!(B2 | a, b | double::add(g(a), g(b), Rounding::$r).to_bits()),
+            "sub" => row!(B2 | a, b | double::add(g(a), -g(b), Rounding::$r).to_bits()),
+            "mul" => row!(B2 | a, b | double::mul(g(a), g(b), Rounding::$r).to_bits()),
+            "div" => row!(B2 | a, b | double::div(g(a), g(b), Rounding::$r).to_bits()),
+            "fma" | "mad" => {
+                row!(B3 | a, b, c | double::fma(g(a), g(b), g(c), Rounding::$r).to_bits())
+            }
+            "rcp" => row!(B1 | a | double::div(1.0, g(a), Rounding::$r).to_bits()),
+            "sqrt" => row!(B1 | a | double::sqrt(g(a), Rounding::$r).to_bits()),
+            _ => return None,
+        }
+    };
+}
+
+/// The row function of an f64 instruction.
+pub fn double_op(name: &str, rounding: Rounding) -> Option<RowFn> {
+    match rounding {
+        Rounding::Zero => Some(directed!(name, Zero)),
+        Rounding::Down => Some(directed!(name, Down)),
+        Rounding::Up => Some(directed!(name, Up)),
+        _ => nearest_double_op(name),
+    }
+}
+
+fn nearest_double_op(name: &str) -> Option<RowFn> {
     Some(match name {
         "add" => row!(B2 | a, b | (g(a) + g(b)).to_bits()),
         "sub" => row!(B2 | a, b | (g(a) - g(b)).to_bits()),

@@ -39,6 +39,17 @@ fn fused_relu(format: Format, a: u32, b: u32, c: u32) -> u32 {
     relu(format, fused(format, a, b, c))
 }
 
+/// The one NaN instructions give.
+fn canonical(format: Format, x: u32) -> u32 {
+    if format.decode(x).is_nan() { format.nan() } else { x }
+}
+
+/// Subnormals become zeros of the same sign.
+fn flush(format: Format, x: u32) -> u32 {
+    let exponent = format.infinity();
+    if x & exponent == 0 { x & 0x8000 } else { x }
+}
+
 fn relu(format: Format, x: u32) -> u32 {
     if format.decode(x).is_nan() {
         x
@@ -93,8 +104,9 @@ macro_rules! scalar {
             "mul" => row!(A2 | a, b | product($fmt, a, b)),
             "fma" => row!(A3 | a, b, c | fused($fmt, a, b, c)),
             "fma.relu" => row!(A3 | a, b, c | fused_relu($fmt, a, b, c)),
-            "neg" => row!(A1 | a | (a ^ 0x8000) & 0xFFFF),
-            "abs" => row!(A1 | a | a & 0x7FFF),
+            "neg" => row!(A1 | a | canonical($fmt, (a ^ 0x8000) & 0xFFFF)),
+            "abs" => row!(A1 | a | canonical($fmt, a & 0x7FFF)),
+            "flush" => row!(A1 | a | flush($fmt, a & 0xFFFF)),
             "max" => row!(A2 | a, b | select($fmt, a, b, true, false)),
             "min" => row!(A2 | a, b | select($fmt, a, b, false, false)),
             "max.NaN" => row!(A2 | a, b | select($fmt, a, b, true, true)),
@@ -119,8 +131,9 @@ macro_rules! packed {
             "mul" => row!(A2 | a, b | pair2(a, b, |x, y| product($fmt, x, y))),
             "fma" => row!(A3 | a, b, c | pair3(a, b, c, |x, y, z| fused($fmt, x, y, z))),
             "fma.relu" => row!(A3 | a, b, c | pair3(a, b, c, |x, y, z| fused_relu($fmt, x, y, z))),
-            "neg" => row!(A1 | a | a ^ 0x8000_8000),
-            "abs" => row!(A1 | a | a & 0x7FFF_7FFF),
+            "neg" => row!(A1 | a | pair1(a ^ 0x8000_8000, |x| canonical($fmt, x))),
+            "abs" => row!(A1 | a | pair1(a & 0x7FFF_7FFF, |x| canonical($fmt, x))),
+            "flush" => row!(A1 | a | pair1(a, |x| flush($fmt, x))),
             "max" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, true, false))),
             "min" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, false, false))),
             "max.NaN" => row!(A2 | a, b | pair2(a, b, |x, y| select($fmt, x, y, true, true))),

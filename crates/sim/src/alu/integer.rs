@@ -87,6 +87,12 @@ fn unsigned32(name: &str) -> Option<RowFn> {
         "mad24.lo" => {
             row!(A3 | a, b, c | (a & 0xFF_FFFF).wrapping_mul(b & 0xFF_FFFF).wrapping_add(c))
         }
+        "mad24.hi" => row!(
+            A3 | a,
+            b,
+            c | (((u64::from(a & 0xFF_FFFF) * u64::from(b & 0xFF_FFFF)) >> 16) as u32)
+                .wrapping_add(c)
+        ),
         "div" => row!(A2 | a, b | a.checked_div(b).unwrap_or(u32::MAX)),
         "rem" => row!(A2 | a, b | a.checked_rem(b).unwrap_or(a)),
         "min" => row!(A2 | a, b | a.min(b)),
@@ -96,6 +102,13 @@ fn unsigned32(name: &str) -> Option<RowFn> {
         "sad" => row!(A3 | a, b, c | a.abs_diff(b).wrapping_add(c)),
         _ => return None,
     })
+}
+
+/// The 48-bit product of the lower 24 bits, signed.
+#[inline(always)]
+fn product24(a: u32, b: u32) -> i64 {
+    let low = |x: u32| i64::from((x << 8) as i32 >> 8);
+    low(a) * low(b)
 }
 
 fn signed32(name: &str) -> Option<RowFn> {
@@ -114,8 +127,12 @@ fn signed32(name: &str) -> Option<RowFn> {
             c | (((i64::from(a as i32) * i64::from(b as i32)) >> 32) as i32)
                 .saturating_add(c as i32) as u32
         ),
-        "mul24.lo" => {
-            row!(A2 | a, b | (((a << 8) as i32 >> 8).wrapping_mul((b << 8) as i32 >> 8)) as u32)
+        "mul24.lo" => row!(A2 | a, b | product24(a, b) as u32),
+        "mul24.hi" => row!(A2 | a, b | (product24(a, b) >> 16) as u32),
+        "mad24.lo" => row!(A3 | a, b, c | (product24(a, b) as u32).wrapping_add(c)),
+        "mad24.hi" => row!(A3 | a, b, c | ((product24(a, b) >> 16) as u32).wrapping_add(c)),
+        "mad24.hi.sat" => {
+            row!(A3 | a, b, c | ((product24(a, b) >> 16) as i32).saturating_add(c as i32) as u32)
         }
         "div" => row!(
             A2 | a,

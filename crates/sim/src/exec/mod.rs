@@ -6,6 +6,7 @@ mod copy;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod system;
 mod tensor_memory;
 mod tensormap;
 mod warp_wide;
@@ -159,6 +160,9 @@ impl Cluster<'_> {
             }
             Op::Trap(what) => {
                 self.fault(w, None, "trap", format!("the kernel executed {what}"), None)
+            }
+            Op::System { call, arguments, result } => {
+                self.system_call(w, *call, arguments, *result, mask)
             }
             Op::Sleep => Ok(Flow::Yield),
             Op::Carry { .. } => {

@@ -64,6 +64,10 @@ impl Mods {
     }
 }
 
+fn is_half(ty: &str) -> bool {
+    matches!(ty, "f16" | "bf16" | "f16x2" | "bf16x2")
+}
+
 fn unknown<T>() -> Decoded<T> {
     Err("this form of the instruction is not known here".into())
 }
@@ -105,8 +109,30 @@ impl<'m> Loader<'m> {
         let name = format!("{opcode}{three}{}", mods.rest);
         let f =
             row_function(opcode, &name, &mods, ty).ok_or_else(|| unknown::<()>().unwrap_err())?;
+        if mods.flush == Flush::ToZero && is_half(ty) {
+            return self.emit_flushed(i, f, &mods, ty);
+        }
         self.emit_row(i, f)?;
-        if mods.sat && matches!(ty, "f32" | "f16" | "bf16" | "f16x2" | "bf16x2") {
+        self.saturate_result(i, &mods, ty)
+    }
+
+    /// `.ftz` of f16 and bf16: subnormal operands and results are zeros.
+    fn emit_flushed(&mut self, i: &Resolved<'m>, f: RowFn, mods: &Mods, ty: &str) -> Decoded<()> {
+        let flush = half_op("flush", ty).ok_or("no .ftz")?;
+        let d = self.d32(i, 0)?.0;
+        let mut s = [d; 3];
+        for (slot, index) in s.iter_mut().zip(1..i.args.len()) {
+            let (from, to) = (self.s32(i, index)?.0, self.frame.new32().0);
+            self.emit(i, Op::Row { f: flush, d: to, s: [from; 3] });
+            *slot = to;
+        }
+        self.emit(i, Op::Row { f, d, s });
+        self.emit(i, Op::Row { f: flush, d, s: [d; 3] });
+        self.saturate_result(i, mods, ty)
+    }
+
+    fn saturate_result(&mut self, i: &Resolved<'m>, mods: &Mods, ty: &str) -> Decoded<()> {
+        if mods.sat && (ty == "f32" || is_half(ty)) {
             let f = if ty == "f32" { saturate() } else { half_op("sat", ty).ok_or("no .sat")? };
             let d = self.d32(i, 0)?.0;
             self.emit(i, Op::Row { f, d, s: [d, d, d] });
@@ -260,6 +286,7 @@ impl<'m> Loader<'m> {
             return self.lane_op("cvt.pack", i);
         }
         let cvt = Cvt::decode(i.instruction).ok_or("this conversion is not known here")?;
+        let cvt = cvt.into_register(self.register_bits(i, 0));
         let d = self.reg(i, 0)?;
         let from = i.instruction.modifiers.last().map_or("", |m| m.as_str());
         let bits = Type::from_name(from).map_or(32, Type::bits);
@@ -373,8 +400,8 @@ fn row_function(opcode: &str, name: &str, mods: &Mods, ty: &str) -> Option<RowFn
             if unit { mufu(name, mods.flush) } else { float_op(name, mods.rounding, mods.flush) }
         }
         "f32x2" => float_pair_op(name, mods.rounding, mods.flush),
-        "f16" | "bf16" | "f16x2" | "bf16x2" => half_op(name, ty),
-        "f64" => double_op(name),
+        ty if is_half(ty) => half_op(name, ty),
+        "f64" => double_op(name, mods.rounding),
         "u16x2" | "s16x2" => packed_integer_op(name, ty),
         _ => {
             let ty = Type::from_name(ty)?;

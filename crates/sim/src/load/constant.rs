@@ -1,5 +1,5 @@
 use super::{Frame, R32, R64};
-use ptx::resolve::Var;
+use ptx::Symbol;
 use std::collections::HashMap;
 
 /// A special register, constant for the life of a warp.
@@ -126,7 +126,7 @@ enum Key {
     Special64(Special),
     Shared32(u32),
     Shared64(u32),
-    Global(Var, i64),
+    Global(Symbol),
 }
 
 /// The rows of constants, each value once.
@@ -134,8 +134,8 @@ enum Key {
 pub(super) struct Constants {
     rows: HashMap<Key, u32>,
     pub(super) fills: Vec<Fill>,
-    /// Module variable index and the row holding its address.
-    pub(super) globals: Vec<(usize, R64)>,
+    /// Module variables and the rows holding their addresses.
+    pub(super) globals: Vec<(Symbol, R64)>,
 }
 
 impl Constants {
@@ -190,11 +190,11 @@ impl Constants {
     }
 
     /// The row that takes a module variable's address at launch.
-    pub(super) fn global(&mut self, frame: &mut Frame, var: Var) -> R64 {
+    pub(super) fn global(&mut self, frame: &mut Frame, name: Symbol) -> R64 {
         let globals = &mut self.globals;
-        R64(*self.rows.entry(Key::Global(var, 0)).or_insert_with(|| {
+        R64(*self.rows.entry(Key::Global(name)).or_insert_with(|| {
             let r = frame.new64();
-            globals.push((var.0 as usize, r));
+            globals.push((name, r));
             r.0
         }))
     }

@@ -21,10 +21,12 @@ impl<'m> Loader<'m> {
                 },
                 other => return Err(format!("brx.idx over {}", kind(other))),
             },
+            // Inside an inlined function: go on behind it.
+            "ret" if self.inlined() => Op::Branch { target: self.body.instructions.len() as u32 },
             "ret" | "exit" => Op::Exit,
             "trap" => Op::Trap("trap"),
             "brkpt" => Op::Trap("brkpt"),
-            "call" => return self.call(i),
+            "call" => return self.call_system(i),
             "nanosleep" => Op::Sleep,
             "createpolicy" => {
                 let d = self.d64(i, 0)?;
@@ -40,23 +42,6 @@ impl<'m> Loader<'m> {
             "activemask" => Op::ActiveMask { d: self.d32(i, 0)? },
             "elect" | "shfl" | "vote" | "match" | "redux" => return self.warp_wide(opcode, i),
             other => return Err(format!("instruction `{other}` is not known here")),
-        };
-        self.emit(i, op);
-        Ok(())
-    }
-
-    fn call(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let callee = i.args.iter().find_map(|arg| match arg {
-            Arg::Function(name) => Some(name.as_str()),
-            _ => None,
-        });
-        let op = match callee {
-            // Output of printf goes nowhere; its result is not looked at by anyone.
-            Some("vprintf") => Op::Nop,
-            Some("__assertfail") => Op::Trap("a device-side assertion failed"),
-            Some("cudaTriggerProgrammaticLaunchCompletion") => Op::Nop,
-            Some(name) => return Err(format!("calls of `{name}` are not known here")),
-            None => return Err("an indirect call".into()),
         };
         self.emit(i, op);
         Ok(())

@@ -1,5 +1,5 @@
 use ptx::ast::{Linkage, Space, Variable};
-use ptx::resolve::{Arg, Base, Body, Owner, Var};
+use ptx::resolve::{Arg, Base, Body, Owner, Var, VariableUse};
 use std::collections::{HashMap, HashSet};
 
 /// The first bytes of shared memory belong to the system on sm_90 and later.
@@ -34,9 +34,10 @@ pub(super) enum Place {
     Module,
 }
 
-/// All variables of a kernel, placed.
+/// All variables of a kernel and the functions it calls, placed.
 pub(super) struct Variables {
-    pub(super) places: HashMap<Var, Place>,
+    /// By declaration: a variable of the module is the same one in every function.
+    places: HashMap<*const Variable, Place>,
     pub(super) params: Vec<Parameter>,
     pub(super) param_bytes: u32,
     pub(super) shared: Vec<SharedVariable>,
@@ -68,8 +69,8 @@ impl Region {
 }
 
 impl Variables {
-    pub(super) fn place(body: &Body) -> Result<Variables, String> {
-        let used = used_variables(body);
+    /// Places the variables of a kernel's body and of the functions it calls.
+    pub(super) fn place(kernel: &Body, functions: &[&Body]) -> Result<Variables, String> {
         let mut regions =
             Regions { params: Region(0), shared: Region(RESERVED_SHARED.into()), local: Region(0) };
         let mut placed = Variables {
@@ -81,16 +82,18 @@ impl Variables {
             local_bytes: 0,
         };
         let mut dynamic = Vec::new();
-        for (index, entry) in body.variables.iter().enumerate() {
-            let var = Var(index as u32);
-            let parameter = matches!(entry.owner, Owner::Parameter(_));
-            if !parameter && !used.contains(&var) {
-                continue;
-            }
-            if is_dynamic(entry.variable) {
-                dynamic.push((var, entry.variable));
-            } else {
-                placed.assign(var, entry.variable, parameter, &mut regions)?;
+        for body in std::iter::once(&kernel).chain(functions) {
+            let is_kernel = std::ptr::eq(*body, kernel);
+            for variable in needed_variables(body) {
+                if placed.places.contains_key(&std::ptr::from_ref(variable.variable)) {
+                    continue;
+                }
+                let parameter = is_kernel && matches!(variable.owner, Owner::Parameter(_));
+                if is_dynamic(variable.variable) {
+                    dynamic.push(variable.variable);
+                } else {
+                    placed.assign(variable.variable, parameter, &mut regions)?;
+                }
             }
         }
         placed.param_bytes = regions.params.0 as u32;
@@ -101,7 +104,6 @@ impl Variables {
 
     fn assign(
         &mut self,
-        var: Var,
         variable: &Variable,
         parameter: bool,
         regions: &mut Regions,
@@ -124,17 +126,22 @@ impl Variables {
             Space::Global | Space::Const => Place::Module,
             Space::Reg => return Err(format!("`{name}` is a register declared as a variable")),
         };
-        self.places.insert(var, place);
+        self.places.insert(variable, place);
         Ok(())
     }
 
+    /// Where a variable is.
+    pub(super) fn of(&self, variable: &Variable) -> Option<Place> {
+        self.places.get(&std::ptr::from_ref(variable)).copied()
+    }
+
     /// Every open-ended shared array starts where the static ones end.
-    fn place_dynamic(&mut self, dynamic: &[(Var, &Variable)], end: u64) {
-        let align = dynamic.iter().map(|(_, v)| align_of(v)).max().unwrap_or(16).max(16);
+    fn place_dynamic(&mut self, dynamic: &[&Variable], end: u64) {
+        let align = dynamic.iter().map(|v| align_of(v)).max().unwrap_or(16).max(16);
         self.dynamic_shared = end.next_multiple_of(align) as u32;
-        for (var, variable) in dynamic {
+        for &variable in dynamic {
             let offset = self.dynamic_shared;
-            self.places.insert(*var, Place::Shared(offset));
+            self.places.insert(variable, Place::Shared(offset));
             self.shared.push(SharedVariable { name: variable.name.to_string(), offset });
         }
     }
@@ -151,12 +158,17 @@ fn is_dynamic(variable: &Variable) -> bool {
     variable.space == Space::Shared && (open || variable.linkage == Some(Linkage::Extern))
 }
 
-fn used_variables(body: &Body) -> HashSet<Var> {
+/// Parameters and results, and every other variable that an instruction names.
+fn needed_variables<'a, 'm>(body: &'a Body<'m>) -> impl Iterator<Item = &'a VariableUse<'m>> {
     let mut used = HashSet::new();
     for instruction in &body.instructions {
         instruction.args.iter().for_each(|arg| collect(arg, &mut used));
     }
-    used
+    let needed = move |(index, entry): &(usize, &VariableUse)| {
+        let passed = matches!(entry.owner, Owner::Parameter(_) | Owner::Return(_));
+        passed || used.contains(&Var(*index as u32))
+    };
+    body.variables.iter().enumerate().filter(needed).map(|(_, entry)| entry)
 }
 
 fn collect(arg: &Arg, used: &mut HashSet<Var>) {

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod asynchronous;
+mod call;
 mod constant;
 mod control;
 mod data;
@@ -21,10 +22,13 @@ use crate::error::{Error, Unsupported};
 use crate::op::{Inst, Op, Pc};
 use crate::register::{P, R32, R64, Reg};
 use crate::timing;
+use call::Functions;
 use constant::Constants;
 use layout::Variables;
+use ptx::Symbol;
 use ptx::ast::{Function, Item, Module, Type};
 use ptx::resolve::{Arg, Body, Resolved};
+use std::collections::HashMap;
 
 /// A kernel ready to run.
 pub struct Kernel {
@@ -116,9 +120,18 @@ impl Frame {
 pub(crate) type Decoded<T> = Result<T, String>;
 
 struct Loader<'m> {
+    functions: &'m Functions<'m>,
+    files: Vec<(u32, String)>,
+    /// The function being decoded, the rows of its registers, and its branches whose targets are
+    /// PTX instruction numbers still.
     body: &'m Body<'m>,
-    frame: Frame,
     registers: Vec<Reg>,
+    branches: Vec<usize>,
+    /// Functions being inlined, the outermost first, and the registers of those seen so far.
+    calls: Vec<Symbol>,
+    called_registers: HashMap<Symbol, Vec<Reg>>,
+    sources: Vec<Source>,
+    frame: Frame,
     constants: Constants,
     variables: Variables,
     code: Vec<Inst>,
@@ -131,24 +144,34 @@ struct Loader<'m> {
 pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     let function = module.entry(name).ok_or_else(|| no_such_kernel(module, name))?;
     let body = ptx::resolve::resolve(module, function).map_err(|e| Error::Load(e.to_string()))?;
+    let functions = call::reachable(module, &body)?;
+    let mut called: Vec<&Body> = functions.values().collect();
+    called.sort_by_key(|body| body.function.name.as_str());
+    let variables = Variables::place(&body, &called).map_err(Error::Load)?;
     let mut frame = Frame::default();
     let registers = body.registers.iter().map(|r| frame.new_reg(r.ty)).collect();
-    let variables = Variables::place(&body).map_err(Error::Load)?;
     let carry = frame.new_p();
     let mut loader = Loader {
+        functions: &functions,
+        files: files(module),
         body: &body,
-        frame,
         registers,
+        branches: Vec::new(),
+        calls: Vec::new(),
+        called_registers: HashMap::new(),
+        sources: Vec::new(),
+        frame,
         constants: Constants::default(),
         variables,
         code: Vec::new(),
         carry,
         source: 0,
     };
-    let starts = loader.instructions()?;
-    loader.patch_targets(&starts);
+    loader.instructions()?;
+    loader.source = loader.sources.len() as u32;
+    loader.emit_unguarded(Op::Exit);
     loader.mark_watched_registers();
-    Ok(loader.finish(module, function))
+    Ok(loader.finish(function))
 }
 
 fn no_such_kernel(module: &Module, name: &str) -> Error {
@@ -157,13 +180,19 @@ fn no_such_kernel(module: &Module, name: &str) -> Error {
 }
 
 impl<'m> Loader<'m> {
-    /// Decodes all instructions; the index of the first decoded one of each PTX instruction.
-    fn instructions(&mut self) -> Result<Vec<Pc>, Error> {
+    /// Decodes the current function behind what is decoded already.
+    fn instructions(&mut self) -> Result<(), Error> {
         let mut starts = Vec::with_capacity(self.body.instructions.len() + 1);
         let body = self.body;
+        let first_source = self.sources.len();
+        self.add_sources();
         for (i, resolved) in body.instructions.iter().enumerate() {
             starts.push(self.code.len() as Pc);
-            self.source = i as u32;
+            self.source = (first_source + i) as u32;
+            if let Some(callee) = self.callee(resolved) {
+                self.inline(resolved, callee)?;
+                continue;
+            }
             self.instruction(resolved).map_err(|reason| Unsupported {
                 instruction: resolved.instruction.to_string(),
                 line: resolved.instruction.line.0,
@@ -171,8 +200,23 @@ impl<'m> Loader<'m> {
             })?;
         }
         starts.push(self.code.len() as Pc);
-        self.emit_unguarded(Op::Exit);
-        Ok(starts)
+        self.patch_targets(&starts);
+        Ok(())
+    }
+
+    fn add_sources(&mut self) {
+        let files = &self.files;
+        let loc = |i: &Resolved| {
+            i.loc.map(|loc| {
+                let file = files.iter().find(|(index, _)| *index == loc.file);
+                (file.map_or_else(|| format!("file {}", loc.file), |f| f.1.clone()), loc.line)
+            })
+        };
+        self.sources.extend(self.body.instructions.iter().map(|i| Source {
+            text: i.instruction.to_string(),
+            line: i.instruction.line.0,
+            loc: loc(i),
+        }));
     }
 
     fn instruction(&mut self, i: &Resolved<'m>) -> Decoded<()> {
@@ -232,6 +276,9 @@ impl<'m> Loader<'m> {
     }
 
     fn push(&mut self, guard: Option<(P, bool)>, op: Op, mufu: bool) {
+        if matches!(op, Op::Branch { .. } | Op::BranchIndex { .. }) {
+            self.branches.push(self.code.len());
+        }
         let (cost, class) = timing::cost(&op, mufu);
         self.code.push(Inst {
             guard,
@@ -247,8 +294,8 @@ impl<'m> Loader<'m> {
 
     /// Branch targets are PTX instruction numbers until all instructions are decoded.
     fn patch_targets(&mut self, starts: &[Pc]) {
-        for inst in &mut self.code {
-            match &mut inst.op {
+        for index in std::mem::take(&mut self.branches) {
+            match &mut self.code[index].op {
                 Op::Branch { target } => *target = starts[*target as usize],
                 Op::BranchIndex { targets, .. } => {
                     targets.iter_mut().for_each(|target| *target = starts[*target as usize]);
@@ -258,21 +305,8 @@ impl<'m> Loader<'m> {
         }
     }
 
-    fn finish(self, module: &Module, function: &Function) -> Kernel {
-        let files = files(module);
-        let loc = |i: &Resolved| {
-            i.loc.map(|loc| {
-                let file = files.iter().find(|(index, _)| *index == loc.file);
-                (file.map_or_else(|| format!("file {}", loc.file), |f| f.1.clone()), loc.line)
-            })
-        };
-        let sources = self.body.instructions.iter().map(|i| Source {
-            text: i.instruction.to_string(),
-            line: i.instruction.line.0,
-            loc: loc(i),
-        });
-        let name_of = |index: usize| self.body.variables[index].variable.name.to_string();
-        let globals = self.constants.globals.iter().map(|(i, r)| (name_of(*i), *r)).collect();
+    fn finish(self, function: &Function) -> Kernel {
+        let globals = self.constants.globals.iter().map(|(name, r)| (name.to_string(), *r));
         let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
         let product = |name: &str| directive(name).map(|d| d.values.iter().product::<u64>() as u32);
         let cluster = directive("reqnctapercluster").map(|d| {
@@ -281,7 +315,7 @@ impl<'m> Loader<'m> {
         });
         Kernel {
             name: function.name.to_string(),
-            sources: sources.collect(),
+            sources: self.sources,
             code: self.code,
             frame: self.frame,
             fills: self.constants.fills,
@@ -290,7 +324,7 @@ impl<'m> Loader<'m> {
             shared: self.variables.shared,
             dynamic_shared: self.variables.dynamic_shared,
             local_bytes: self.variables.local_bytes,
-            globals,
+            globals: globals.collect(),
             carry: self.carry,
             cluster,
             required_threads: product("reqntid"),

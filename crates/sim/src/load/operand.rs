@@ -13,6 +13,14 @@ impl<'m> Loader<'m> {
         self.any_reg(arg(i, index)?)
     }
 
+    /// Declared bits of the register at `index`, 0 where there is none.
+    pub(super) fn register_bits(&self, i: &Resolved, index: usize) -> u32 {
+        match i.args.get(index) {
+            Some(Arg::Reg(r)) => self.body.registers[r.0 as usize].ty.bits(),
+            _ => 0,
+        }
+    }
+
     /// A register operand of any kind; `_` becomes a row nobody reads.
     pub(super) fn any_reg(&mut self, arg: &Arg) -> Decoded<Reg> {
         match arg {
@@ -201,8 +209,10 @@ impl<'m> Loader<'m> {
         Ok(self.constants.special32(&mut self.frame, special))
     }
 
-    fn place_of(&self, var: Var) -> Decoded<Place> {
-        self.variables.places.get(&var).copied().ok_or_else(|| "a variable without a place".into())
+    /// Where the variable is that the current function calls `var`.
+    pub(super) fn place_of(&self, var: Var) -> Decoded<Place> {
+        let variable = self.body.variables[var.0 as usize].variable;
+        self.variables.of(variable).ok_or_else(|| "a variable without a place".into())
     }
 
     fn variable32(&mut self, var: Var, offset: i64) -> Decoded<R32> {
@@ -219,15 +229,16 @@ impl<'m> Loader<'m> {
 
     fn variable64(&mut self, var: Var, offset: i64) -> Decoded<R64> {
         let place = self.place_of(var)?;
+        let name = self.body.variables[var.0 as usize].variable.name;
         let frame = &mut self.frame;
         match place {
             Place::Shared(at) => Ok(self.constants.shared64(frame, at.wrapping_add(offset as u32))),
             Place::Param(at) | Place::Local(at) => {
                 Ok(self.constants.const64(frame, u64::from(at).wrapping_add(offset as u64)))
             }
-            Place::Module if offset == 0 => Ok(self.constants.global(frame, var)),
+            Place::Module if offset == 0 => Ok(self.constants.global(frame, name)),
             Place::Module => {
-                let base = self.constants.global(&mut self.frame, var);
+                let base = self.constants.global(&mut self.frame, name);
                 let d = self.frame.new64();
                 self.emit_unguarded(crate::op::Op::Offset {
                     d: Reg::R64(d),
@@ -243,7 +254,7 @@ impl<'m> Loader<'m> {
     /// Whether a variable operand names a parameter of a call, which lives in local memory.
     pub(super) fn is_call_parameter(&self, arg: &Arg) -> bool {
         let Arg::Address(Base::Variable(var), _) = arg else { return false };
-        matches!(self.variables.places.get(var), Some(Place::Local(_)))
+        matches!(self.place_of(*var), Ok(Place::Local(_)))
     }
 
     /// The window a `cvta` adds for a space.

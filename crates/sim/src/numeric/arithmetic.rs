@@ -15,8 +15,12 @@ pub fn flush(value: f32, mode: Flush) -> f32 {
 }
 
 /// `value`, NaNs replaced by the one NaN f32 instructions give, `0x7FFFFFFF`.
+#[inline(always)]
 pub fn canonical(value: f32) -> f32 {
-    if value.is_nan() { f32::from_bits(0x7FFF_FFFF) } else { value }
+    // On integers: to a compiler one NaN is as good as another.
+    let bits = value.to_bits();
+    let nan = bits & 0x7FFF_FFFF > 0x7F80_0000;
+    f32::from_bits(if nan { 0x7FFF_FFFF } else { bits })
 }
 
 /// A real number as an f64 and the (tiny) rest it lost: only the rest's sign matters.

@@ -57,12 +57,26 @@ fn f32_to_bf16_nearest(value: f32) -> u32 {
 }
 
 /// `cvt.{rn,rna,rz}.tf32.f32`: an f32 whose lower 13 mantissa bits are 0.
+///
+/// What a NaN becomes was read off an H200.
 pub fn f32_to_tf32(value: f32, rounding: Rounding, overflow: Overflow, relu: bool) -> f32 {
     if value.is_nan() {
-        return super::canonical(value);
+        return f32::from_bits(match (rounding, overflow) {
+            (Rounding::NearestAway, Overflow::Format) => tf32_by_addition(value),
+            (Rounding::NearestAway, _) => tf32_by_addition(value) - TF32_UNIT,
+            _ => 0x7FFF_E000,
+        });
     }
     let conversion = Conversion { format: Format::TF32, rounding, overflow, relu };
     f32::from_bits(conversion.apply(f64::from(value)) << 13)
+}
+
+/// The lowest mantissa bit of a tf32.
+const TF32_UNIT: u32 = 0x2000;
+
+/// Half a unit added to the pattern, whatever it stands for.
+fn tf32_by_addition(value: f32) -> u32 {
+    value.to_bits().wrapping_add(TF32_UNIT / 2) & !(TF32_UNIT - 1)
 }
 
 /// `cvt.{rz,rp}{.satfinite}.ue8m0x2.f32` of one number: the exponent of its magnitude.

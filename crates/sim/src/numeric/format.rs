@@ -49,7 +49,7 @@ impl Rounding {
     }
 
     /// Whether an overflowing magnitude becomes infinity rather than the largest finite number.
-    fn overflows(self, negative: bool) -> bool {
+    pub(super) fn overflows(self, negative: bool) -> bool {
         match self {
             Rounding::Zero | Rounding::Stochastic { .. } => false,
             Rounding::Down => negative,
@@ -130,7 +130,7 @@ impl Format {
         ((1u64 << (self.exponent_bits + self.mantissa_bits)) - 1) as u32
     }
 
-    const fn infinity(self) -> u32 {
+    pub(crate) const fn infinity(self) -> u32 {
         ((1 << self.exponent_bits) - 1) << self.mantissa_bits
     }
 

@@ -2,12 +2,13 @@
 //!
 //! Everything here is a pure function of bits. Conversions and `add`/`mul`/`fma`/`div`/`sqrt` are
 //! exact to the last bit in every rounding mode: a result is formed in f64 together with the sign
-//! of what f64 lost, and rounded once. The `.approx` functions ([`mufu`]) are evaluated in f64 and
+//! of what f64 lost, and rounded once (f64 itself in [`double`], by integers). The `.approx` functions ([`mufu`]) are evaluated in f64 and
 //! rounded to f32, so they are at least as accurate as the hardware's tables; [`mufu`] lists the
 //! distance a GPU may have from them.
 
 mod arithmetic;
 mod convert;
+pub mod double;
 mod format;
 pub mod mufu;
 

@@ -90,3 +90,12 @@ pub struct Atomic {
     /// Address.
     pub addr: Addr,
 }
+
+/// A function that is part of every driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemCall {
+    /// `vprintf(format, values)`.
+    Print,
+    /// `__assertfail(message, file, line, function, character size)`.
+    AssertionFailed,
+}
