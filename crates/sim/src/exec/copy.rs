@@ -256,6 +256,15 @@ impl Cluster<'_> {
             TensorDirection::Load => Direction::Load,
             _ => Direction::Store,
         };
+        if direction == Direction::Store
+            && !copy.rows4
+            && let Some(axis) = coords.iter().position(|c| *c < 0)
+        {
+            let message = format!("a tensor store at coordinate {axis} = {}", coords[axis]);
+            let help = "stores may reach over the upper ends of a tensor, but hardware refuses those \
+                        that start before its first element; only loads may";
+            return self.fault(w, Some(lane), "store-corner", message, Some(help));
+        }
         let plan = match copy.rows4 {
             true => CopyPlan::four_rows(&map, &coords, offset, direction),
             false => CopyPlan::tile(&map, &coords, offset, direction),

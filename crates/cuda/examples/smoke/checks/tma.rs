@@ -7,8 +7,13 @@ use sixwarp_cuda::Device;
 const COLUMNS: usize = 80;
 const ROWS: usize = 40;
 const BOX_ROWS: usize = 24;
-/// Where boxes are placed: inside, over each edge, and outside.
+/// Where boxes are loaded from: inside, over each edge, and outside.
 const PLACES: [(i32, i32); 5] = [(8, 3), (-8, -5), (64, 30), (0, 39), (200, 0)];
+
+/// Where a box goes that was loaded from `place`: stores may not start before the tensor.
+fn stored_at(place: (i32, i32)) -> (i32, i32) {
+    (place.0.max(0), place.1.max(0))
+}
 
 pub fn none(device: &Device) -> Outcome {
     round_trip(device, Swizzle::None, 64)
@@ -55,6 +60,8 @@ pub fn round_trip_program(swizzle: Swizzle, width: usize, place: (i32, i32)) -> 
         Argument::Buffer(BufferId(2), 0),
         Argument::U32(place.0 as u32),
         Argument::U32(place.1 as u32),
+        Argument::U32(stored_at(place).0 as u32),
+        Argument::U32(stored_at(place).1 as u32),
         Argument::U32(bytes as u32),
     ];
     let mut launch = launch("round_trip", 1, 128, args);
@@ -86,14 +93,17 @@ fn expected(
 ) -> (Vec<u16>, Vec<u16>) {
     let mut raw = vec![0; width * BOX_ROWS];
     let mut copy = vec![0xFFFF; source.len()];
+    let index = |(x, y): (i32, i32), row: usize, column: usize| {
+        let (x, y) = (x + column as i32, y + row as i32);
+        let inside = (0..COLUMNS as i32).contains(&x) && (0..ROWS as i32).contains(&y);
+        inside.then(|| y as usize * COLUMNS + x as usize)
+    };
     for row in 0..BOX_ROWS {
         for column in 0..width {
-            let (x, y) = (place.0 + column as i32, place.1 + row as i32);
-            let inside = (0..COLUMNS as i32).contains(&x) && (0..ROWS as i32).contains(&y);
-            if inside {
-                let at = y as usize * COLUMNS + x as usize;
-                raw[swizzled(2 * (row * width + column), swizzle) / 2] = source[at];
-                copy[at] = source[at];
+            let value = index(place, row, column).map_or(0, |at| source[at]);
+            raw[swizzled(2 * (row * width + column), swizzle) / 2] = value;
+            if let Some(at) = index(stored_at(place), row, column) {
+                copy[at] = value;
             }
         }
     }
