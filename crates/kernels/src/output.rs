@@ -131,28 +131,25 @@ impl BlockOutput<'_> {
         b.global_add(out, at)
     }
 
-    /// Writes `columns` columns of a warp's `rows` rows that it staged in panels of 64 columns with
-    /// the 128-byte swizzle: 16 bytes per lane, whole lines. `first` is the warp's first row,
-    /// `column` the byte in the output row of the first staged column.
+    /// Writes `columns` columns (a multiple of 8, 64 at most) of a warp's `rows` rows that it staged
+    /// in a panel with the 128-byte swizzle: 16 bytes per lane, whole lines. `first` is the warp's
+    /// first row, `column` the byte in the output row of the first staged column.
     #[track_caller]
     pub fn write_staged(
         &self,
         b: &mut Builder,
         staging: SmemPtr,
-        panel_bytes: u32,
         first: Reg<u32>,
         rows: u32,
         columns: u32,
-        column: Option<Reg<u32>>,
+        column: Reg<u32>,
     ) {
         let lane = b.special("%laneid");
         let unit = b.and(lane, 7);
         let row_of_four = b.shr(lane, 3);
         let first = b.add(first, row_of_four);
-        let column = match column {
-            None => b.mul(unit, 16),
-            Some(column) => b.mad(unit, 16, column),
-        };
+        let column = b.mad(unit, 16, column);
+        let covered = (columns < 64).then(|| b.setp(Cmp::Lt, unit, columns / 8));
         for step in 0..rows / ROWS_AT_ONCE {
             let row = b.add(first, step * ROWS_AT_ONCE);
             let place = self.place(b, row);
@@ -161,36 +158,13 @@ impl BlockOutput<'_> {
             let offset = b.shl(swizzled, 4);
             let offset = b.mad(row, LINE_BYTES, offset);
             let from = b.smem_add(staging, offset);
-            b.if_(place.live, |b| {
+            let copies = covered.map_or(place.live, |covered| b.and(place.live, covered));
+            b.if_(copies, |b| {
                 let column = b.widen(column);
                 let to = self.output_row(b, &place, column);
-                copy_line(b, from, to, panel_bytes, unit, columns);
+                let values = b.ld_shared_vector::<u32>(from, 4);
+                b.st_global_vector(to, &values);
             });
-        }
-    }
-}
-
-/// Copies one lane's 16 bytes of every panel of a line.
-#[track_caller]
-fn copy_line(
-    b: &mut Builder,
-    from: SmemPtr,
-    to: GlobalPtr,
-    panel_bytes: u32,
-    unit: Reg<u32>,
-    columns: u32,
-) {
-    for panel in 0..columns.div_ceil(64) {
-        let within = (columns - panel * 64).min(64);
-        let copy = |b: &mut Builder| {
-            let values = b.ld_shared_vector::<u32>(from.plus(panel * panel_bytes), 4);
-            b.st_global_vector(to.plus((panel * LINE_BYTES) as i64), &values);
-        };
-        if within == 64 {
-            copy(b);
-        } else {
-            let covered = b.setp(Cmp::Lt, unit, within / 8);
-            b.if_(covered, copy);
         }
     }
 }

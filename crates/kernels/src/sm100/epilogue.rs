@@ -66,7 +66,7 @@ pub fn write(
                 let column = b.add(run.column, panel);
                 let byte = b.shl(column, 1);
                 let first = thread.first_row;
-                output.write_staged(b, run.staging, 0, first, WARP_ROWS, columns, Some(byte));
+                output.write_staged(b, run.staging, first, WARP_ROWS, columns, byte);
                 b.warp_sync();
             }
         }

@@ -113,9 +113,9 @@ impl Config {
             + self.stages * (self.keys().bytes() + values)
     }
 
-    /// A warpgroup's queries; also where its output is staged.
+    /// A warpgroup's queries.
     pub fn queries(&self) -> TileShape {
-        TileShape::new(ROWS, self.key_dim.max(self.value_dim))
+        TileShape::new(ROWS, self.key_dim)
     }
 
     /// A tile of keys.

@@ -9,7 +9,7 @@ use super::turns::Turns;
 use crate::output::BlockOutput;
 use crate::rows::Block;
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, SmemPtr, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
 
 /// Registers and cursors of one consumer warpgroup.
 struct Warpgroup<'f> {
@@ -87,14 +87,12 @@ impl<'f> Warpgroup<'f> {
         let queries = b.smem_add(queries, own);
         let number = b.add(open.first_block, self.number);
         let block = Block::at(b, config.packing, config.group, number);
-        self.accumulate(b, open, &block, queries);
-        self.finish(b, open, &block, queries);
-        b.fence_proxy_async();
-        b.warp_sync();
-        q.release_if(b, self.lead);
+        let queries = shape.k_major(b, queries);
+        self.accumulate(b, open, &block, &q, queries);
+        self.finish(b, open, &block);
     }
 
-    fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block, staging: SmemPtr) {
+    fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
         let output = BlockOutput { params: &self.frame.params, open, block };
         let factors = epilogue::finish(b, &self.scores, &output);
         let columns = Columns {
@@ -102,33 +100,55 @@ impl<'f> Warpgroup<'f> {
             out: &self.out,
             first: 0,
             half: self.frame.config.half,
-            staging,
         };
         columns.write(b, &output, factors);
     }
 
-    /// All tiles of keys, last to first.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block, queries: SmemPtr) {
+    /// All tiles of keys, last to first. The queries are given back before the last values are used.
+    fn accumulate(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        block: &Block,
+        q: &Slot<Consumer>,
+        queries: Reg<u64>,
+    ) {
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_else(
+            any,
+            |b| {
+                let view = self.all_scores(b, open, block, queries);
+                q.release_if(b, self.lead);
+                self.last_output(b, &view);
+            },
+            |b| q.release_if(b, self.lead),
+        );
+    }
+
+    /// Everything but the output of the first tile of keys, which is the last one visited.
+    fn all_scores(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        block: &Block,
+        queries: Reg<u64>,
+    ) -> View {
         let range = open.range;
         let n = b.sub(range.end, 1);
-        let any = b.setp(Cmp::Ge, n, range.begin);
-        b.if_(any, |b| {
-            let last_token = block.last_token(b);
-            let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
-            let windows = self.scores.windows(b, open, block);
-            let queries = self.frame.config.queries().k_major(b, queries);
-            let keys = self.k.take(b);
-            keys.wait(b);
-            let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
-            let view = View { windows, queries, keys, pending, begin: range.begin };
-            self.first_scores(b, &view, n);
-            self.steps(b, &view, n, clear.end, true);
-            self.steps(b, &view, n, clear.begin, false);
-            if self.frame.params.visible.has_left() {
-                self.steps(b, &view, n, range.begin, true);
-            }
-            self.last_output(b, &view);
-        });
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let windows = self.scores.windows(b, open, block);
+        let keys = self.k.take(b);
+        keys.wait(b);
+        let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
+        let view = View { windows, queries, keys, pending, begin: range.begin };
+        self.first_scores(b, &view, n);
+        self.steps(b, &view, n, clear.end, true);
+        self.steps(b, &view, n, clear.begin, false);
+        if self.frame.params.visible.has_left() {
+            self.steps(b, &view, n, range.begin, true);
+        }
+        view
     }
 
     /// The first tile has nothing to overlap with.

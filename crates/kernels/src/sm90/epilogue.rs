@@ -1,16 +1,14 @@
 //! The end of a tile: normalise, write LSE and output.
 //!
-//! Output rows go through a query buffer whose queries are no longer needed: each warp stores its 16
-//! rows with `stmatrix` in swizzled panels, reads them back 16 bytes per lane, and writes whole
-//! 128-byte lines. Only the warp itself touches these rows, so no barrier is needed. Partial results
-//! are f32 and go straight to memory.
+//! The four lanes of a quad hold a row's columns in pairs, interleaved. They trade pairs, so that each
+//! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. No shared memory
+//! is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as
+//! they are.
 
-use super::config::ROWS;
 use super::fragment;
 use super::scores::Scores;
-use super::tile::ROW_BYTES;
 use crate::output::{BlockOutput, RowPlace};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, SmemPtr};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Finished output columns of a warpgroup.
 pub struct Columns<'a> {
@@ -22,8 +20,6 @@ pub struct Columns<'a> {
     pub first: u32,
     /// Element type of the output.
     pub half: HalfType,
-    /// Panels that may be overwritten.
-    pub staging: SmemPtr,
 }
 
 /// Completes both rows of a thread, writes their LSEs and returns the factors on their outputs.
@@ -53,7 +49,7 @@ impl Columns<'_> {
         fragment::scale_rows(b, self.out, factors);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
-            None => self.write_staged(b, output),
+            None => self.write_rows(b, output),
         }
     }
 
@@ -73,16 +69,27 @@ impl Columns<'_> {
         }
     }
 
-    fn write_staged(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        let pairs: Vec<Reg<u32>> =
-            self.out.chunks_exact(2).map(|pair| b.pack(self.half, pair[0], pair[1])).collect();
-        let panel_bytes = ROWS * ROW_BYTES;
-        fragment::store(b, self.thread, &pairs, self.staging, panel_bytes);
-        b.warp_sync();
-        let warp = b.shr(self.thread, 5);
-        let first_row = b.mul(warp, 16);
-        let columns = self.out.len() as u32 * 2;
-        let offset = (self.first > 0).then(|| b.value::<u32>(self.first * 2));
-        output.write_staged(b, self.staging, panel_bytes, first_row, 16, columns, offset);
+    fn write_rows(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let quad = fragment::Quad::new(b, self.thread);
+        let column = b.mul_wide(quad.lane, 16);
+        let places = places(b, self.thread, output);
+        for (half, place) in places.iter().enumerate() {
+            let to = output.output_row(b, place, column).plus(self.first as i64 * 2);
+            let registers = fragment::of_row(self.out, half);
+            for (run, registers) in registers.chunks(8).enumerate() {
+                let mut pairs: Vec<Reg<u32>> =
+                    registers.chunks_exact(2).map(|c| b.pack(self.half, c[0], c[1])).collect();
+                let groups = pairs.len() as u32;
+                pairs.resize(4, pairs[0]);
+                let units = quad.transpose(b, [pairs[0], pairs[1], pairs[2], pairs[3]]);
+                let mut writes = place.live;
+                if groups < 4 {
+                    let covered = b.setp(Cmp::Lt, quad.lane, groups);
+                    writes = b.and(writes, covered);
+                }
+                let to = to.plus(run as i64 * 64);
+                b.if_(writes, |b| b.st_global_vector(to, &units));
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! register `i` is row `(i / 2) % 2` of these and column `8·(i / 4) + 2·(lane % 4) + i % 2`.
 
 use super::tile::ROW_BYTES;
-use ptx::build::{Builder, Reg, SmemPtr};
+use ptx::build::{Builder, Cmp, Reg, SmemPtr};
 
 /// Registers of row `half` (0, or 1 for the row 8 further down).
 pub fn of_row(registers: &[Reg<f32>], half: usize) -> Vec<Reg<f32>> {
@@ -38,6 +38,42 @@ pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: Reg<i32>, tile: u32) -> R
 pub fn scale_rows(b: &mut Builder, registers: &[Reg<f32>], factors: [Reg<f32>; 2]) {
     for (i, &register) in registers.iter().enumerate() {
         b.scale(register, factors[(i / 2) % 2]);
+    }
+}
+
+/// The four lanes that share a row.
+pub struct Quad {
+    /// Lane among the four.
+    pub lane: Reg<u32>,
+    /// Whether the lane is odd, and whether it is one of the upper two.
+    bits: [Reg<bool>; 2],
+}
+
+impl Quad {
+    /// The quad of a thread.
+    #[track_caller]
+    pub fn new(b: &mut Builder, thread: Reg<u32>) -> Self {
+        let lane = b.and(thread, 3);
+        let bits = [1, 2].map(|bit| {
+            let masked = b.and(thread, bit);
+            b.setp(Cmp::Ne, masked, 0)
+        });
+        Quad { lane, bits }
+    }
+
+    /// Transposes 4 × 4 values: lane `i` gets value `i` of every lane, in the lanes' order.
+    #[track_caller]
+    pub fn transpose(&self, b: &mut Builder, mut values: [Reg<u32>; 4]) -> [Reg<u32>; 4] {
+        for (distance, pairs) in [(1, [[0, 1], [2, 3]]), (2, [[0, 2], [1, 3]])] {
+            let upper = self.bits[distance / 2];
+            for [low, high] in pairs {
+                let sent = b.select::<u32>(upper, values[low], values[high]);
+                let received = b.shuffle_xor(sent, distance as u32);
+                values[low] = b.select(upper, received, values[low]);
+                values[high] = b.select(upper, values[high], received);
+            }
+        }
+        values
     }
 }
 

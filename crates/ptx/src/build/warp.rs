@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::memory::SmemPtr;
-use super::value::{Arg, Reg};
+use super::value::{Arg, Reg, Scalar};
 use crate::Symbol;
 use crate::ast::Operand;
 
@@ -47,9 +47,10 @@ impl Builder {
         d
     }
 
-    /// The value of the lane whose number differs in the bits of `mask`.
+    /// The 32-bit value of the lane whose number differs in the bits of `mask`.
     #[track_caller]
-    pub fn shuffle_xor(&mut self, value: Reg<f32>, mask: u32) -> Reg<f32> {
+    pub fn shuffle_xor<T: Scalar>(&mut self, value: Reg<T>, mask: u32) -> Reg<T> {
+        assert_eq!(T::BITS, "b32", "shuffles move 32 bits");
         let d = self.reg();
         let operands = vec![
             d.operand(),

@@ -75,9 +75,9 @@ impl Config {
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 
-    /// A block of queries; also where its output is staged.
+    /// A block of queries.
     pub fn queries(&self) -> TileShape {
-        TileShape::new(ROWS, self.key_dim.max(self.value_dim))
+        TileShape::new(ROWS, self.key_dim)
     }
 
     /// A tile of keys.

@@ -3,7 +3,6 @@
 use super::config::Config;
 use super::{left, loaders, right};
 use crate::arguments::{Arguments, Memory};
-use crate::sm90::tile::ROW_BYTES;
 use crate::task::{Params, Task};
 use program::Argument;
 use ptx::build::{Builder, Cmp, Consumer, Kernel, Pipeline, Reg, Signals, Slot, SmemPtr, Target};
@@ -120,7 +119,7 @@ impl Frame {
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
-            shared.q_ring.init(b, 1, 2 * WARPS);
+            shared.q_ring.init(b, 1, WARPS);
             shared.k_rings[0].init(b, 1, WARPS * cluster);
             // With K = V the right warpgroup reads the second unit too.
             let readers = if shared_kv { 2 } else { 1 };
@@ -172,11 +171,5 @@ impl Frame {
         let bytes = if self.config.shared_kv { self.config.keys() } else { shape }.bytes();
         let at = slot.buffer(b, self.shared.v, bytes);
         at.plus(unit as u32 * self.config.value_units()[0] * shape.panel_bytes())
-    }
-
-    /// Where the output columns from `first` on are staged.
-    pub fn staging(&self, first: u32) -> SmemPtr {
-        let panel = self.config.queries().panel_bytes();
-        self.shared.q.plus(first * 2 / ROW_BYTES * panel)
     }
 }

@@ -69,11 +69,16 @@ impl Left<'_> {
         let number = b.add(open.first_block, self.frame.rank);
         let block = Block::at(b, config.packing, config.group, number);
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
-        b.if_(any, |b| self.accumulate(b, open, &block));
+        b.if_else(
+            any,
+            |b| {
+                let view = self.all_scores(b, open, &block);
+                q.release_if(b, self.lead);
+                self.last_output(b, &view);
+            },
+            |b| q.release_if(b, self.lead),
+        );
         self.finish(b, open, &block);
-        b.fence_proxy_async();
-        b.warp_sync();
-        q.release_if(b, self.lead);
     }
 
     fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
@@ -86,13 +91,12 @@ impl Left<'_> {
             out: &self.out,
             first: 0,
             half: self.frame.config.half,
-            staging: self.frame.staging(0),
         };
         columns.write(b, &output, factors);
     }
 
-    /// All tiles of keys, last to first.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
+    /// All tiles of keys, last to first, but the output of the last one visited.
+    fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
         let range = open.range;
         let n = b.sub(range.end, 1);
         let last_token = block.last_token(b);
@@ -108,7 +112,7 @@ impl Left<'_> {
         if self.frame.params.visible.has_left() {
             self.steps(b, &view, n, range.begin, true);
         }
-        self.last_output(b, &view);
+        view
     }
 
     /// The first tile has nothing to overlap with.

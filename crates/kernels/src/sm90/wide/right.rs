@@ -15,7 +15,6 @@ struct Right<'f> {
     thread: Reg<u32>,
     /// True in one thread per warp.
     lead: Reg<bool>,
-    q: Cursor<Consumer>,
     v: Cursor<Consumer>,
     p: Cursor<Consumer>,
     out: Vec<Reg<f32>>,
@@ -32,7 +31,6 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         frame,
         thread,
         lead: b.setp(Cmp::Eq, lane, 0),
-        q: shared.q_ring.consumer(b),
         v: shared.v_rings[1].consumer(b),
         p: shared.p_ring.consumer(b),
         out: b.regs(frame.config.right_columns() as usize / 2),
@@ -46,7 +44,6 @@ impl Right<'_> {
         for &register in &self.out {
             b.assign(register, 0.0);
         }
-        let q = self.q.take(b);
         let n = b.value(open.range.end);
         b.while_(
             |b| b.setp(Cmp::Gt, n, open.range.begin),
@@ -62,9 +59,6 @@ impl Right<'_> {
         b.warp_sync();
         last.release_if(b, self.lead);
         self.write(b, open, factors);
-        b.fence_proxy_async();
-        b.warp_sync();
-        q.release_if(b, self.lead);
     }
 
     /// `O = O · factor + P·V` for one tile.
@@ -113,7 +107,6 @@ impl Right<'_> {
             out: &self.out,
             first,
             half: config.half,
-            staging: self.frame.staging(first),
         };
         columns.write(b, &output, factors);
     }
