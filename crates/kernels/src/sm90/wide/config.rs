@@ -95,12 +95,17 @@ impl Config {
         TileShape::new(ROWS, TILE)
     }
 
-    /// Output columns of the left warpgroup.
-    pub fn left_columns(&self) -> u32 {
-        (self.value_dim / 2).next_multiple_of(CHUNK).min(256)
+    /// Panels of values of the left warpgroup.
+    fn left_panels(&self) -> u32 {
+        self.values().chunks.div_ceil(2)
     }
 
-    /// Output columns of the right warpgroup.
+    /// Output columns of the left warpgroup.
+    pub fn left_columns(&self) -> u32 {
+        (self.left_panels() * CHUNK).min(self.value_dim)
+    }
+
+    /// Output columns of the right warpgroup: none where one panel holds all.
     pub fn right_columns(&self) -> u32 {
         self.value_dim - self.left_columns()
     }
@@ -108,15 +113,13 @@ impl Config {
     /// Panels of the two units of a tile of keys. The second may have none.
     pub fn key_units(&self) -> [u32; 2] {
         let chunks = self.keys().chunks;
-        let left = self.left_columns() / CHUNK;
-        let left = if self.shared_kv { left } else { left.min(chunks) };
+        let left = self.left_panels().min(chunks);
         [left, chunks - left]
     }
 
     /// Panels of the two units of a tile of values.
     pub fn value_units(&self) -> [u32; 2] {
-        let left = self.left_columns() / CHUNK;
-        [left, self.values().chunks - left]
+        [self.left_panels(), self.values().chunks - self.left_panels()]
     }
 
     /// How a cluster's tile covers queries and keys.

@@ -104,7 +104,15 @@ impl Frame {
             |b| {
                 b.grow_registers(REGISTERS[1]);
                 let is_left = b.setp(Cmp::Eq, warpgroup, 1);
-                b.if_else(is_left, |b| left::emit(b, self), |b| right::emit(b, self));
+                b.if_else(
+                    is_left,
+                    |b| left::emit(b, self),
+                    |b| {
+                        if self.has_right() {
+                            right::emit(b, self);
+                        }
+                    },
+                );
             },
         );
         self.join_cluster(b);
@@ -122,7 +130,7 @@ impl Frame {
             shared.q_ring.init(b, 1, WARPS);
             shared.k_rings[0].init(b, 1, WARPS * cluster);
             // With K = V the right warpgroup reads the second unit too.
-            let readers = if shared_kv { 2 } else { 1 };
+            let readers = if shared_kv && self.has_right() { 2 } else { 1 };
             shared.k_rings[1].init(b, 1, readers * WARPS * cluster);
             if !shared_kv {
                 shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * cluster));
@@ -135,6 +143,11 @@ impl Frame {
         b.launch_next_grid();
         b.barrier_all();
         self.join_cluster(b);
+    }
+
+    /// Whether there are output columns for the right warpgroup.
+    pub fn has_right(&self) -> bool {
+        self.config.right_columns() > 0
     }
 
     /// Waits for the other CTA: before it is written to, and before its memory goes away.

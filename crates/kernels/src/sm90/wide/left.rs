@@ -233,14 +233,16 @@ impl Left<'_> {
         b.wgmma_commit();
     }
 
-    /// Waits for a free tile of probabilities.
+    /// Waits for a free tile of probabilities, if anyone wants them.
     ///
     /// Called between the exponentials and the wait for `P·V`: the branch also keeps the assembler
     /// from sinking the exponentials behind that wait, where they would overlap nothing.
-    fn open_message(&self, b: &mut Builder) -> Slot<Producer> {
-        let slot = self.p.take(b);
-        slot.wait(b);
-        slot
+    fn open_message(&self, b: &mut Builder) -> Option<Slot<Producer>> {
+        self.frame.has_right().then(|| {
+            let slot = self.p.take(b);
+            slot.wait(b);
+            slot
+        })
     }
 
     /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
@@ -248,10 +250,11 @@ impl Left<'_> {
     fn send(
         &self,
         b: &mut Builder,
-        slot: &Slot<Producer>,
+        slot: &Option<Slot<Producer>>,
         factors: [Reg<f32>; 2],
         probabilities: bool,
     ) {
+        let Some(slot) = slot else { return };
         let shared = &self.frame.shared;
         if probabilities {
             let shape = self.frame.config.probabilities();
