@@ -21,14 +21,17 @@ pub fn oracles() -> Result<(), String> {
     Ok(())
 }
 
-/// Installs the package into its environment and runs its tests; those for torch run where the
-/// base interpreter has torch (`-rs` names what did not run).
+/// Installs the package into its environment, with torch for the CPU, transformers and JAX beside it,
+/// and runs its tests (`-rs` names what did not run).
 pub fn tests() -> Result<(), String> {
     let package = root().join("python");
     let python = environment()?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     let mut install = Command::new(&python);
     install.args(pip).args(["pytest", "numpy"]);
+    run_command(install)?;
+    let mut install = Command::new(&python);
+    install.arg(package.join("tests/install_torch.py"));
     run_command(install)?;
     let mut install = Command::new(&python);
     install.args(pip).args(["--force-reinstall", "--no-deps"]).arg(&package);
