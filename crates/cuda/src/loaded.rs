@@ -1,7 +1,7 @@
-use crate::driver::{Function, FunctionAttribute, Geometry, Module, Slot};
+use crate::driver::{Function, FunctionAttribute, Geometry, Module, Slot, replace_map_address};
 use crate::jit::{self, Origin};
 use crate::{Device, DevicePtr, Error, Stream};
-use program::{Argument, Buffer, Launch, Program};
+use program::{Argument, Buffer, BufferId, Launch, Program};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ impl Loaded {
         self.check_buffers(buffers)?;
         let launches = &self.0.launches;
         let args = launches.iter().map(|l| l.slots(buffers)).collect::<Result<_, _>>()?;
-        Ok(Bound { loaded: self.clone(), args })
+        Ok(Bound { loaded: self.clone(), buffers: buffers.to_vec(), args })
     }
 
     /// Binds and queues in one call.
@@ -168,38 +168,84 @@ impl Prepared {
 
 /// One argument's bytes. The program was checked: identifiers are in range and maps are encodable.
 fn slot(argument: &Argument, buffers: &[DevicePtr]) -> Result<Slot, Error> {
-    let mut bytes = [0; 128];
-    let mut put = |value: &[u8]| bytes[..value.len()].copy_from_slice(value);
+    let mut slot = Slot([0; 128]);
     match argument {
-        Argument::Buffer(id, offset) => {
-            put(&buffers[id.0].address().wrapping_add(*offset).to_le_bytes());
-        }
-        Argument::U32(value) => put(&value.to_le_bytes()),
-        Argument::U64(value) => put(&value.to_le_bytes()),
-        Argument::F32(value) => put(&value.to_le_bytes()),
+        Argument::Buffer(id, offset) => slot.put_address(buffers[id.0], *offset),
+        Argument::U32(value) => slot.put(&value.to_le_bytes()),
+        Argument::U64(value) => slot.put(&value.to_le_bytes()),
+        Argument::F32(value) => slot.put(&value.to_le_bytes()),
         Argument::TensorMap(map) => {
-            bytes = crate::encode_with_driver(map, buffers[map.buffer.0].address())?;
+            slot.0 = crate::encode_with_driver(map, buffers[map.buffer.0].address())?;
         }
     }
-    Ok(Slot(bytes))
+    Ok(slot)
+}
+
+/// Writes the addresses of buffers that are not where they were.
+fn move_slot(
+    slot: &mut Slot,
+    argument: &Argument,
+    before: &[DevicePtr],
+    after: &[DevicePtr],
+) -> Result<(), Error> {
+    let moved = |id: BufferId| before[id.0].address() != after[id.0].address();
+    match argument {
+        Argument::Buffer(id, offset) if moved(*id) => slot.put_address(after[id.0], *offset),
+        Argument::TensorMap(map) if moved(map.buffer) => {
+            let address = after[map.buffer.0].address().wrapping_add(map.offset);
+            replace_map_address(slot, address)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+impl Slot {
+    fn put(&mut self, value: &[u8]) {
+        self.0[..value.len()].copy_from_slice(value);
+    }
+
+    fn put_address(&mut self, buffer: DevicePtr, offset: u64) {
+        self.put(&buffer.address().wrapping_add(offset).to_le_bytes());
+    }
 }
 
 /// A loaded program with its buffers: launching only queues kernels.
 #[derive(Clone)]
 pub struct Bound {
     loaded: Loaded,
+    buffers: Vec<DevicePtr>,
     /// Per launch, its arguments.
     args: Vec<Vec<Slot>>,
 }
 
 impl Bound {
-    /// Queues every launch of the program on `stream`.
+    /// Queues every launch of the program on `stream`, and leaves the thread on the device it was on.
     pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
         let inner = &self.loaded.0;
-        inner.device.context().bind()?;
+        let _entered = inner.device.context().enter()?;
         for (launch, args) in inner.launches.iter().zip(&self.args) {
             launch.function.launch(&launch.geometry, stream.handle(), args)?;
         }
+        Ok(())
+    }
+
+    /// Changes the buffers: only addresses that differ are written, into arguments and tensor maps.
+    ///
+    /// # Errors
+    /// If a buffer does not do, or the driver refuses an address; the binding is then of no use.
+    pub fn rebind(&mut self, buffers: &[DevicePtr]) -> Result<(), Error> {
+        if buffers == self.buffers {
+            return Ok(());
+        }
+        self.loaded.check_buffers(buffers)?;
+        for (launch, args) in self.loaded.0.launches.iter().zip(&mut self.args) {
+            for (argument, slot) in launch.args.iter().zip(args) {
+                move_slot(slot, argument, &self.buffers, buffers)?;
+            }
+        }
+        self.buffers.clear();
+        self.buffers.extend_from_slice(buffers);
         Ok(())
     }
 

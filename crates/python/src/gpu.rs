@@ -5,10 +5,7 @@ use program::{Access, Program};
 use sixwarp::Error;
 use std::sync::Mutex;
 
-/// Sets of addresses whose launches are kept ready.
-const KEPT: usize = 8;
-
-/// A loaded program and its most recent bindings.
+/// A loaded program and its most recent binding.
 pub(crate) struct Gpu {
     device: Device,
     loaded: Loaded,
@@ -16,15 +13,16 @@ pub(crate) struct Gpu {
     slots: Vec<u64>,
     /// Offset and bytes of each workspace buffer in the caller's workspace.
     workspaces: Vec<(u64, u64)>,
+    /// A launch copies its arguments, so one set of them serves every call; only addresses that
+    /// changed are written anew.
     recent: Mutex<Recent>,
 }
 
-/// Bindings by their addresses: callers that reuse memory skip the tensor maps.
 #[derive(Default)]
 struct Recent {
-    bindings: Vec<(Vec<u64>, Bound)>,
-    /// The one to be replaced next.
-    oldest: usize,
+    bound: Option<Bound>,
+    /// Room for a call's buffers.
+    pointers: Vec<DevicePtr>,
 }
 
 /// What workspace buffers are aligned to.
@@ -63,36 +61,30 @@ impl Gpu {
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { Stream::from_raw(&self.device, stream) };
         let mut recent = self.recent.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some((_, bound)) = recent.bindings.iter().find(|(known, _)| known == addresses) {
-            return Ok(bound.launch(&stream)?);
-        }
+        let Recent { bound, pointers } = &mut *recent;
+        pointers.clear();
         // SAFETY: the caller vouches for the memory.
-        let bound = self.loaded.bind(&unsafe { self.pointers(addresses) })?;
-        bound.launch(&stream)?;
-        recent.keep(addresses.to_vec(), bound);
-        Ok(())
+        pointers.extend(unsafe { self.pointers(addresses) });
+        // Taken out: what an error left half written is not used again.
+        let ready = match bound.take() {
+            Some(mut bound) => bound.rebind(pointers).map(|()| bound)?,
+            None => self.loaded.bind(pointers)?,
+        };
+        Ok(bound.insert(ready).launch(&stream)?)
     }
 
+    /// The program's buffers in the caller's memory.
+    ///
     /// # Safety
     /// As [`Gpu::launch`].
-    unsafe fn pointers(&self, addresses: &[u64]) -> Vec<DevicePtr> {
+    unsafe fn pointers(&self, addresses: &[u64]) -> impl Iterator<Item = DevicePtr> {
         let (slots, workspace) = addresses.split_at(self.slots.len());
         let base = workspace.first().copied().unwrap_or(0);
         // SAFETY: the caller vouches for every address and for the bytes the plan asked for.
         let pointer = |address, bytes| unsafe { DevicePtr::from_raw(address, bytes) };
-        let slots = slots.iter().zip(&self.slots).map(|(address, bytes)| pointer(*address, *bytes));
-        let scratch = self.workspaces.iter().map(|(offset, bytes)| pointer(base + offset, *bytes));
-        slots.chain(scratch).collect()
-    }
-}
-
-impl Recent {
-    fn keep(&mut self, addresses: Vec<u64>, bound: Bound) {
-        if self.bindings.len() < KEPT {
-            self.bindings.push((addresses, bound));
-            return;
-        }
-        self.bindings[self.oldest] = (addresses, bound);
-        self.oldest = (self.oldest + 1) % KEPT;
+        let slots =
+            slots.iter().zip(&self.slots).map(move |(address, bytes)| pointer(*address, *bytes));
+        let scratch = self.workspaces.iter();
+        slots.chain(scratch.map(move |(offset, bytes)| pointer(base + offset, *bytes)))
     }
 }

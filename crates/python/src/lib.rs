@@ -20,6 +20,7 @@
 
 mod description;
 mod error;
+mod fast;
 pub mod ffi;
 mod gpu;
 mod host;

@@ -25,6 +25,15 @@ def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
     return {"shape": [shape[i] for i in order], "strides": strides, "dtype": dtype}
 
 
+def dense_strides(shape: tuple) -> list:
+    """Strides of a new, contiguous tensor."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return strides[::-1]
+
+
 def mask(causal: bool, window: Any) -> str:
     """The mask's text; `window` is (left, right) with None for no limit."""
     if window is None:

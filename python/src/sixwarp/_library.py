@@ -15,7 +15,8 @@ class Unsupported(NotImplementedError):
 _KINDS = {1: ValueError, 2: Unsupported, 3: MemoryError, 4: RuntimeError, 5: RuntimeError}
 
 
-def _path() -> pathlib.Path:
+def path() -> pathlib.Path:
+    """Where the library is."""
     suffix = {"win32": "dll", "darwin": "dylib"}.get(sys.platform, "so")
     given = os.environ.get("SIXWARP_LIBRARY")
     path = pathlib.Path(given) if given else pathlib.Path(__file__).parent / f"_sixwarp.{suffix}"
@@ -28,7 +29,7 @@ def _path() -> pathlib.Path:
 
 
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_path()))
+    library = ctypes.CDLL(str(path()))
     text, address, words = ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)
     declare = {
         "sixwarp_error": (text, []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from ._library import addresses, check, library, raise_error
 
@@ -20,10 +20,10 @@ class Plan:
     def __init__(self, description: dict, device: int) -> None:
         kind = ctypes.c_int32()
         text = json.dumps(description).encode()
-        self._handle = library.sixwarp_plan(text, device, ctypes.byref(kind))
-        if not self._handle:
+        self.handle = library.sixwarp_plan(text, device, ctypes.byref(kind))
+        if not self.handle:
             raise_error(kind.value)
-        info = json.loads(library.sixwarp_plan_info(self._handle).decode())
+        info = json.loads(library.sixwarp_plan_info(self.handle).decode())
         self.slots: list[str] = info["slots"]
         self.workspace_bytes: int = info["workspace_bytes"]
         self.summary: str = info["summary"]
@@ -37,9 +37,9 @@ class Plan:
         self._run = library.sixwarp_run
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
+        handle = getattr(self, "handle", None)
         if handle:
-            self._handle = None
+            self.handle = None
             self._free(handle)
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class Plan:
 
     def launch(self, pointers: Sequence[int], stream: int = 0) -> None:
         """Runs on addresses in the order of `slots`, then (on a GPU) that of the workspace."""
-        kind = self._run(self._handle, self._pack(*pointers), stream)
+        kind = self._run(self.handle, self._pack(*pointers), stream)
         if kind:
             raise_error(kind)
 
@@ -63,7 +63,9 @@ class Bound:
         self.plan, self.adapter, self.dtype, self.shared = plan, adapter, dtype, shared
         self.out_shape, self.lse_shape = out_shape, lse_shape
 
-    def run(self, tensors: Sequence[Any], like: Any, stream: Any = None, workspace: Any = None) -> None:
+    def run(
+        self, tensors: Sequence[Any], like: Any, stream: Optional[int] = None, workspace: Any = None
+    ) -> None:
         """Runs on tensors in the order of the plan's slots; `None`s are passed over."""
         plan, adapter = self.plan, self.adapter
         pointer = adapter.pointer
@@ -79,13 +81,7 @@ class Bound:
             pointers.append(pointer(workspace))
         else:
             pointers.append(0)
-        handle = adapter.stream(plan.ordinal) if stream is None else raw_stream(stream)
-        guard = adapter.enter(plan.ordinal)
-        if guard is None:
-            plan.launch(pointers, handle)
-        else:
-            with guard:
-                plan.launch(pointers, handle)
+        plan.launch(pointers, adapter.stream(plan.ordinal) if stream is None else stream)
 
 
 def raw_stream(stream: Any) -> int:

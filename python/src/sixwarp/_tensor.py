@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._describe import dense_strides
+
 CPU = -1
 
 
@@ -57,8 +59,8 @@ class NumpyAdapter:
     def longest(self, offsets: Any) -> int:
         return int((offsets[1:] - offsets[:-1]).max(initial=0))
 
-    def enter(self, device: int) -> Any:
-        return None
+    def refuse_gradients(self, *tensors: Any) -> None:
+        """These know no gradients."""
 
 
 class CudaArrayAdapter:
@@ -76,13 +78,9 @@ class CudaArrayAdapter:
     def strides(self, x: Any) -> tuple:
         interface = x.__cuda_array_interface__
         shape, strides, size = interface["shape"], interface.get("strides"), int(interface["typestr"][2:])
-        if strides is not None:
-            return tuple(stride // size for stride in strides)
-        dense, step = [], 1
-        for extent in reversed(shape):
-            dense.append(step)
-            step *= max(extent, 1)
-        return tuple(reversed(dense))
+        if strides is None:
+            return tuple(dense_strides(shape))
+        return tuple(stride // size for stride in strides)
 
     def dtype(self, x: Any) -> str:
         kind = x.__cuda_array_interface__["typestr"]
@@ -119,8 +117,8 @@ class CudaArrayAdapter:
     def longest(self, offsets: Any) -> None:
         return None
 
-    def enter(self, device: int) -> Any:
-        return None
+    def refuse_gradients(self, *tensors: Any) -> None:
+        """These know no gradients."""
 
 
 _adapters: dict[type, Any] = {}

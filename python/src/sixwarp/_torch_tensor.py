@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from . import _quick
 from ._tensor import CPU
 
 _NAMES = {
@@ -27,7 +28,7 @@ class TorchAdapter:
 
     def __init__(self) -> None:
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self.several = torch.cuda.is_available() and torch.cuda.device_count() > 1
+        _quick.attach((torch.Tensor, torch.nn.Parameter))
 
     def key(self, x: Any) -> tuple:
         # Types are singletons, and their hashes slow; the device's number is -1 on the CPU.
@@ -74,10 +75,13 @@ class TorchAdapter:
             return None
         return int(offsets.diff().max())
 
-    def enter(self, device: int) -> Any:
-        """A launch must leave the thread on the device torch believes it is on."""
-        if self.several and device >= 0 and device != torch.cuda.current_device():
-            return torch.cuda.device(device)
-        return None
+    def refuse_gradients(self, *tensors: Any) -> None:
+        refuse_gradients(*tensors)
 
 
+def refuse_gradients(*tensors: Any) -> None:
+    """There is no backward; say so before it is missed."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        raise NotImplementedError(
+            "sixwarp computes the forward pass only: call it under torch.no_grad(), or detach the tensors"
+        )

@@ -6,6 +6,9 @@ use cudarc::driver::sys;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+/// Arguments whose pointers are kept on the stack.
+const FEW: usize = 48;
+
 /// A kernel; valid while its [`Module`] lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Function(pub(super) usize);
@@ -44,8 +47,8 @@ impl Function {
     /// Clusters of this shape that fit the device.
     pub(crate) fn clusters(self, geometry: &Geometry) -> Result<u32> {
         let mut clusters = 0;
-        let mut attributes = geometry.attributes();
-        let config = geometry.config(0, &mut attributes);
+        let (mut attributes, count) = geometry.attributes();
+        let config = geometry.config(0, &mut attributes[..count]);
         let function = self.0 as sys::CUfunction;
         // SAFETY: the configuration and its attributes live through the call.
         let result = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, function, &config) };
@@ -56,10 +59,19 @@ impl Function {
     /// Queues the kernel on a stream. Each slot holds one argument, in order; `Program::check` has
     /// compared them with the parameters.
     pub(crate) fn launch(self, geometry: &Geometry, stream: usize, args: &[Slot]) -> Result<()> {
-        let mut attributes = geometry.attributes();
-        let config = geometry.config(stream, &mut attributes);
-        let mut pointers: Vec<*mut c_void> =
-            args.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect();
+        let (mut attributes, count) = geometry.attributes();
+        let config = geometry.config(stream, &mut attributes[..count]);
+        let (mut few, mut many) = ([null_mut(); FEW], Vec::new());
+        let pointers: &mut [*mut c_void] = match few.get_mut(..args.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(args.len(), null_mut());
+                &mut many
+            }
+        };
+        for (pointer, slot) in pointers.iter_mut().zip(args) {
+            *pointer = std::ptr::from_ref(slot).cast_mut().cast();
+        }
         let function = self.0 as sys::CUfunction;
         // SAFETY: there is one pointer per parameter, each to 128 bytes, and no parameter is larger;
         // the driver copies them before it returns.
@@ -85,22 +97,27 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    fn attributes(&self) -> Vec<sys::CUlaunchAttribute> {
+    /// The attributes that are needed, and how many there are.
+    fn attributes(&self) -> ([sys::CUlaunchAttribute; 2], usize) {
         use sys::CUlaunchAttributeID_enum::*;
+        use sys::CUlaunchAttributeValue as Value;
         let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
-        let mut attributes = Vec::with_capacity(2);
+        let none = attribute(CU_LAUNCH_ATTRIBUTE_IGNORE, Value { cooperative: 0 });
+        let (mut attributes, mut count) = ([none; 2], 0);
         if self.cluster != [1; 3] {
             let [x, y, z] = self.cluster;
             let dims = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
-            let value = sys::CUlaunchAttributeValue { clusterDim: dims };
-            attributes.push(attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value));
+            let value = Value { clusterDim: dims };
+            attributes[count] = attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value);
+            count += 1;
         }
         if self.overlaps_previous {
-            let value = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
-            attributes
-                .push(attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, value));
+            let id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+            let value = Value { programmaticStreamSerializationAllowed: 1 };
+            attributes[count] = attribute(id, value);
+            count += 1;
         }
-        attributes
+        (attributes, count)
     }
 
     fn config(

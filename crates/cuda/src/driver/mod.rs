@@ -24,7 +24,7 @@ pub(crate) use memory::Memory;
 pub(crate) use stream::{Event, Graph, Stream};
 pub(crate) use sys::CUdevice_attribute as DeviceAttribute;
 pub(crate) use sys::CUfunction_attribute as FunctionAttribute;
-pub(crate) use tensor_map::encode_tensor_map;
+pub(crate) use tensor_map::{encode_tensor_map, replace_map_address};
 
 type Result<T> = std::result::Result<T, DriverError>;
 
@@ -99,16 +99,37 @@ impl Context {
 
     /// Makes the context current on this thread, as every call below needs.
     pub(crate) fn bind(&self) -> Result<()> {
-        if self.lost.load(Ordering::Relaxed) {
-            return Err(DriverError {
-                call: "nothing was called",
-                name: "the device is lost to this process".into(),
-                description: "an earlier kernel did not end".into(),
-            });
-        }
+        self.ensure_not_lost()?;
         // SAFETY: the context is retained while `self` lives.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle as sys::CUcontext) };
         check("cuCtxSetCurrent", result)
+    }
+
+    /// Makes the context current on this thread until the result is dropped: others (PyTorch) take a
+    /// thread's context for the device they have chosen.
+    pub(crate) fn enter(&self) -> Result<Entered> {
+        self.ensure_not_lost()?;
+        let mut before = null_mut();
+        // SAFETY: writes one pointer.
+        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut before) })?;
+        let before = before as usize;
+        if before != self.handle {
+            self.bind()?;
+        }
+        // A thread without a context keeps this one: nobody counts on there being none.
+        let back = Some(before).filter(|before| *before != self.handle && *before != 0);
+        Ok(Entered { back })
+    }
+
+    fn ensure_not_lost(&self) -> Result<()> {
+        if !self.lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(DriverError {
+            call: "nothing was called",
+            name: "the device is lost to this process".into(),
+            description: "an earlier kernel did not end".into(),
+        })
     }
 
     pub(crate) fn attribute(&self, attribute: DeviceAttribute) -> Result<u32> {
@@ -135,6 +156,22 @@ impl Context {
         // SAFETY: writes one integer.
         check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.device) })?;
         Ok(bytes as u64)
+    }
+}
+
+/// A thread's stay in a context; see [`Context::enter`].
+pub(crate) struct Entered {
+    /// The context to go back to.
+    back: Option<usize>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(before) = self.back {
+            // SAFETY: it was this thread's context a moment ago; if its owner has destroyed it since,
+            // setting it is an error that changes nothing.
+            let _ = unsafe { sys::cuCtxSetCurrent(before as sys::CUcontext) };
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The driver's encoding of tensor maps.
 
-use super::Result;
+use super::{Result, Slot};
 use crate::error::check;
 use cudarc::driver::sys;
 use program::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
@@ -39,6 +39,15 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, address: u64) -> Result<[u8; 12
         to.copy_from_slice(&word.to_le_bytes());
     }
     Ok(bytes)
+}
+
+/// Points an encoded map at another address.
+pub(crate) fn replace_map_address(map: &mut Slot, address: u64) -> Result<()> {
+    let map: *mut sys::CUtensorMap = std::ptr::from_mut(map).cast();
+    // SAFETY: a slot has the size of a map and at least its alignment, and no bytes are invalid in
+    // either. The address is stored, not followed.
+    let result = unsafe { sys::cuTensorMapReplaceAddress(map, address as usize as *mut c_void) };
+    check("cuTensorMapReplaceAddress", result)
 }
 
 fn element(element: ElementType) -> sys::CUtensorMapDataType {

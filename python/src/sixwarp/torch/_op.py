@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .. import attention as _raw
 from .._attention import Window
+from .._torch_tensor import refuse_gradients
 
 
 @torch.library.custom_op("sixwarp::attention", mutates_args=())
@@ -94,11 +95,3 @@ def attention(
         right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
     )  # fmt: skip
     return (out, lse) if return_lse else out
-
-
-def refuse_gradients(*tensors: Tensor) -> None:
-    """There is no backward; say so before it is missed."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        raise NotImplementedError(
-            "sixwarp computes the forward pass only: call it under torch.no_grad(), or detach the tensors"
-        )

@@ -1,0 +1,55 @@
+"""The quick way into the library: builtin functions that it makes itself.
+
+`ctypes` converts every argument and Python reads every address; these functions do neither. The library is
+linked with no Python: it is given the addresses of the few functions it calls. Where there is no CPython, or a
+tensor library lends nothing through DLPack's C exchange interface (torch does from 2.10 on), `attention` and
+`planned` answer None and the long way through `ctypes` is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Callable
+
+from ._library import path
+
+# In the order of `Interpreter` in crates/python/src/fast/python.rs.
+_FUNCTIONS = (
+    "PyCFunction_NewEx", "PyCapsule_New", "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyObject_Type",
+    "PyObject_RichCompareBool", "PyLong_AsVoidPtr", "PyErr_Occurred", "PyErr_Clear", "PyTuple_New",
+    "PyTuple_SetItem", "PyObject_GetAttr", "PyEval_SaveThread", "PyEval_RestoreThread",
+)  # fmt: skip
+_REQUIRES_GRAD = sys.intern("requires_grad")
+
+
+def unknown(*_: Any) -> None:
+    """What stands for a call that was not made before."""
+
+
+# `attention(*tensors, stream, *options)`: the result of a call like an earlier one, else None.
+attention: Callable = unknown
+# `remember(plan, owner, *tensors, *options)`: makes `attention` know a call.
+remember: Callable = unknown
+# `planned(plan, owner, *tensors)`: a function that makes this call again, or None.
+planned: Callable = unknown
+
+
+def attach(types: tuple) -> None:
+    """Makes the functions for tensors of exactly these types, of one library."""
+    global attention, remember, planned
+    capsule = getattr(types[0], "__dlpack_c_exchange_api__", None)
+    if capsule is None or sys.implementation.name != "cpython":
+        return
+    api = ctypes.pythonapi
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )(capsule, b"dlpack_exchange_api")
+    addresses = [ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in _FUNCTIONS]
+    addresses += [id(None), id(False), id(_REQUIRES_GRAD)]
+    make = ctypes.PyDLL(str(path())).sixwarp_quick
+    make.restype = ctypes.py_object
+    words = lambda values: (ctypes.c_size_t * len(values))(*values)
+    made = make(words(addresses), ctypes.c_void_p(pointer), words([id(x) for x in types]), len(types))
+    if made is not None:
+        attention, (remember, planned) = made
