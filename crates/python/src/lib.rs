@@ -6,17 +6,18 @@
 //! call and no parsing:
 //!
 //! ```c
-//! void *plan = sixwarp_plan("{\"q\": …}", 0);          // GPU 0; -1 is the CPU
+//! void *plan = sixwarp_plan("{\"q\": …}", 0, &kind);   // GPU 0; -1 is the CPU
 //! puts(sixwarp_plan_info(plan));                        // slots, workspace bytes, chosen kernel
-//! sixwarp_run(plan, addresses, workspace, stream);      // 0, or see sixwarp_error
+//! sixwarp_run(plan, addresses, stream);                 // 0, or see sixwarp_error
 //! ```
 //!
 //! Nothing in a launch allocates device memory, waits or reads back. Functions return null or a
 //! non-zero [`Kind`] on failure and keep the sentence for [`sixwarp_error`](ffi::sixwarp_error), per
 //! thread. Panics end at the interface as errors.
 //!
-//! The TVM FFI calling convention was considered: it saves about 0.5 µs of the 1 µs that `ctypes` costs,
-//! but needs a package at run time that its users may not have.
+//! From Python there is a quicker way beside these functions, builtin functions made at run time; see
+//! `fast`. The TVM FFI calling convention was measured too (`benches/calls.py`, an empty call with three
+//! torch tensors): it needs a package its users may not have, and is slower.
 
 mod description;
 mod error;
