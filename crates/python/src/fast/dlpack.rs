@@ -180,7 +180,7 @@ impl Library {
     }
 
     /// Hands a tensor to Python; null, with Python's error set, on failure.
-    pub(super) fn into_object(&self, tensor: Allocated) -> *mut Object {
+    pub(super) fn give(&self, tensor: Allocated) -> *mut Object {
         let mut object = null_mut();
         let made = tensor.0.as_ptr();
         std::mem::forget(tensor);

@@ -239,7 +239,7 @@ impl Recipe {
     ) -> Option<*mut Object> {
         let (python, library) = (&self.context.python, &self.context.library);
         let object = |position: usize, made: Option<Allocated>| match made {
-            Some(made) => library.into_object(made),
+            Some(made) => library.give(made),
             // SAFETY: as the caller says.
             None => unsafe { python.share(arguments[position]) },
         };
