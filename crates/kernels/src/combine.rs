@@ -87,7 +87,7 @@ impl Combine {
     fn emit(&self, b: &mut Builder) {
         b.wait_previous_grid();
         let (cta, warp) = (b.special("%ctaid.x"), b.warp());
-        let row = b.mad(cta, ROWS_PER_CTA, warp);
+        let row = b.mad(cta, ROWS_PER_CTA, warp.index());
         let exists = b.setp(Cmp::Lt, row, self.rows);
         b.if_(exists, |b| {
             let (head_row, token) = self.tokens.divide(b, row);

@@ -3,7 +3,7 @@
 use crate::sequence::element;
 use crate::task::{OpenTile, Params};
 use ptx::build::{
-    Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SignalCursor, Signals, SmemPtr,
+    Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SharedTile, SignalCursor, Signals, SmemPtr,
     TensorMapParam,
 };
 
@@ -69,6 +69,18 @@ impl Column {
 }
 
 impl Panels {
+    /// The blocks of a K-major tile, for this CTA alone.
+    pub fn of(tile: SharedTile) -> Self {
+        let layout = tile.layout();
+        Panels {
+            at: tile.at(),
+            bytes: layout.block_bytes() as u32,
+            count: layout.blocks() as u32,
+            rows: layout.lines() as u32,
+            ctas: None,
+        }
+    }
+
     /// Bytes of the tile.
     pub fn total_bytes(&self) -> u32 {
         self.bytes * self.count

@@ -4,10 +4,8 @@ use crate::rows::Block;
 use crate::sequence::element;
 use crate::softmax::RowResult;
 use crate::task::{OpenTile, Params};
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SmemPtr};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile};
 
-/// Bytes of a staged line: 64 16-bit columns.
-const LINE_BYTES: u32 = 128;
 /// Rows a warp writes at a time: eight lanes of 16 bytes per line.
 const ROWS_AT_ONCE: u32 = 4;
 
@@ -138,7 +136,7 @@ impl BlockOutput<'_> {
     pub fn write_staged(
         &self,
         b: &mut Builder,
-        staging: SmemPtr,
+        staging: SharedTile,
         first: Reg<u32>,
         rows: u32,
         columns: u32,
@@ -153,11 +151,7 @@ impl BlockOutput<'_> {
         for step in 0..rows / ROWS_AT_ONCE {
             let row = b.add(first, step * ROWS_AT_ONCE);
             let place = self.place(b, row);
-            let swizzle = b.and(row, 7);
-            let swizzled = b.xor(unit, swizzle);
-            let offset = b.shl(swizzled, 4);
-            let offset = b.mad(row, LINE_BYTES, offset);
-            let from = b.smem_add(staging, offset);
+            let from = staging.row(b, row).from_unit(b, unit).unit(b, 0);
             let copies = covered.map_or(place.live, |covered| b.and(place.live, covered));
             b.if_(copies, |b| {
                 let column = b.widen(column);

@@ -2,16 +2,14 @@
 //! TMA, tcgen05 and tensor memory. Each is assembled by the real `ptxas` and run on the simulator.
 
 use half::bf16;
-use layout::hw::{
-    Generation, InstructionDescriptor, Major, MmaKind, OperandType, SmemSwizzle, SmemTile,
-};
+use layout::hw::{InstructionDescriptor, Major, MmaKind, OperandType, SmemSwizzle, SmemTile};
 use program::{
     Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program,
     Swizzle, TensorMap,
 };
 use ptx::build::{
-    Builder, Cmp, CtaGroup, GlobalPtr, HalfType, Kernel, Mbarrier, Reg, SmemPtr, Target, Tcgen05A,
-    TmemPtr, WgmmaA, module,
+    Builder, Cmp, CtaGroup, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SharedTile, Signals,
+    SmemPtr, Target, Tcgen05A, TmemPtr, WgmmaA, module,
 };
 use std::sync::Arc;
 
@@ -91,40 +89,43 @@ fn tile(rows: u32) -> SmemTile {
     SmemTile::new(rows.into(), K.into(), 16, Major::K, SmemSwizzle::B128).expect("a legal tile")
 }
 
-/// The descriptor of `tile` at `at`: its constant fields come from the layout.
-fn descriptor(b: &mut Builder, tile: &SmemTile, generation: Generation, at: SmemPtr) -> Reg<u64> {
-    let fields = tile.descriptor(generation).expect("a layout the unit reads").encode();
-    let address = b.smem_address(at);
-    let address = b.shr(address, 4);
-    let address = b.and(address, 0x3fff);
-    let address = b.widen(address);
-    b.or(address, fields)
+/// What a kernel has before it multiplies.
+struct Operands {
+    a: SharedTile,
+    b: SharedTile,
+    out: GlobalPtr,
+    /// The multiply is done.
+    done: Signals,
+    /// One word of shared memory.
+    word: SmemPtr,
 }
 
 /// Both operands by TMA, waited for by every thread.
-fn load_operands(b: &mut Builder, rows: [u32; 2]) -> ([SmemPtr; 2], GlobalPtr, SmemPtr) {
+fn load_operands(b: &mut Builder, rows: [u32; 2]) -> Operands {
     let maps = [b.param_tensor_map("a"), b.param_tensor_map("b")];
     let out = b.param_ptr("d");
     let base = b.shared_base();
-    let at = rows.map(|rows| base.plus(b.reserve_shared(rows * K * 2, 1024)));
-    let full = Mbarrier(base.plus(b.reserve_shared(8, 8)));
-    let spare = base.plus(b.reserve_shared(16, 8));
+    let tiles = rows.map(|rows| SharedTile::reserve(b, base, tile(rows)));
+    let [full, done] = [(); 2].map(|()| Signals::reserve(b, base, 1));
+    let word = SharedArray::<u32>::one(b, base).at();
     let thread = b.thread();
     let first = b.setp(Cmp::Eq, thread, 0);
     b.if_(first, |b| {
         full.init(b, 1);
-        Mbarrier(spare.plus(8)).init(b, 1);
+        done.init(b, 1);
         b.fence_mbarrier_init();
     });
     b.barrier_all();
+    let full = full.cursor(b);
     b.if_(first, |b| {
-        full.arrive_expect(b, (rows[0] + rows[1]) * K * 2);
-        for (map, at) in maps.into_iter().zip(at) {
-            b.tma_load(at, map, &[0.into(), 0.into()], full);
+        let arrived = full.barrier(b);
+        arrived.arrive_expect(b, tiles[0].bytes() + tiles[1].bytes());
+        for (map, tile) in maps.into_iter().zip(tiles) {
+            b.tma_load(tile.block(0), map, &[0.into(), 0.into()], arrived);
         }
     });
-    full.wait(b, 0);
-    (at, out, spare)
+    full.wait(b);
+    Operands { a: tiles[0], b: tiles[1], out, done, word }
 }
 
 #[test]
@@ -153,19 +154,17 @@ fn ampere_multiplies_by_mma_sync() {
 fn hopper_multiplies_by_tma_and_wgmma() {
     const N: u32 = 64;
     let mut b = Builder::new("wgmma", Target::Sm90a);
-    b.directive("maxntid", &[128, 1, 1]);
-    let ([a, right], out, _) = load_operands(&mut b, [64, N]);
-    let tiles = [tile(64), tile(N)];
-    let a = descriptor(&mut b, &tiles[0], Generation::Hopper, a);
-    let right = descriptor(&mut b, &tiles[1], Generation::Hopper, right);
+    b.launch_bounds(128, 1);
+    let operands = load_operands(&mut b, [64, N]);
+    let [left, right] = [operands.a, operands.b].map(|tile| tile.descriptor(&mut b));
     let d: Vec<Reg<f32>> = b.regs(N as usize / 2);
     let (no, yes) = (b.predicate(false), b.predicate(true));
     b.wgmma_fence();
-    for step in 0..tiles[0].k_steps() {
-        let advance = |t: &SmemTile| u64::from(t.descriptor_advance(0, step).expect("a step"));
-        let (a, right) = (b.add(a, advance(&tiles[0])), b.add(right, advance(&tiles[1])));
+    for step in 0..K / 16 {
+        let left = WgmmaA::Shared(operands.a.step(&mut b, left, step), false);
+        let right = operands.b.step(&mut b, right, step);
         let accumulate = if step == 0 { no } else { yes };
-        b.wgmma(HalfType::Bf16, &d, &WgmmaA::Shared(a, false), right, false, accumulate);
+        b.wgmma(HalfType::Bf16, &d, &left, right, false, accumulate);
     }
     b.wgmma_commit();
     b.wgmma_wait(0);
@@ -175,7 +174,7 @@ fn hopper_multiplies_by_tma_and_wgmma() {
     let row = b.mad(warp, 16, row);
     let at = b.mul_wide(quad, 8);
     let at = b.mad_wide(row, N * 4, at);
-    let at = b.global_add(out, at);
+    let at = b.global_add(operands.out, at);
     for (i, pair) in d.chunks_exact(2).enumerate() {
         let (group, half) = (i as i64 / 2, i as i64 % 2);
         b.st_global_vector(at.plus(group * 32 + half * 8 * i64::from(N) * 4), pair);
@@ -183,49 +182,57 @@ fn hopper_multiplies_by_tma_and_wgmma() {
     check(Target::Sm90a, b.finish(), [64, N, K], 128, true);
 }
 
+/// `d = a·bᵀ` by one thread.
+fn multiply(b: &mut Builder, operands: &Operands, d: TmemPtr, columns: u32) {
+    let [left, right] = [operands.a, operands.b].map(|tile| tile.descriptor(b));
+    let bf16 = OperandType::Bf16;
+    let rows = operands.a.layout().mn() as u32;
+    let shape = InstructionDescriptor::new(MmaKind::F16, bf16, bf16, rows, columns);
+    let shape = shape.encode().expect("a shape the instruction has");
+    for step in 0..K / 16 {
+        let left = Tcgen05A::Shared(operands.a.step(b, left, step));
+        let right = operands.b.step(b, right, step);
+        let accumulate = b.predicate(step > 0);
+        b.tcgen05_mma_f16(CtaGroup::One, d, left, right, shape, accumulate);
+    }
+}
+
 #[test]
 fn blackwell_multiplies_by_tma_and_tcgen05() {
     const N: u32 = 64;
     let mut b = Builder::new("tcgen05", Target::Sm100a);
-    b.directive("maxntid", &[128, 1, 1]);
-    let ([a, right], out, spare) = load_operands(&mut b, [128, N]);
-    let done = Mbarrier(spare.plus(8));
+    b.launch_bounds(128, 1);
+    let operands = load_operands(&mut b, [128, N]);
     let warp = b.warp();
-    let first_warp = b.setp(Cmp::Eq, warp, 0);
+    let first_warp = b.setp(Cmp::Eq, warp.index(), 0);
     b.if_(first_warp, |b| {
-        b.tmem_alloc(CtaGroup::One, spare, 64);
+        b.tmem_alloc(CtaGroup::One, operands.word, 64);
         b.tmem_relinquish(CtaGroup::One);
     });
     b.tcgen05_fence_before();
     b.barrier_all();
     b.tcgen05_fence_after();
-    let base = b.ld_shared::<u32>(spare);
-    let thread = b.thread();
-    let first = b.setp(Cmp::Eq, thread, 0);
-    b.if_(first, |b| {
-        let tiles = [tile(128), tile(N)];
-        let a = descriptor(b, &tiles[0], Generation::Blackwell, a);
-        let right = descriptor(b, &tiles[1], Generation::Blackwell, right);
-        let bf16 = OperandType::Bf16;
-        let shape = InstructionDescriptor::new(MmaKind::F16, bf16, bf16, 128, N);
-        let shape = shape.encode().expect("a shape the instruction has");
-        for step in 0..tiles[0].k_steps() {
-            let advance = |t: &SmemTile| u64::from(t.descriptor_advance(0, step).expect("a step"));
-            let (a, right) = (b.add(a, advance(&tiles[0])), b.add(right, advance(&tiles[1])));
-            let accumulate = b.predicate(step > 0);
-            let d = TmemPtr { base, column: 0 };
-            b.tcgen05_mma_f16(CtaGroup::One, d, Tcgen05A::Shared(a), right, shape, accumulate);
-        }
-        b.tcgen05_commit(CtaGroup::One, done);
+    let base = b.ld_shared::<u32>(operands.word);
+    let done = operands.done.cursor(&mut b);
+    b.roles(warp, |roles| {
+        roles.warp(0, |b| {
+            let issues = b.elect();
+            b.if_(issues, |b| {
+                multiply(b, &operands, TmemPtr { base, column: 0 }, N);
+                let done = done.barrier(b);
+                b.tcgen05_commit(CtaGroup::One, done);
+            });
+        });
     });
-    done.wait(&mut b, 0);
+    done.wait(&mut b);
     b.tcgen05_fence_after();
-    let lanes = b.shl(warp, 21);
+    let thread = b.thread();
+    let lanes = b.shl(warp.index(), 21);
     let own = b.add(base, lanes);
     let row = b.tmem_load::<f32>(TmemPtr { base: own, column: 0 }, N);
     b.tmem_wait_load();
     let at = b.mul_wide(thread, N * 4);
-    let at = b.global_add(out, at);
+    let at = b.global_add(operands.out, at);
     for (i, four) in row.chunks_exact(4).enumerate() {
         b.st_global_vector(at.plus(i as i64 * 16), four);
     }

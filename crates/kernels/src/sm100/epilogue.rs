@@ -6,12 +6,12 @@
 //! barrier is needed. Partial results are f32 and go straight to memory.
 
 use super::config::{ELEMENT_BITS, ROWS};
-use super::operand::{RowUnits, UNIT};
+use super::operand::UNIT;
 use super::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::{RowResult, RowState};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
-use ptx::build::{Builder, GlobalPtr, Reg, SmemPtr, TmemPtr};
+use ptx::build::{Builder, GlobalPtr, Reg, RowUnits, SharedTile, SmemPtr, TmemPtr};
 
 /// Columns staged at a time.
 const PANEL: u32 = 64;
@@ -66,7 +66,8 @@ pub fn write(
                 let column = b.add(run.column, panel);
                 let byte = b.shl(column, 1);
                 let first = thread.first_row;
-                output.write_staged(b, run.staging, first, WARP_ROWS, columns, byte);
+                let staged = SharedTile::new(run.staging, staging_tile());
+                output.write_staged(b, staged, first, WARP_ROWS, columns, byte);
                 b.warp_sync();
             }
         }

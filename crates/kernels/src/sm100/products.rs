@@ -2,10 +2,11 @@
 
 use super::config::{Piece, TILE};
 use super::frame::Frame;
-use super::operand::{Operand, instruction};
+use super::operand::instruction;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Consumer, CtaGroup, Cursor, Mbarrier, Reg, Slot, SmemPtr, Tcgen05A, TmemPtr,
+    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, Slot, SmemPtr, Tcgen05A,
+    TmemPtr,
 };
 
 /// How often a tile of keys or values is multiplied.
@@ -28,9 +29,9 @@ pub struct Products<'f> {
     kv: (SmemPtr, Cursor<Consumer>),
     /// Probabilities, where they are in shared memory.
     p: Option<SmemPtr>,
-    queries: Operand,
-    keys: Operand,
-    values: Operand,
+    queries: MatrixOperand,
+    keys: MatrixOperand,
+    values: MatrixOperand,
     yes: Reg<bool>,
     no: Reg<bool>,
 }
@@ -51,9 +52,9 @@ impl<'f> Products<'f> {
             tmem,
             kv,
             p,
-            queries: Operand::new(config.query_tile()),
-            keys: Operand::new(config.key_tile()),
-            values: Operand::new(config.value_tile()),
+            queries: MatrixOperand::new(b.target(), config.query_tile()),
+            keys: MatrixOperand::new(b.target(), config.key_tile()),
+            values: MatrixOperand::new(b.target(), config.value_tile()),
             yes: b.predicate(true),
             no: b.predicate(false),
         }
@@ -175,7 +176,7 @@ impl<'f> Products<'f> {
         match self.p {
             None => Tcgen05A::Tmem(scores.columns(step * self.frame.map.probability_step)),
             Some(p) => {
-                let operand = Operand::new(self.frame.config.probability_tile());
+                let operand = MatrixOperand::new(b.target(), self.frame.config.probability_tile());
                 let descriptor = operand.at(b, p);
                 Tcgen05A::Shared(operand.step(b, descriptor, step))
             }

@@ -1,10 +1,10 @@
 //! Rows of a block, one per thread: four warps, each at its own 32 lanes of tensor memory.
 
-use super::operand::{RowUnits, UNIT};
+use super::operand::UNIT;
 use crate::task::Params;
 use crate::visible::RowWindow;
 use layout::hw::SmemTile;
-use ptx::build::{Builder, Cmp, HalfType, Reg, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, HalfType, Reg, RowUnits, SmemPtr, TmemPtr};
 
 /// Warps that hold the rows of a block.
 pub const ROW_WARPS: u32 = 4;

@@ -4,7 +4,6 @@ use super::epilogue::{self, Columns};
 use super::fragment;
 use super::kernel::Frame;
 use super::scores::{Scores, Windows};
-use super::tile::{TileShape, advance};
 use super::turns::Turns;
 use crate::output::BlockOutput;
 use crate::rows::Block;
@@ -43,7 +42,6 @@ struct View {
 
 /// Emits the consumer warpgroup of number `number`.
 pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
-    b.grow_registers(frame.config.registers().1);
     let warpgroup = Warpgroup::new(b, frame, number);
     frame.params.for_each_tile(b, |b, open| warpgroup.run_tile(b, &open));
     if let Some(turns) = &warpgroup.turns {
@@ -81,13 +79,10 @@ impl<'f> Warpgroup<'f> {
         }
         let q = self.q.take(b);
         q.wait(b);
-        let shape = config.queries();
-        let queries = q.buffer(b, self.frame.shared.q, config.warpgroups * shape.bytes());
-        let own = b.mul(self.number, shape.bytes());
-        let queries = b.smem_add(queries, own);
+        let queries = q.tiles(b, self.frame.shared.q).select(b, self.number);
         let number = b.add(open.first_block, self.number);
         let block = Block::at(b, config.packing, config.group, number);
-        let queries = shape.k_major(b, queries);
+        let queries = queries.descriptor(b);
         self.accumulate(b, open, &block, &q, queries);
         self.finish(b, open, &block);
     }
@@ -241,13 +236,13 @@ impl<'f> Warpgroup<'f> {
     /// `S = Q·Kᵀ`, one commit group.
     fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
-        let (left, right) = (config.queries(), config.keys());
-        let at = view.keys.buffer(b, self.frame.shared.k, right.bytes());
-        let k = right.k_major(b, at);
+        let (left, right) = (config.queries().k_major(), config.keys().k_major());
+        let keys = view.keys.tile(b, self.frame.shared.k);
+        let k = right.at(b, keys.at());
         b.wgmma_fence();
         for step in 0..config.key_dim.div_ceil(16) {
-            let q_step = advance(b, view.queries, left.k_step(step));
-            let k_step = advance(b, k, right.k_step(step));
+            let q_step = left.step(b, view.queries, step);
+            let k_step = right.step(b, k, step);
             let accumulate = if step == 0 { self.no } else { self.yes };
             let q = WgmmaA::Shared(q_step, false);
             b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
@@ -258,13 +253,12 @@ impl<'f> Warpgroup<'f> {
     /// `O += P·V`, one commit group.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
         let config = &self.frame.config;
-        let shape: TileShape = config.values();
-        let ring = if config.shared_kv { self.frame.shared.k } else { self.frame.shared.v };
-        let at = values.buffer(b, ring, shape.bytes());
-        let v = shape.mn_major(b, at);
+        let right = config.values().mn_major();
+        let values = values.tile(b, self.frame.shared.v);
+        let v = right.at(b, values.at());
         b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
-            let v_step = advance(b, v, shape.row_step(step as u32));
+            let v_step = right.step(b, v, step as u32);
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
             b.wgmma(config.half, &self.out, &p, v_step, true, self.yes);
         }

@@ -1,17 +1,20 @@
 //! The kernel's frame: parameters, shared memory, barriers, roles.
 
 use super::config::Config;
+use super::tile::TileShape;
 use super::{consumer, producer};
 use crate::arguments::{Arguments, Memory};
 use crate::task::{Params, Task};
 use program::Argument;
-use ptx::build::{Builder, Cmp, Kernel, Pipeline, Signals, SmemPtr, Target};
+use ptx::build::{Budget, Builder, Cmp, Kernel, Pipeline, SharedTiles, Signals, Target};
 
 /// Shared memory.
 pub struct Shared {
-    pub q: SmemPtr,
-    pub k: SmemPtr,
-    pub v: SmemPtr,
+    /// Queries, one tile per warpgroup and stage.
+    pub q: SharedTiles,
+    pub k: SharedTiles,
+    /// Values: the keys' tiles where they are the same.
+    pub v: SharedTiles,
     pub q_ring: Pipeline,
     pub k_ring: Pipeline,
     pub v_ring: Pipeline,
@@ -34,8 +37,7 @@ pub fn emit(
     memory: &Memory,
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new(name, Target::Sm90a);
-    b.directive("maxntid", &[config.threads() as u64, 1, 1]);
-    b.directive("minnctapersm", &[1]);
+    b.launch_bounds(config.threads(), 1);
     let mut args = Arguments::default();
     let tiling = config.tiling();
     let params = Params::declare(&mut b, &mut args, tiling, task, memory, !config.shared_kv);
@@ -47,14 +49,10 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
-    let q_bytes = config.q_stages * config.warpgroups * config.queries().bytes();
-    let q = base.plus(b.reserve_shared(q_bytes, 1024));
-    let k = base.plus(b.reserve_shared(config.stages * config.keys().bytes(), 1024));
-    let v = if config.shared_kv {
-        k
-    } else {
-        base.plus(b.reserve_shared(config.stages * config.values().bytes(), 1024))
-    };
+    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
+    let q = tiles(config.queries(), config.q_stages * config.warpgroups);
+    let k = tiles(config.keys(), config.stages);
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
     Shared {
         q,
         k,
@@ -70,16 +68,16 @@ impl Frame {
     fn emit(&self, b: &mut Builder) {
         self.init(b);
         let warp = b.warp();
-        let warpgroup = b.shr(warp, 2);
-        let is_producer = b.setp(Cmp::Eq, warpgroup, 0);
-        b.if_else(
-            is_producer,
-            |b| producer::emit(b, self, warp),
-            |b| {
-                let consumer = b.sub(warpgroup, 1);
-                consumer::emit(b, self, consumer)
-            },
-        );
+        let (producer, consumer) = self.config.registers();
+        b.roles(warp, |roles| {
+            roles.split_warpgroup(0, Budget::Shrunk(producer), |roles| {
+                roles.warp(0, |b| producer::emit(b, self));
+            });
+            let consumers = 1..1 + self.config.warpgroups;
+            roles.warpgroups(consumers, Budget::Grown(consumer), |b, number| {
+                consumer::emit(b, self, number);
+            });
+        });
     }
 
     /// One thread initialises the barriers; everyone waits for it, and for the previous grid, whose

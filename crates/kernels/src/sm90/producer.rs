@@ -4,14 +4,12 @@
 //! step behind: exactly the order the consumers ask for them.
 
 use super::kernel::Frame;
-use super::tile::{ROW_BYTES, TileShape};
+use super::tile::ROW_BYTES;
 use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
-use ptx::build::{
-    Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, Slot, SmemPtr, TensorMapParam,
-};
+use ptx::build::{Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, Slot, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -23,27 +21,19 @@ struct Loader<'f> {
     tail: Tail,
 }
 
-/// Emits the producer warpgroup; only its first warp works.
-pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
-    b.shrink_registers(frame.config.registers().0);
-    let works = b.setp(Cmp::Eq, warp, 0);
-    b.if_(works, |b| {
-        let shared = &frame.shared;
-        let lead = b.elect();
-        let loader = Loader {
-            frame,
-            lead,
-            q: shared.q_ring.producer(b),
-            k: shared.k_ring.producer(b),
-            v: shared.v_ring.producer(b),
-            tail: Tail::new(b, lead, &shared.tail),
-        };
-        frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
-    });
-}
-
-fn panels(shape: TileShape, at: SmemPtr) -> Panels {
-    Panels { at, bytes: shape.panel_bytes(), count: shape.chunks, rows: shape.rows, ctas: None }
+/// Emits the producer warp.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let shared = &frame.shared;
+    let lead = b.elect();
+    let loader = Loader {
+        frame,
+        lead,
+        q: shared.q_ring.producer(b),
+        k: shared.k_ring.producer(b),
+        v: shared.v_ring.producer(b),
+        tail: Tail::new(b, lead, &shared.tail),
+    };
+    frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
 }
 
 impl Loader<'_> {
@@ -72,18 +62,16 @@ impl Loader<'_> {
         let slot = self.q.take(b);
         slot.wait(b);
         b.if_(self.lead, |b| {
-            let shape = config.queries();
             let full = slot.full(b);
             let chunks = config.key_dim.div_ceil(CHUNK);
             let copy = config.packing.used() * ROW_BYTES;
             full.arrive_expect(b, config.warpgroups * chunks * copy);
-            let to = slot.buffer(b, self.frame.shared.q, config.warpgroups * shape.bytes());
+            let to = slot.tiles(b, self.frame.shared.q);
             for warpgroup in 0..config.warpgroups {
                 let number = b.add(open.first_block, warpgroup);
                 let block = Block::at(b, config.packing, config.group, number);
                 let token = b.add(open.sequence.q_start, block.token);
                 for chunk in 0..chunks {
-                    let at = warpgroup * shape.bytes() + chunk * shape.panel_bytes();
                     let coordinates = [
                         Arg::from((chunk * CHUNK) as i32),
                         Builder::coordinate(block.head),
@@ -91,7 +79,12 @@ impl Loader<'_> {
                         Builder::coordinate(open.tile.kv_head),
                         Builder::coordinate(open.sequence.q_batch),
                     ];
-                    b.tma_load(to.plus(at), self.frame.params.tma_q, &coordinates, full);
+                    b.tma_load(
+                        to.tile(warpgroup).block(chunk),
+                        self.frame.params.tma_q,
+                        &coordinates,
+                        full,
+                    );
                 }
             }
         });
@@ -100,13 +93,13 @@ impl Loader<'_> {
     fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
         let slot = self.k.take(b);
         slot.wait(b);
-        let (map, shape) = (self.frame.params.tma_k, self.frame.config.keys());
-        let to = slot.buffer(b, self.frame.shared.k, shape.bytes());
+        let map = self.frame.params.tma_k;
+        let to = Panels::of(slot.tile(b, self.frame.shared.k));
         if self.frame.config.shared_kv {
-            self.publish_values(b, open, n, &slot, map, panels(shape, to));
+            self.publish_values(b, open, n, &slot, map, to);
         } else {
             let full = slot.full(b);
-            self.copy_rows(b, open, n, map, panels(shape, to), full);
+            self.copy_rows(b, open, n, map, to, full);
         }
     }
 
@@ -114,9 +107,8 @@ impl Loader<'_> {
         let Some(map) = self.frame.params.tma_v else { return };
         let slot = self.v.take(b);
         slot.wait(b);
-        let shape = self.frame.config.values();
-        let to = slot.buffer(b, self.frame.shared.v, shape.bytes());
-        self.publish_values(b, open, n, &slot, map, panels(shape, to));
+        let to = Panels::of(slot.tile(b, self.frame.shared.v));
+        self.publish_values(b, open, n, &slot, map, to);
     }
 
     /// Copies values (or keys that are values too); nothing may be left of rows past the end.

@@ -178,6 +178,34 @@ impl SmemTile {
         Ok(tile)
     }
 
+    /// The same bytes read with the other dimension as K: a tile of keys that is one of values, too.
+    ///
+    /// ```
+    /// use layout::hw::{Major, SmemSwizzle, SmemTile};
+    /// let keys = SmemTile::new(128, 192, 16, Major::K, SmemSwizzle::B128)?;
+    /// let values = keys.transposed();
+    /// assert_eq!(values.major(), Major::Mn);
+    /// assert_eq!(values.offset(70, 5)?, keys.offset(5, 70)?);
+    /// # Ok::<(), layout::LayoutError>(())
+    /// ```
+    pub fn transposed(self) -> SmemTile {
+        let major = match self.major {
+            Major::K => Major::Mn,
+            Major::Mn => Major::K,
+        };
+        SmemTile { mn: self.k, k: self.mn, major, ..self }
+    }
+
+    /// The tile of `blocks` such blocks: narrower or wider, everything else the same.
+    pub fn with_blocks(self, blocks: u64) -> Result<SmemTile> {
+        let contiguous = checked_mul("blocks of a tile", blocks, self.span())?;
+        let (mn, k) = match self.major {
+            Major::K => (self.mn, contiguous),
+            Major::Mn => (contiguous, self.k),
+        };
+        SmemTile::new(mn, k, self.element_bits, self.major, self.swizzle)
+    }
+
     /// Extent along M or N.
     pub fn mn(&self) -> u64 {
         self.mn

@@ -65,6 +65,7 @@ pub struct Builder {
     files: Vec<&'static str>,
     location: Option<(u32, u32, u32)>,
     shared_bytes: u32,
+    pub(super) threads: Option<u32>,
 }
 
 impl Builder {
@@ -81,6 +82,7 @@ impl Builder {
             files: Vec::new(),
             location: None,
             shared_bytes: 0,
+            threads: None,
         }
     }
 
@@ -89,7 +91,14 @@ impl Builder {
         self.target
     }
 
-    /// Adds a directive such as `maxntid`.
+    /// Says that every CTA has `threads` threads, and that `ctas` of them are to fit a processor.
+    pub fn launch_bounds(&mut self, threads: u32, ctas: u32) {
+        self.directive("maxntid", &[threads.into(), 1, 1]);
+        self.directive("minnctapersm", &[ctas.into()]);
+        self.threads = Some(threads);
+    }
+
+    /// Adds a directive such as `maxnreg`.
     pub fn directive(&mut self, name: &str, values: &[u64]) {
         let name = Symbol::new(name);
         self.directives.push(FunctionDirective { name, values: values.to_vec(), strings: vec![] });
@@ -119,8 +128,9 @@ impl Builder {
         self.body.push(Statement::Label(label));
     }
 
-    /// Reserves `bytes` of dynamic shared memory and returns its byte offset.
-    pub fn reserve_shared(&mut self, bytes: u32, align: u32) -> u32 {
+    /// Reserves `bytes` of dynamic shared memory and returns its byte offset. Kernels reserve tiles,
+    /// arrays, pipelines and signals instead, which know their sizes.
+    pub(super) fn reserve_shared(&mut self, bytes: u32, align: u32) -> u32 {
         let offset = self.shared_bytes.next_multiple_of(align);
         self.shared_bytes = offset + bytes;
         offset

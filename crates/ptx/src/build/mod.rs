@@ -19,7 +19,10 @@ mod arith;
 mod builder;
 mod control;
 mod memory;
+mod operand;
 mod pair;
+mod roles;
+mod shared;
 mod signals;
 mod sync;
 mod tcgen05;
@@ -31,7 +34,10 @@ mod wgmma;
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
 pub use memory::{GlobalPtr, SmemPtr, TensorMapParam, address};
+pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};
 pub use pair::Pair;
+pub use roles::{Budget, Roles, Warp};
+pub use shared::{SharedArray, SharedTile, SharedTiles};
 pub use signals::{SignalCursor, Signals};
 pub use sync::{
     Consumer, Cursor, MBARRIER_BYTES, Mbarrier, Pipeline, Producer, RemoteMbarrier, Slot,

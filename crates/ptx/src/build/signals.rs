@@ -7,7 +7,7 @@
 use super::arith::Cmp;
 use super::builder::Builder;
 use super::memory::SmemPtr;
-use super::sync::{MBARRIER_BYTES, Mbarrier};
+use super::sync::{MBARRIER_BYTES, Mbarrier, Parity};
 use super::value::{Arg, Reg};
 
 /// A ring of `stages` mbarriers.
@@ -24,7 +24,7 @@ pub struct SignalCursor {
     signals: Signals,
     /// Index of the barrier it is at.
     pub stage: Reg<u32>,
-    parity: Reg<u32>,
+    parity: Parity,
 }
 
 impl Signals {
@@ -53,18 +53,14 @@ impl Signals {
     /// A cursor at the first signal.
     #[track_caller]
     pub fn cursor(&self, b: &mut Builder) -> SignalCursor {
-        self.starting(b, 0)
+        let (stage, parity) = (b.value::<u32>(0), Parity::first(b));
+        SignalCursor { signals: *self, stage, parity }
     }
 
     /// A cursor one round before the first signal: waiting succeeds at once until the ring wraps.
     #[track_caller]
     pub fn cursor_one_round_before(&self, b: &mut Builder) -> SignalCursor {
-        self.starting(b, 1)
-    }
-
-    #[track_caller]
-    fn starting(&self, b: &mut Builder, parity: u32) -> SignalCursor {
-        let (stage, parity) = (b.value::<u32>(0), b.value::<u32>(parity));
+        let (stage, parity) = (b.value::<u32>(0), Parity::before_first(b));
         SignalCursor { signals: *self, stage, parity }
     }
 }
@@ -96,13 +92,12 @@ impl SignalCursor {
     /// Steps to the next signal; the parity flips when the ring wraps.
     #[track_caller]
     pub fn advance(&self, b: &mut Builder) {
-        let flipped = b.xor(self.parity, 1);
         if self.signals.stages == 1 {
-            return b.assign(self.parity, flipped);
+            return self.parity.flip(b);
         }
         let next = b.add(self.stage, 1);
         let wraps = b.setp(Cmp::Eq, next, self.signals.stages);
-        b.assign_if(wraps, self.parity, flipped);
+        self.parity.flip_if(b, wraps);
         let stage = b.select::<u32>(wraps, 0, next);
         b.assign(self.stage, stage);
     }

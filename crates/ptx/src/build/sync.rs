@@ -1,19 +1,66 @@
 //! mbarriers, pipelines, named barriers, fences.
 //!
-//! A wait on an mbarrier names the parity of the phase it waits for. Here nobody writes a parity by
-//! hand: a [`Pipeline`] hands out one [`Cursor`] per side, and the type of the side fixes where its
-//! parity starts (producers may fill a fresh ring at once, consumers must wait for the first fill).
+//! A wait on an mbarrier names the parity of the phase it waits for. Here nobody can: only cursors wait.
+//! A [`Pipeline`] hands out one [`Cursor`] per side, and the type of the side fixes where its parity
+//! starts (producers may fill a fresh ring at once, consumers must wait for the first fill); a ring of
+//! [`Signals`](super::Signals) hands out cursors that wait for each signal in turn.
 
 use super::arith::Cmp;
 use super::builder::Builder;
 use super::memory::SmemPtr;
+use super::shared::{SharedTile, SharedTiles};
 use super::value::{Arg, Reg};
 use crate::ast::Operand;
 use std::marker::PhantomData;
 
-/// One mbarrier in shared memory.
+/// One mbarrier in shared memory, to arrive on and to count copies on. It is waited for through the
+/// cursor it came from, which knows the phase.
 #[derive(Clone, Copy, Debug)]
-pub struct Mbarrier(pub SmemPtr);
+pub struct Mbarrier(pub(super) SmemPtr);
+
+/// Parity of the phase a cursor stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parity(Reg<u32>);
+
+impl Parity {
+    /// The parity of the phase that completes first.
+    #[track_caller]
+    pub(super) fn first(b: &mut Builder) -> Self {
+        Parity(b.value(0))
+    }
+
+    /// The parity of the phase before the first one: complete from the start.
+    #[track_caller]
+    pub(super) fn before_first(b: &mut Builder) -> Self {
+        Parity(b.value(1))
+    }
+
+    /// A register of its own with the same parity.
+    #[track_caller]
+    pub(super) fn copy(self, b: &mut Builder) -> Self {
+        Parity(b.value(self.0))
+    }
+
+    /// Takes over another parity.
+    #[track_caller]
+    fn assign(self, b: &mut Builder, other: Parity) {
+        b.assign(self.0, other.0);
+    }
+
+    /// Goes on to the next phase.
+    #[track_caller]
+    pub(super) fn flip(self, b: &mut Builder) {
+        let flipped = b.xor(self.0, 1);
+        b.assign(self.0, flipped);
+    }
+
+    /// Goes on to the next phase where `wraps` holds.
+    #[track_caller]
+    pub(super) fn flip_if(self, b: &mut Builder, wraps: Reg<bool>) {
+        let flipped = b.xor(self.0, 1);
+        b.assign_if(wraps, self.0, flipped);
+    }
+}
 
 /// Bytes of an mbarrier.
 pub const MBARRIER_BYTES: u32 = 8;
@@ -55,24 +102,14 @@ impl Mbarrier {
 
     /// Waits until the phase of this parity has completed.
     #[track_caller]
-    pub fn wait(self, b: &mut Builder, parity: impl Into<Arg<u32>>) {
-        let parity = parity.into();
+    pub(super) fn wait(self, b: &mut Builder, parity: Parity) {
         let (again, done, p) = (b.label(), b.label(), b.reg::<bool>());
         b.place(again);
-        let operands = vec![p.operand(), self.0.operand(), parity.operand.clone()];
+        let operands = vec![p.operand(), self.0.operand(), parity.0.operand()];
         b.emit("mbarrier.try_wait.parity.shared::cta.b64", operands);
         b.branch_if(p, done);
         b.branch(again);
         b.place(done);
-    }
-
-    /// Whether the phase of this parity has completed, without waiting.
-    #[track_caller]
-    pub fn test(self, b: &mut Builder, parity: impl Into<Arg<u32>>) -> Reg<bool> {
-        let p = b.reg::<bool>();
-        let operands = vec![p.operand(), self.0.operand(), parity.into().operand];
-        b.emit("mbarrier.try_wait.parity.shared::cta.b64", operands);
-        p
     }
 }
 
@@ -132,7 +169,7 @@ pub struct Cursor<Side> {
     pipeline: Pipeline,
     /// Index of the buffer it is at.
     pub stage: Reg<u32>,
-    parity: Reg<u32>,
+    parity: Parity,
     side: PhantomData<Side>,
 }
 
@@ -156,18 +193,18 @@ impl Pipeline {
     /// The filling side, at the first buffer: a fresh ring is free to fill.
     #[track_caller]
     pub fn producer(&self, b: &mut Builder) -> Cursor<Producer> {
-        self.cursor(b, 1)
+        let (stage, parity) = (b.value::<u32>(0), Parity::before_first(b));
+        self.cursor(stage, parity)
     }
 
     /// The reading side, at the first buffer: it waits for the first fill.
     #[track_caller]
     pub fn consumer(&self, b: &mut Builder) -> Cursor<Consumer> {
-        self.cursor(b, 0)
+        let (stage, parity) = (b.value::<u32>(0), Parity::first(b));
+        self.cursor(stage, parity)
     }
 
-    #[track_caller]
-    fn cursor<Side>(&self, b: &mut Builder, parity: u32) -> Cursor<Side> {
-        let (stage, parity) = (b.value::<u32>(0), b.value::<u32>(parity));
+    fn cursor<Side>(&self, stage: Reg<u32>, parity: Parity) -> Cursor<Side> {
         Cursor { pipeline: *self, stage, parity, side: PhantomData }
     }
 }
@@ -192,13 +229,10 @@ impl<Side: Copy> Cursor<Side> {
     pub fn advance(&self, b: &mut Builder) {
         let next = b.add(self.stage, 1);
         if self.pipeline.stages == 1 {
-            let flipped = b.xor(self.parity, 1);
-            b.assign(self.parity, flipped);
-            return;
+            return self.parity.flip(b);
         }
         let wraps = b.setp(Cmp::Eq, next, self.pipeline.stages);
-        let flipped = b.xor(self.parity, 1);
-        b.assign_if(wraps, self.parity, flipped);
+        self.parity.flip_if(b, wraps);
         let stage = b.select::<u32>(wraps, 0, next);
         b.assign(self.stage, stage);
     }
@@ -224,14 +258,10 @@ impl<Side: Copy> Cursor<Side> {
         self.barrier(b, self.pipeline.empty)
     }
 
-    /// Address of this stage's buffer in a ring of `bytes` each.
+    /// This stage's tiles of a ring, which the stages share evenly.
     #[track_caller]
-    pub fn buffer(&self, b: &mut Builder, ring: SmemPtr, bytes: u32) -> SmemPtr {
-        if self.pipeline.stages == 1 {
-            return ring;
-        }
-        let base = b.mad(self.stage, bytes, ring.base);
-        SmemPtr { base, offset: ring.offset }
+    pub fn tiles(&self, b: &mut Builder, ring: SharedTiles) -> SharedTiles {
+        ring.of_stage(b, self.stage, self.pipeline.stages)
     }
 }
 
@@ -239,7 +269,7 @@ impl<Side: Copy> Slot<Side> {
     /// Another handle that names the same buffer now.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder) -> Slot<Side> {
-        let (stage, parity) = (b.value(self.cursor.stage), b.value(self.cursor.parity));
+        let (stage, parity) = (b.value(self.cursor.stage), self.cursor.parity.copy(b));
         Slot { cursor: Cursor { stage, parity, ..self.cursor } }
     }
 
@@ -247,13 +277,30 @@ impl<Side: Copy> Slot<Side> {
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Slot<Side>) {
         b.assign(self.cursor.stage, other.cursor.stage);
-        b.assign(self.cursor.parity, other.cursor.parity);
+        self.cursor.parity.assign(b, other.cursor.parity);
     }
 
     /// Address of the buffer in a ring of `bytes` each.
     #[track_caller]
     pub fn buffer(&self, b: &mut Builder, ring: SmemPtr, bytes: u32) -> SmemPtr {
-        self.cursor.buffer(b, ring, bytes)
+        if self.cursor.pipeline.stages == 1 {
+            return ring;
+        }
+        let base = b.mad(self.cursor.stage, bytes, ring.base);
+        SmemPtr { base, offset: ring.offset }
+    }
+
+    /// The buffer's tiles of a ring, which its buffers share evenly.
+    #[track_caller]
+    pub fn tiles(&self, b: &mut Builder, ring: SharedTiles) -> SharedTiles {
+        self.cursor.tiles(b, ring)
+    }
+
+    /// The buffer's tile of a ring of one tile per buffer.
+    #[track_caller]
+    pub fn tile(&self, b: &mut Builder, ring: SharedTiles) -> SharedTile {
+        assert_eq!(ring.count(), self.cursor.pipeline.stages, "one tile per buffer");
+        self.cursor.tiles(b, ring).tile(0)
     }
 
     /// Index of the buffer in its ring.
@@ -375,18 +422,6 @@ impl Builder {
             vec![d.operand(), local.operand(), rank.into().operand],
         );
         d
-    }
-
-    /// Gives registers back to the pool of the CTA (a whole warpgroup).
-    #[track_caller]
-    pub fn shrink_registers(&mut self, count: u32) {
-        self.emit("setmaxnreg.dec.sync.aligned.u32", vec![Operand::int(count)]);
-    }
-
-    /// Takes registers from the pool of the CTA (a whole warpgroup).
-    #[track_caller]
-    pub fn grow_registers(&mut self, count: u32) {
-        self.emit("setmaxnreg.inc.sync.aligned.u32", vec![Operand::int(count)]);
     }
 
     /// Waits until the previous grid's memory is visible (programmatic dependent launch).

@@ -15,6 +15,8 @@ pub trait Scalar: Copy + 'static {
     const SUFFIX: &'static str;
     /// Type suffix of untyped operations on it (`b32`).
     const BITS: &'static str;
+    /// Bytes it takes in memory.
+    const BYTES: u32 = size_of::<Self>() as u32;
 }
 
 macro_rules! scalars {

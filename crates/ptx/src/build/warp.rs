@@ -24,14 +24,6 @@ impl Builder {
         self.special("%tid.x")
     }
 
-    /// The thread's warp, in a form the assembler knows to be the same in all its lanes.
-    #[track_caller]
-    pub fn warp(&mut self) -> Reg<u32> {
-        let thread = self.thread();
-        let warp = self.shr(thread, 5);
-        self.broadcast(warp)
-    }
-
     /// The value of lane 0, in all lanes.
     #[track_caller]
     pub fn broadcast(&mut self, value: Reg<u32>) -> Reg<u32> {

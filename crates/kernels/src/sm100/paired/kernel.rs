@@ -8,9 +8,11 @@ use crate::sm100::frame::Frame;
 use crate::sm100::rows::ROW_WARPS;
 use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::task::{Params, Task};
+use layout::Layout;
 use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, Signals, SmemPtr, Target, TmemPtr,
+    Budget, Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTiles, Signals,
+    SmemPtr, Target, TmemPtr, Warp,
 };
 
 /// Blocks of rows of a CTA.
@@ -22,27 +24,25 @@ const ISSUING_WARP: u32 = 12;
 /// Warp that loads.
 const LOADING_WARP: u32 = 13;
 /// Registers of a thread by role; together what 512 threads of 128 have.
-const SOFTMAX_REGISTERS: u32 = 192;
-const CORRECTION_REGISTERS: u32 = 80;
-const OTHER_REGISTERS: u32 = 48;
-const _: () = assert!(2 * SOFTMAX_REGISTERS + CORRECTION_REGISTERS + OTHER_REGISTERS == 4 * 128);
+const SOFTMAX_REGISTERS: Budget = Budget::Grown(192);
+const CORRECTION_REGISTERS: Budget = Budget::Shrunk(80);
+const OTHER_REGISTERS: Budget = Budget::Shrunk(48);
 const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
 
 /// One float per row of every block, in `copies` copies that are used in turn.
-#[derive(Clone, Copy)]
-pub struct PerRow(SmemPtr);
+pub struct PerRow(SharedArray<f32>);
 
 impl PerRow {
     fn reserve(b: &mut Builder, base: SmemPtr, copies: u32) -> Self {
-        PerRow(base.plus(b.reserve_shared(copies * BLOCKS * ROWS * 4, 4)))
+        let shape = (u64::from(ROWS), u64::from(BLOCKS), u64::from(copies));
+        let layout = Layout::column_major(shape).expect("a small layout");
+        PerRow(SharedArray::reserve(b, base, &layout))
     }
 
     /// The place of row `row` of block `block`.
     #[track_caller]
     pub fn of_row(&self, b: &mut Builder, block: Reg<u32>, row: Reg<u32>) -> SmemPtr {
-        let number = b.mad(block, ROWS, row);
-        let offset = b.shl(number, 2);
-        b.smem_add(self.0, offset)
+        self.0.element(b, &[row, block])
     }
 
     /// The same in copy `copy`.
@@ -54,8 +54,7 @@ impl PerRow {
         block: Reg<u32>,
         row: Reg<u32>,
     ) -> SmemPtr {
-        let block = b.mad(copy, BLOCKS, block);
-        self.of_row(b, block, row)
+        self.0.element(b, &[row, block, copy])
     }
 }
 
@@ -93,8 +92,7 @@ pub fn emit(
     memory: &Memory,
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new(name, target);
-    b.directive("maxntid", &[THREADS.into(), 1, 1]);
-    b.directive("minnctapersm", &[1]);
+    b.launch_bounds(THREADS, 1);
     let mut args = Arguments::default();
     let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
     let shared = reserve(&mut b, &config);
@@ -105,11 +103,10 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
-    let q_bytes = config.q_stages * BLOCKS * config.query_bytes();
     Shared {
-        q: base.plus(b.reserve_shared(q_bytes, 1024)),
-        kv: base.plus(b.reserve_shared(config.slots * config.slot_bytes(), 1024)),
-        staging: base.plus(b.reserve_shared(staging_tile().bytes() as u32, 1024)),
+        q: SharedTiles::reserve(b, base, config.query_tile(), config.q_stages * BLOCKS).at(),
+        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots).at(),
+        staging: SharedTiles::reserve(b, base, staging_tile(), 1).at(),
         factors_at: PerRow::reserve(b, base, 1),
         maxima_at: PerRow::reserve(b, base, 2),
         sums_at: PerRow::reserve(b, base, 2),
@@ -121,7 +118,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         output: Signals::reserve(b, base, BLOCKS),
         sums: Signals::reserve(b, base, BLOCKS),
         tail: Signals::reserve(b, base, 1),
-        address: base.plus(b.reserve_shared(4, 4)),
+        address: SharedArray::<u32>::one(b, base).at(),
     }
 }
 
@@ -129,49 +126,34 @@ impl Paired {
     fn emit(&self, b: &mut Builder) {
         let warp = b.warp();
         let tmem = self.init(b, warp);
-        let warpgroup = b.shr(warp, 2);
-        let softmaxes = b.setp(Cmp::Lt, warpgroup, BLOCKS);
-        let corrects = b.setp(Cmp::Eq, warpgroup, BLOCKS);
-        b.if_else(
-            softmaxes,
-            |b| {
-                b.grow_registers(SOFTMAX_REGISTERS);
-                let warp = b.and(warp, 3);
-                softmax::emit(b, &self.frame, &self.shared, tmem, warpgroup, warp);
-            },
-            |b| {
-                b.if_else(
-                    corrects,
-                    |b| {
-                        b.shrink_registers(CORRECTION_REGISTERS);
-                        let warp = b.and(warp, 3);
-                        correction::emit(b, &self.frame, &self.shared, tmem, warp);
-                    },
-                    |b| self.emit_issue_and_load(b, tmem, warp),
-                );
-            },
-        );
+        let (frame, shared) = (&self.frame, &self.shared);
+        b.roles(warp, |roles| {
+            roles.warpgroups(0..BLOCKS, SOFTMAX_REGISTERS, |b, block| {
+                let warp = b.and(warp.index(), 3);
+                softmax::emit(b, frame, shared, tmem, block, warp);
+            });
+            roles.warpgroup(BLOCKS, CORRECTION_REGISTERS, |b| {
+                let warp = b.and(warp.index(), 3);
+                correction::emit(b, frame, shared, tmem, warp);
+            });
+            roles.split_warpgroup(BLOCKS + 1, OTHER_REGISTERS, |roles| {
+                roles.warp(ISSUING_WARP, |b| issuer::emit(b, frame, shared, tmem));
+                roles.warp(LOADING_WARP, |b| loader::emit(b, frame, shared));
+            });
+        });
         b.warp_sync();
         b.tcgen05_fence_before();
         b.barrier_all();
-        let owns = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        let owns = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
         b.if_(owns, |b| {
             b.tcgen05_fence_after();
             b.tmem_dealloc(CtaGroup::One, tmem.base, self.frame.map.allocation);
         });
     }
 
-    fn emit_issue_and_load(&self, b: &mut Builder, tmem: TmemPtr, warp: Reg<u32>) {
-        b.shrink_registers(OTHER_REGISTERS);
-        let issues = b.setp(Cmp::Eq, warp, ISSUING_WARP);
-        b.if_(issues, |b| issuer::emit(b, &self.frame, &self.shared, tmem));
-        let loads = b.setp(Cmp::Eq, warp, LOADING_WARP);
-        b.if_(loads, |b| loader::emit(b, &self.frame, &self.shared));
-    }
-
     /// One thread initialises the barriers, one warp allocates tensor memory; everyone waits for both,
     /// and for the previous grid, whose tail this prologue overlaps.
-    fn init(&self, b: &mut Builder, warp: Reg<u32>) -> TmemPtr {
+    fn init(&self, b: &mut Builder, warp: Warp) -> TmemPtr {
         let shared = &self.shared;
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -186,7 +168,7 @@ impl Paired {
             shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
-        let allocates = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        let allocates = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
         b.if_(allocates, |b| {
             b.tmem_alloc(CtaGroup::One, shared.address, self.frame.map.allocation);
             b.tmem_relinquish(CtaGroup::One);

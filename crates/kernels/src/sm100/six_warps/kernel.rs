@@ -10,11 +10,14 @@ use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::task::{Params, Task};
 use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, Signals, SmemPtr, Target, TmemPtr,
+    Builder, Cmp, CtaGroup, Kernel, Pipeline, SharedArray, SharedTiles, Signals, SmemPtr, Target,
+    TmemPtr, Warp,
 };
 
 /// The warp that owns tensor memory and issues multiplies.
 const ISSUING_WARP: u32 = 4;
+/// The warp that loads.
+const LOADING_WARP: u32 = 5;
 /// Threads of a CTA.
 pub const THREADS: u32 = 32 * 6;
 
@@ -54,8 +57,7 @@ pub fn emit(
     memory: &Memory,
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new(name, target);
-    b.directive("maxntid", &[THREADS.into(), 1, 1]);
-    b.directive("minnctapersm", &[1]);
+    b.launch_bounds(THREADS, 1);
     let mut args = Arguments::default();
     let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
     let shared = reserve(&mut b, &config);
@@ -66,14 +68,12 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
-    let q = base.plus(b.reserve_shared(config.q_stages * config.query_bytes(), 1024));
-    let kv = base.plus(b.reserve_shared(config.slots * config.slot_bytes(), 1024));
+    let mut tiles = |tile, count| SharedTiles::reserve(b, base, tile, count).at();
+    let q = tiles(config.query_tile(), config.q_stages);
+    let kv = tiles(config.key_tile(), config.slots);
     let p = match config.probabilities {
         Probabilities::TensorMemory => None,
-        Probabilities::SharedMemory => {
-            let bytes = config.probability_tile().bytes() as u32;
-            Some(base.plus(b.reserve_shared(bytes, 1024)))
-        }
+        Probabilities::SharedMemory => Some(tiles(config.probability_tile(), 1)),
     };
     Shared {
         q,
@@ -85,7 +85,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         probabilities: Signals::reserve(b, base, SCORE_TILES),
         output: Signals::reserve(b, base, 1),
         tail: Signals::reserve(b, base, 1),
-        address: base.plus(b.reserve_shared(4, 4)),
+        address: SharedArray::<u32>::one(b, base).at(),
     }
 }
 
@@ -94,23 +94,16 @@ impl SixWarps {
         let (frame, shared) = (&self.frame, &self.shared);
         let warp = b.warp();
         let tmem = self.init(b, warp);
-        let owns_rows = b.setp(Cmp::Lt, warp, ROW_WARPS);
-        let issues = b.setp(Cmp::Eq, warp, ISSUING_WARP);
-        b.if_else(
-            owns_rows,
-            |b| softmax::emit(b, frame, shared, tmem, warp),
-            |b| {
-                b.if_else(
-                    issues,
-                    |b| issuer::emit(b, frame, shared, tmem),
-                    |b| loader::emit(b, frame, shared),
-                )
-            },
-        );
+        b.roles(warp, |roles| {
+            roles.warps(0..ROW_WARPS, |b, warp| softmax::emit(b, frame, shared, tmem, warp));
+            roles.warp(ISSUING_WARP, |b| issuer::emit(b, frame, shared, tmem));
+            roles.warp(LOADING_WARP, |b| loader::emit(b, frame, shared));
+        });
         b.warp_sync();
         b.tcgen05_fence_before();
         b.barrier_all();
-        b.if_(issues, |b| {
+        let owns_memory = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
+        b.if_(owns_memory, |b| {
             b.tcgen05_fence_after();
             b.tmem_dealloc(CtaGroup::One, tmem.base, self.frame.map.allocation);
         });
@@ -118,7 +111,7 @@ impl SixWarps {
 
     /// One thread initialises the barriers, one warp allocates tensor memory; everyone waits for both,
     /// and for the previous grid, whose tail this prologue overlaps.
-    fn init(&self, b: &mut Builder, warp: Reg<u32>) -> TmemPtr {
+    fn init(&self, b: &mut Builder, warp: Warp) -> TmemPtr {
         let shared = &self.shared;
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -131,7 +124,7 @@ impl SixWarps {
             shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
-        let allocates = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        let allocates = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
         b.if_(allocates, |b| {
             b.tmem_alloc(CtaGroup::One, shared.address, self.frame.map.allocation);
             b.tmem_relinquish(CtaGroup::One);

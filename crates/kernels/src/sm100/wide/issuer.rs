@@ -3,11 +3,12 @@
 use super::config::{PANEL_BYTES, SLOT_BYTES, SLOT_ROWS};
 use super::kernel::{BOTH, Frame};
 use crate::sm100::config::TILE;
-use crate::sm100::operand::{Operand, instruction};
+use crate::sm100::operand::instruction;
 use crate::task::OpenTile;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Cmp, Consumer, CtaGroup, Cursor, Mbarrier, Reg, SignalCursor, Slot, Tcgen05A, TmemPtr,
+    Builder, Cmp, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, SignalCursor, Slot,
+    Tcgen05A, TmemPtr,
 };
 
 struct Issuer<'f> {
@@ -19,10 +20,10 @@ struct Issuer<'f> {
     scores: SignalCursor,
     probabilities: SignalCursor,
     output: SignalCursor,
-    queries: Operand,
-    keys: Operand,
-    values: Operand,
-    p: Operand,
+    queries: MatrixOperand,
+    keys: MatrixOperand,
+    values: MatrixOperand,
+    p: MatrixOperand,
     yes: Reg<bool>,
     no: Reg<bool>,
 }
@@ -39,10 +40,10 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr) {
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
         output: shared.output.cursor(b),
-        queries: Operand::new(config.query_tile()),
-        keys: Operand::new(config.key_tile()),
-        values: Operand::new(config.value_tile()),
-        p: Operand::new(config.probability_tile()),
+        queries: MatrixOperand::new(b.target(), config.query_tile()),
+        keys: MatrixOperand::new(b.target(), config.key_tile()),
+        values: MatrixOperand::new(b.target(), config.value_tile()),
+        p: MatrixOperand::new(b.target(), config.probability_tile()),
         yes: b.predicate(true),
         no: b.predicate(false),
     };

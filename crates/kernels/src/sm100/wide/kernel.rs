@@ -1,18 +1,22 @@
 //! The kernel: parameters, shared memory, barriers, roles.
 
-use super::config::{CLUSTER, Config, Map, SLOT_BYTES};
+use super::config::{CLUSTER, Config, Map};
 use super::{issuer, loader, softmax};
 use crate::arguments::{Arguments, Memory};
 use crate::sm100::rows::ROW_WARPS;
 use crate::sm100::tensor_memory::SCORE_TILES;
 use crate::task::{Params, Task};
+use layout::Layout;
 use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, Signals, SmemPtr, Target, TmemPtr,
+    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTiles, Signals, SmemPtr,
+    Target, TmemPtr, Warp,
 };
 
 /// The warp that owns tensor memory and, in the even CTA, issues multiplies.
 const ISSUING_WARP: u32 = 4;
+/// The warp that loads.
+const LOADING_WARP: u32 = 5;
 /// Threads of a CTA.
 pub const THREADS: u32 = 32 * 6;
 /// Both CTAs of the pair.
@@ -58,8 +62,7 @@ pub fn emit(
     memory: &Memory,
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new(name, target);
-    b.directive("maxntid", &[THREADS.into(), 1, 1]);
-    b.directive("minnctapersm", &[1]);
+    b.launch_bounds(THREADS, 1);
     let mut args = Arguments::default();
     let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
     let shared = reserve(&mut b, &config);
@@ -71,18 +74,19 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
+    let exchange = Layout::column_major((u64::from(ROW_WARPS * 32), 2)).expect("a small layout");
     Shared {
-        q: base.plus(b.reserve_shared(config.query_bytes(), 1024)),
-        kv: base.plus(b.reserve_shared(config.slots * SLOT_BYTES, 1024)),
-        p: base.plus(b.reserve_shared(config.probability_tile().bytes() as u32, 1024)),
-        exchange: base.plus(b.reserve_shared(EXCHANGE_BYTES, EXCHANGE_BYTES)),
+        q: SharedTiles::reserve(b, base, config.query_tile(), 1).at(),
+        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots).at(),
+        p: SharedTiles::reserve(b, base, config.probability_tile(), 1).at(),
+        exchange: SharedArray::<f32>::reserve(b, base, &exchange).at(),
         q_ring: Pipeline::reserve(b, base, 1),
         kv_ring: Pipeline::reserve(b, base, config.slots),
         scores: Signals::reserve(b, base, SCORE_TILES),
         probabilities: Signals::reserve(b, base, SCORE_TILES),
         output: Signals::reserve(b, base, 1),
         tail: Signals::reserve(b, base, 1),
-        address: base.plus(b.reserve_shared(4, 4)),
+        address: SharedArray::<u32>::one(b, base).at(),
     }
 }
 
@@ -90,25 +94,18 @@ impl Frame {
     fn emit(&self, b: &mut Builder) {
         let warp = b.warp();
         let tmem = self.init(b, warp);
-        let owns_rows = b.setp(Cmp::Lt, warp, ROW_WARPS);
-        let owns_memory = b.setp(Cmp::Eq, warp, ISSUING_WARP);
-        b.if_else(
-            owns_rows,
-            |b| softmax::emit(b, self, tmem, warp),
-            |b| {
-                b.if_else(
-                    owns_memory,
-                    |b| {
-                        let even = b.setp(Cmp::Eq, self.rank, 0);
-                        b.if_(even, |b| issuer::emit(b, self, tmem));
-                    },
-                    |b| loader::emit(b, self),
-                );
-            },
-        );
+        b.roles(warp, |roles| {
+            roles.warps(0..ROW_WARPS, |b, warp| softmax::emit(b, self, tmem, warp));
+            roles.warp(ISSUING_WARP, |b| {
+                let even = b.setp(Cmp::Eq, self.rank, 0);
+                b.if_(even, |b| issuer::emit(b, self, tmem));
+            });
+            roles.warp(LOADING_WARP, |b| loader::emit(b, self));
+        });
         b.warp_sync();
         b.tcgen05_fence_before();
         b.cluster_barrier();
+        let owns_memory = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
         b.if_(owns_memory, |b| {
             b.tcgen05_fence_after();
             b.tmem_dealloc(CtaGroup::Two, tmem.base, self.map.allocation);
@@ -117,7 +114,7 @@ impl Frame {
 
     /// One thread initialises the barriers, one warp allocates tensor memory; both CTAs wait for both,
     /// and for the previous grid, whose tail this prologue overlaps.
-    fn init(&self, b: &mut Builder, warp: Reg<u32>) -> TmemPtr {
+    fn init(&self, b: &mut Builder, warp: Warp) -> TmemPtr {
         let shared = &self.shared;
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -130,7 +127,7 @@ impl Frame {
             shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
-        let allocates = b.setp(Cmp::Eq, warp, ISSUING_WARP);
+        let allocates = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
         b.if_(allocates, |b| {
             b.tmem_alloc(CtaGroup::Two, shared.address, self.map.allocation);
             b.tmem_relinquish(CtaGroup::Two);

@@ -3,23 +3,32 @@
 use super::config::Config;
 use super::{left, loaders, right};
 use crate::arguments::{Arguments, Memory};
+use crate::sm90::config::ROWS;
+use crate::sm90::tile::TileShape;
 use crate::task::{Params, Task};
+use layout::Layout;
 use program::Argument;
-use ptx::build::{Builder, Cmp, Consumer, Kernel, Pipeline, Reg, Signals, Slot, SmemPtr, Target};
+use ptx::build::{
+    Budget, Builder, Cmp, Consumer, Kernel, Pipeline, Reg, SharedArray, SharedTile, SharedTiles,
+    Signals, Slot, SmemPtr, Target,
+};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
-/// Registers of a loader thread and of the others.
-const REGISTERS: [u32; 2] = [40, 232];
+/// Registers of a loader thread.
+const LOADER_REGISTERS: Budget = Budget::Shrunk(40);
+/// Registers of the others.
+const REGISTERS: Budget = Budget::Grown(232);
 
 /// Shared memory.
 pub struct Shared {
-    pub q: SmemPtr,
-    pub k: SmemPtr,
-    pub v: SmemPtr,
-    pub p: SmemPtr,
+    pub q: SharedTile,
+    pub k: SharedTiles,
+    /// Values: the keys' tiles where they are the same.
+    pub v: SharedTiles,
+    pub p: SharedTiles,
     /// One factor per row for each tile of probabilities.
-    pub factors: SmemPtr,
+    pub factors: SharedArray<f32>,
     pub q_ring: Pipeline,
     /// Barriers of the two units of a tile of keys.
     pub k_rings: [Pipeline; 2],
@@ -47,8 +56,7 @@ pub fn emit(
     memory: &Memory,
 ) -> (Kernel, Vec<Argument>) {
     let mut b = Builder::new(name, Target::Sm90a);
-    b.directive("maxntid", &[config.threads() as u64, 1, 1]);
-    b.directive("minnctapersm", &[1]);
+    b.launch_bounds(config.threads(), 1);
     let mut args = Arguments::default();
     let tiling = config.tiling();
     let params = Params::declare(&mut b, &mut args, tiling, task, memory, !config.shared_kv);
@@ -64,12 +72,13 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
-    let mut tiles = |count: u32, bytes: u32| base.plus(b.reserve_shared(count * bytes, 1024));
-    let q = tiles(1, config.queries().bytes());
-    let k = tiles(config.stages, config.keys().bytes());
-    let v = if config.shared_kv { k } else { tiles(config.stages, config.values().bytes()) };
-    let p = tiles(config.p_stages, config.probabilities().bytes());
-    let factors = base.plus(b.reserve_shared(config.p_stages * 64 * 4, 16));
+    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
+    let q = tiles(config.queries(), 1).tile(0);
+    let k = tiles(config.keys(), config.stages);
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
+    let p = tiles(config.probabilities(), config.p_stages);
+    let rows_of_stages = Layout::column_major((u64::from(ROWS), u64::from(config.p_stages)));
+    let factors = SharedArray::reserve(b, base, &rows_of_stages.expect("a small layout"));
     let k_rings = [0, 1].map(|_| Pipeline::reserve(b, base, config.stages));
     let v_rings = match config.shared_kv {
         true => k_rings,
@@ -93,28 +102,20 @@ impl Frame {
     fn emit(&self, b: &mut Builder) {
         self.init(b);
         let warp = b.warp();
-        let warpgroup = b.shr(warp, 2);
-        let loads = b.setp(Cmp::Eq, warpgroup, 0);
-        b.if_else(
-            loads,
-            |b| {
-                b.shrink_registers(REGISTERS[0]);
-                loaders::emit(b, self, warp);
-            },
-            |b| {
-                b.grow_registers(REGISTERS[1]);
-                let is_left = b.setp(Cmp::Eq, warpgroup, 1);
-                b.if_else(
-                    is_left,
-                    |b| left::emit(b, self),
-                    |b| {
-                        if self.has_right() {
-                            right::emit(b, self);
-                        }
-                    },
-                );
-            },
-        );
+        b.roles(warp, |roles| {
+            roles.split_warpgroup(0, LOADER_REGISTERS, |roles| {
+                roles.warp(0, |b| loaders::emit_keys(b, self));
+                if let Some(map) = self.params.tma_v {
+                    roles.warp(1, |b| loaders::emit_values(b, self, map));
+                }
+            });
+            roles.warpgroup(1, REGISTERS, |b| left::emit(b, self));
+            roles.warpgroup(2, REGISTERS, |b| {
+                if self.has_right() {
+                    right::emit(b, self);
+                }
+            });
+        });
         self.join_cluster(b);
     }
 
@@ -172,17 +173,14 @@ impl Frame {
     /// Where unit `unit` of a stage of keys is.
     #[track_caller]
     pub fn key_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
-        let shape = self.config.keys();
-        let at = slot.buffer(b, self.shared.k, shape.bytes());
-        at.plus(unit as u32 * self.config.key_units()[0] * shape.panel_bytes())
+        let first = unit as u32 * self.config.key_units()[0];
+        slot.tile(b, self.shared.k).block(first)
     }
 
     /// Where unit `unit` of a stage of values is.
     #[track_caller]
     pub fn value_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
-        let shape = self.config.values();
-        let bytes = if self.config.shared_kv { self.config.keys() } else { shape }.bytes();
-        let at = slot.buffer(b, self.shared.v, bytes);
-        at.plus(unit as u32 * self.config.value_units()[0] * shape.panel_bytes())
+        let first = unit as u32 * self.config.value_units()[0];
+        slot.tile(b, self.shared.v).block(first)
     }
 }

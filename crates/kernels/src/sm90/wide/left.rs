@@ -4,11 +4,9 @@ use super::config::TILE;
 use super::kernel::Frame;
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::sm90::config::ROWS;
 use crate::sm90::epilogue::{self, Columns};
 use crate::sm90::fragment;
 use crate::sm90::scores::{Scores, Windows};
-use crate::sm90::tile::{TileShape, advance};
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
 
@@ -102,7 +100,7 @@ impl Left<'_> {
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
-        let queries = self.frame.config.queries().k_major(b, self.frame.shared.q);
+        let queries = self.frame.shared.q.descriptor(b);
         let keys = [0, 1].map(|unit: usize| self.k[unit].take(b));
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
         let view = View { windows, queries, keys, pending };
@@ -198,17 +196,17 @@ impl Left<'_> {
     /// `S = Q·Kᵀ`, one commit group per unit; returns their number.
     fn issue_scores(&self, b: &mut Builder, view: &View) -> u32 {
         let config = &self.frame.config;
-        let (left, right) = (config.queries(), config.keys());
+        let (left, right) = (config.queries().k_major(), config.keys().k_major());
         let units = config.key_units();
         let mut step = 0;
         for (unit, panels) in units.into_iter().enumerate().filter(|(_, panels)| *panels > 0) {
             view.keys[unit].wait(b);
             let at = self.frame.key_unit(b, &view.keys[unit], unit);
-            let k = right.k_major(b, at);
+            let k = right.at(b, at);
             b.wgmma_fence();
             for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {
-                let q_step = advance(b, view.queries, left.k_step(step));
-                let k_step = advance(b, k, right.k_step(within));
+                let q_step = left.step(b, view.queries, step);
+                let k_step = right.step(b, k, within);
                 let accumulate = if step == 0 { self.no } else { self.yes };
                 let q = WgmmaA::Shared(q_step, false);
                 b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
@@ -221,12 +219,12 @@ impl Left<'_> {
 
     /// `O += P·V`, one commit group.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
-        let shape: TileShape = self.frame.config.values();
+        let right = self.frame.config.values().mn_major();
         let at = self.frame.value_unit(b, values, 0);
-        let v = shape.mn_major(b, at);
+        let v = right.at(b, at);
         b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
-            let v_step = advance(b, v, shape.row_step(step as u32));
+            let v_step = right.step(b, v, step as u32);
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
             b.wgmma(self.frame.config.half, &self.out, &p, v_step, true, self.yes);
         }
@@ -257,20 +255,16 @@ impl Left<'_> {
         let Some(slot) = slot else { return };
         let shared = &self.frame.shared;
         if probabilities {
-            let shape = self.frame.config.probabilities();
-            let at = slot.buffer(b, shared.p, shape.bytes());
-            let pairs = &self.scores.probabilities;
-            fragment::store(b, self.scores.thread, pairs, at, shape.panel_bytes());
+            let to = slot.tile(b, shared.p);
+            fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
         }
         let quad = b.and(self.scores.thread, 3);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         b.if_(first_of_row, |b| {
             let row = fragment::first_row(b, self.scores.thread);
-            let offset = b.mul(row, 4);
-            let at = slot.buffer(b, shared.factors, ROWS * 4);
-            let at = b.smem_add(at, offset);
+            let at = shared.factors.element(b, &[row, slot.stage()]);
             b.st_shared(at, factors[0]);
-            b.st_shared(at.plus(8 * 4), factors[1]);
+            b.st_shared(at.plus(shared.factors.offset(&[8])), factors[1]);
         });
         b.fence_proxy_async();
         b.warp_sync();

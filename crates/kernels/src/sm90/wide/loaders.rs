@@ -4,34 +4,28 @@
 use super::kernel::Frame;
 use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
-use crate::sm90::tile::{ROW_BYTES, TileShape};
+use crate::sm90::tile::ROW_BYTES;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
 use ptx::build::{
-    Arg, Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SmemPtr, TensorMapParam,
+    Arg, Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SharedTiles, TensorMapParam,
 };
 
-/// Emits the loading warpgroup; its first two warps work.
-pub fn emit(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
-    let keys = b.setp(Cmp::Eq, warp, 0);
-    b.if_(keys, |b| emit_keys(b, frame));
-    if let Some(map) = frame.params.tma_v {
-        let values = b.setp(Cmp::Eq, warp, 1);
-        b.if_(values, |b| {
-            let (config, shared) = (&frame.config, &frame.shared);
-            let stream = Stream::new(b, frame, map, config.values(), config.value_units(), true);
-            let units = shared.v_rings.map(|ring| ring.producer(b));
-            frame.params.for_each_tile(b, |b, open| {
-                for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, &units));
-            });
-        });
-    }
+/// Emits the warp that loads values.
+pub fn emit_values(b: &mut Builder, frame: &Frame, map: TensorMapParam) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let stream = Stream::new(b, frame, map, config.value_units(), true);
+    let units = shared.v_rings.map(|ring| ring.producer(b));
+    frame.params.for_each_tile(b, |b, open| {
+        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, &units));
+    });
 }
 
-fn emit_keys(b: &mut Builder, frame: &Frame) {
+/// Emits the warp that loads queries and keys.
+pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let (map, units) = (frame.params.tma_k, config.key_units());
-    let stream = Stream::new(b, frame, map, config.keys(), units, config.shared_kv);
+    let stream = Stream::new(b, frame, map, units, config.shared_kv);
     let queries = shared.q_ring.producer(b);
     let rings: [Cursor<Producer>; 2] = shared.k_rings.map(|ring: Pipeline| ring.producer(b));
     frame.params.for_each_tile(b, |b, open| {
@@ -78,7 +72,7 @@ fn load_queries(
                 Builder::coordinate(open.tile.kv_head),
                 Builder::coordinate(open.sequence.q_batch),
             ];
-            let to = frame.shared.q.plus(chunk * config.queries().panel_bytes());
+            let to = frame.shared.q.block(chunk);
             b.tma_load(to, frame.params.tma_q, &coordinates, full);
         }
     });
@@ -88,7 +82,6 @@ fn load_queries(
 struct Stream<'f> {
     frame: &'f Frame,
     map: TensorMapParam,
-    shape: TileShape,
     units: [u32; 2],
     /// Whether rows past the end of a sequence must be zero.
     cleared: bool,
@@ -101,14 +94,13 @@ impl<'f> Stream<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         map: TensorMapParam,
-        shape: TileShape,
         units: [u32; 2],
         values: bool,
     ) -> Self {
         let cleared = values && frame.params.dirty_tail;
         let lead = b.elect();
         let tail = Tail::new(b, lead, &frame.shared.tail);
-        Stream { frame, map, shape, units, cleared, lead, tail }
+        Stream { frame, map, units, cleared, lead, tail }
     }
 
     fn load(
@@ -116,7 +108,7 @@ impl<'f> Stream<'f> {
         b: &mut Builder,
         open: &OpenTile,
         n: Reg<i32>,
-        ring: SmemPtr,
+        ring: SharedTiles,
         cursors: &[Cursor<Producer>; 2],
     ) {
         let mut panel = 0;
@@ -127,14 +119,8 @@ impl<'f> Stream<'f> {
             }
             let slot = cursor.take(b);
             slot.wait(b);
-            let at = slot.buffer(b, ring, self.shape.bytes());
-            let to = Panels {
-                at: at.plus(panel * self.shape.panel_bytes()),
-                bytes: self.shape.panel_bytes(),
-                count,
-                rows: self.shape.rows,
-                ctas: None,
-            };
+            let tile = slot.tile(b, ring);
+            let to = Panels::of(tile.blocks(panel..panel + count));
             let full = slot.full(b);
             self.publish(b, open, n, panel * CHUNK, to, full);
             panel += count;

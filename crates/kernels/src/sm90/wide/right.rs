@@ -3,10 +3,8 @@
 use super::kernel::Frame;
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::sm90::config::ROWS;
 use crate::sm90::epilogue::Columns;
 use crate::sm90::fragment;
-use crate::sm90::tile::advance;
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
 
@@ -70,15 +68,15 @@ impl Right<'_> {
         fragment::scale_rows(b, &self.out, factors);
         let values = self.v.take(b);
         values.wait(b);
-        let (left, shape) = (config.probabilities(), config.values());
-        let at = p.buffer(b, self.frame.shared.p, left.bytes());
-        let probabilities = left.k_major(b, at);
+        let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
+        let at = p.tile(b, self.frame.shared.p).at();
+        let probabilities = left.at(b, at);
         let at = self.frame.value_unit(b, &values, 1);
-        let v = shape.mn_major(b, at);
+        let v = right.at(b, at);
         b.wgmma_fence();
-        for step in 0..shape.rows / 16 {
-            let a = advance(b, probabilities, left.k_step(step));
-            let v_step = advance(b, v, shape.row_step(step));
+        for step in 0..config.values().rows / 16 {
+            let a = left.step(b, probabilities, step);
+            let v_step = right.step(b, v, step);
             b.wgmma(config.half, &self.out, &WgmmaA::Shared(a, false), v_step, true, self.yes);
         }
         b.wgmma_commit();
@@ -90,10 +88,9 @@ impl Right<'_> {
     /// The factors of this thread's two rows.
     fn factors(&self, b: &mut Builder, slot: &Slot<Consumer>) -> [Reg<f32>; 2] {
         let row = fragment::first_row(b, self.thread);
-        let offset = b.mul(row, 4);
-        let at = slot.buffer(b, self.frame.shared.factors, ROWS * 4);
-        let at = b.smem_add(at, offset);
-        [b.ld_shared(at), b.ld_shared(at.plus(8 * 4))]
+        let factors = &self.frame.shared.factors;
+        let at = factors.element(b, &[row, slot.stage()]);
+        [b.ld_shared(at), b.ld_shared(at.plus(factors.offset(&[8])))]
     }
 
     fn write(&self, b: &mut Builder, open: &OpenTile, factors: [Reg<f32>; 2]) {
@@ -102,12 +99,7 @@ impl Right<'_> {
         let block = Block::at(b, config.packing, config.group, number);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let first = config.left_columns();
-        let columns = Columns {
-            thread: self.thread,
-            out: &self.out,
-            first,
-            half: config.half,
-        };
+        let columns = Columns { thread: self.thread, out: &self.out, first, half: config.half };
         columns.write(b, &output, factors);
     }
 }
