@@ -1,4 +1,4 @@
-use crate::{DType, Slot};
+use crate::{DType, Element, Slot};
 use half::{bf16, f16};
 
 /// Host memory to read a slot from.
@@ -86,6 +86,17 @@ impl HostRef<'_> {
             HostRef::Bf16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::I32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::U8(s) => s.to_vec(),
+        }
+    }
+
+    /// What the elements are.
+    pub fn element(&self) -> Element {
+        match self {
+            HostRef::F32(_) => Element::Float(DType::F32),
+            HostRef::F16(_) => Element::Float(DType::F16),
+            HostRef::Bf16(_) => Element::Float(DType::Bf16),
+            HostRef::I32(_) => Element::I32,
+            HostRef::U8(_) => Element::U8,
         }
     }
 

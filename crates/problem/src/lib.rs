@@ -29,7 +29,7 @@ pub use host::{HostBuffers, HostMut, HostRef};
 pub use host_vec::HostVec;
 pub use mask::Mask;
 pub use segment::{IndexList, KeyLengths, Paging, Segment, Values};
-pub use slot::{SegmentSlot, Slot};
+pub use slot::{Element, SegmentSlot, Slot};
 pub use storage::Storage;
 pub use view::View;
 
@@ -148,5 +148,13 @@ impl Problem {
     /// The bytes a slot's memory must hold.
     pub fn slot_bytes(&self, slot: Slot) -> u64 {
         slot::bytes_of(self, slot)
+    }
+
+    /// What the elements of a slot are.
+    ///
+    /// # Panics
+    /// If the slot is of a segment the problem does not have.
+    pub fn slot_element(&self, slot: Slot) -> Element {
+        slot::element_of(self, slot)
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Problem, Values};
+use crate::{DType, Problem, Storage, Values};
 use std::fmt;
 
 /// A tensor of a [`Problem`], by role.
@@ -74,6 +74,53 @@ impl fmt::Display for SegmentSlot {
             SegmentSlot::PageTable => "page_table",
             SegmentSlot::Indices => "indices",
         })
+    }
+}
+
+/// What a slot's elements are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// Floating-point numbers.
+    Float(DType),
+    /// Offsets, lengths, tables.
+    I32,
+    /// Bytes of a packed row format (see [`Storage`]).
+    U8,
+}
+
+impl Element {
+    /// Bytes of one.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Element::Float(dtype) => dtype.bytes(),
+            Element::I32 => 4,
+            Element::U8 => 1,
+        }
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Float(dtype) => dtype.fmt(f),
+            Element::I32 => f.write_str("i32"),
+            Element::U8 => f.write_str("u8"),
+        }
+    }
+}
+
+pub(crate) fn element_of(problem: &Problem, slot: Slot) -> Element {
+    match slot {
+        Slot::Q | Slot::Out => Element::Float(problem.dtype()),
+        Slot::Lse | Slot::Sinks => Element::Float(DType::F32),
+        Slot::CuSeqlensQ | Slot::Positions => Element::I32,
+        Slot::Segment(n, SegmentSlot::K)
+            if problem.segments[n as usize].storage == Storage::Model1 =>
+        {
+            Element::U8
+        }
+        Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => Element::Float(problem.dtype()),
+        Slot::Segment(..) => Element::I32,
     }
 }
 

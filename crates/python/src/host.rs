@@ -2,27 +2,9 @@
 
 use crate::Plan;
 use half::{bf16, f16};
-use problem::{DType, HostBuffers, HostMut, HostRef, InvalidProblem, SegmentSlot, Slot, Storage};
+use problem::{DType, Element, HostBuffers, HostMut, HostRef, InvalidProblem, Slot};
 use sixwarp::Error;
 use std::ops::Range;
-
-/// The element types of slots.
-#[derive(Clone, Copy)]
-pub(crate) enum Element {
-    Float(DType),
-    I32,
-    U8,
-}
-
-impl Element {
-    pub(crate) fn bytes(self) -> u64 {
-        match self {
-            Element::Float(dtype) => dtype.bytes(),
-            Element::I32 => 4,
-            Element::U8 => 1,
-        }
-    }
-}
 
 /// Computes on host memory; `addresses` are those of the slots.
 ///
@@ -35,7 +17,7 @@ pub(crate) unsafe fn run(plan: &Plan, addresses: &[u64]) -> Result<(), Error> {
     check_overlap(&plan.slots, addresses, &bytes)?;
     let mut buffers = HostBuffers::new();
     for ((slot, address), bytes) in plan.slots.iter().zip(addresses).zip(bytes) {
-        let element = element(plan, *slot);
+        let element = problem.slot_element(*slot);
         check_alignment(*slot, *address, element)?;
         let count = (bytes / element.bytes()) as usize;
         // SAFETY: the caller vouches for the memory; alignment and overlap were checked.
@@ -47,22 +29,6 @@ pub(crate) unsafe fn run(plan: &Plan, addresses: &[u64]) -> Result<(), Error> {
         };
     }
     plan.host_plan().run(&mut buffers)
-}
-
-fn element(plan: &Plan, slot: Slot) -> Element {
-    let problem = plan.problem();
-    match slot {
-        Slot::Q | Slot::Out => Element::Float(problem.dtype()),
-        Slot::Lse | Slot::Sinks => Element::Float(DType::F32),
-        Slot::CuSeqlensQ | Slot::Positions => Element::I32,
-        Slot::Segment(n, part) => match part {
-            SegmentSlot::K if problem.segments[n as usize].storage == Storage::Model1 => {
-                Element::U8
-            }
-            SegmentSlot::K | SegmentSlot::V => Element::Float(problem.dtype()),
-            _ => Element::I32,
-        },
-    }
 }
 
 fn check_alignment(slot: Slot, address: u64, element: Element) -> Result<(), InvalidProblem> {

@@ -1,7 +1,7 @@
 //! Merging results on the host.
 
-use crate::host::{Element, readable, slice_mut, writable};
-use problem::{DType, View};
+use crate::host::{readable, slice_mut, writable};
+use problem::{DType, Element, View};
 use serde::Deserialize;
 use sixwarp::{Error, HostRef};
 

@@ -59,6 +59,8 @@ impl AddAssign for Counters {
 pub struct Report {
     /// Contents of the buffers after the run, in the order of the program's.
     pub buffers: Vec<Vec<u8>>,
+    /// Bytes of each buffer that nobody wrote; none of buffers that began with contents.
+    pub unwritten: Vec<Vec<std::ops::Range<usize>>>,
     /// Counts over all launches.
     pub counters: Counters,
     /// The timeline, if one was asked for.

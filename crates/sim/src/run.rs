@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::load::{self, Kernel};
-use crate::memory::{Contents, Global};
+use crate::memory::{Allocation, Contents, Global};
 use crate::options::Options;
 use crate::report::Report;
 use crate::variables;
@@ -44,7 +44,9 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
         let params = machine.parameters(&kernel, launch)?;
         machine.launch(&program.module, &kernel, launch, params, options)?;
     }
-    machine.report.buffers = (0..buffers.len()).map(|i| machine.global.get(i).to_vec()).collect();
+    let all = || (0..buffers.len()).map(|i| machine.global.get(i));
+    machine.report.buffers = all().map(Allocation::to_vec).collect();
+    machine.report.unwritten = all().map(Allocation::unwritten).collect();
     Ok(machine.report)
 }
 

@@ -31,10 +31,12 @@ mod device;
 pub mod dsv4;
 mod error;
 pub mod io;
+mod launch;
 mod memory;
 mod merge;
 mod plan;
 mod programs;
+mod tensor;
 
 pub use cpu::{Comparison, Isa, Reference, compare};
 pub use device::Device;
@@ -45,10 +47,11 @@ pub use merge::{apply_sink, merge};
 pub use plan::{Plan, attention, plan, plan_with};
 pub use program;
 pub use sim;
+pub use tensor::{DeviceBuffers, DeviceMut, DeviceRef, DeviceTensor, Pending, Scalar};
 
 pub use problem::{
-    DType, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem, KeyLengths, Mask,
-    Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,
+    DType, Element, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem, KeyLengths,
+    Mask, Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,
     Unsupported, Values, View,
 };
 

@@ -1,4 +1,5 @@
 use crate::device::Kind;
+use crate::launch::Ready;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, PlanOptions, programs};
 use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
@@ -6,10 +7,11 @@ use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
 /// How a problem will be computed on a device; can be run many times.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    problem: Problem,
-    device: Device,
+    pub(crate) problem: Problem,
+    pub(crate) device: Device,
     /// The emitted program, where the device runs one.
-    emitted: Option<kernels::Plan>,
+    pub(crate) emitted: Option<kernels::Plan>,
+    pub(crate) ready: Ready,
 }
 
 /// Plans `problem` for `device`.
@@ -38,7 +40,8 @@ pub fn plan_with(
             Some(kernels::plan(problem, arch, &options)?)
         }
     };
-    let plan = Plan { problem: problem.clone(), device: device.clone(), emitted };
+    let ready = Ready::default();
+    let plan = Plan { problem: problem.clone(), device: device.clone(), emitted, ready };
     plan.check_memory()?;
     Ok(plan)
 }
@@ -90,7 +93,8 @@ impl Plan {
     }
 
     fn check_memory(&self) -> Result<(), Error> {
-        let tensors: u64 = self.problem.slots().iter().map(|s| self.problem.slot_bytes(*s)).sum();
+        let bytes = self.problem.slots().into_iter().map(|slot| self.problem.slot_bytes(slot));
+        let tensors = bytes.fold(0, u64::saturating_add);
         match &self.device.0 {
             Kind::Cuda { device, .. } => {
                 let needed = tensors.saturating_add(self.workspace_bytes());
@@ -101,7 +105,12 @@ impl Plan {
                 }
                 Ok(())
             }
-            _ => ensure_memory(&format!("the {}", self.device), self.workspace_bytes()),
+            // The simulator works on copies: what goes in, what it holds, what comes out.
+            Kind::Simulated { .. } => {
+                let needed = tensors.saturating_mul(3).saturating_add(self.workspace_bytes());
+                ensure_memory(&format!("this problem on {}", self.device), needed)
+            }
+            _ => ensure_memory(&format!("this problem on {}", self.device), self.workspace_bytes()),
         }
     }
 
@@ -115,13 +124,13 @@ impl Plan {
             (Kind::Cuda { device, .. }, Some(plan)) => {
                 let mut bytes = programs::gather(&self.problem, &plan.program, buffers)?;
                 device.run_host(&plan.program, &mut bytes)?;
-                programs::scatter(&self.problem, &bytes, buffers);
+                programs::scatter(&self.problem, bytes, &[], buffers);
                 Ok(())
             }
             (Kind::Simulated { options, .. }, Some(plan)) => {
                 let bytes = programs::gather(&self.problem, &plan.program, buffers)?;
                 let report = sim::run(&plan.program, &bytes, options)?;
-                programs::scatter(&self.problem, &report.buffers, buffers);
+                programs::scatter(&self.problem, report.buffers, &report.unwritten, buffers);
                 Ok(())
             }
             (Kind::Oracle, _) => run_oracle(&self.problem, buffers),

@@ -3,6 +3,7 @@
 use crate::Error;
 use problem::{HostBuffers, InvalidProblem, Problem, Slot};
 use program::Program;
+use std::ops::Range;
 
 /// Bytes for each of the program's buffers: the problem's slots in order, then workspaces, which
 /// stay empty for the engine to allocate.
@@ -25,10 +26,16 @@ fn slot_bytes(
     buffers: &mut HostBuffers,
 ) -> Result<Vec<u8>, InvalidProblem> {
     let found = match slot.is_output() {
-        true => buffers.get_mut(slot).map(|memory| memory.as_ref().to_bytes()),
-        false => buffers.get(slot).map(|memory| memory.to_bytes()),
+        true => buffers.get_mut(slot).map(|memory| memory.as_ref()),
+        false => buffers.get(slot),
     };
-    let bytes = found.ok_or_else(|| InvalidProblem::new(slot, "needs memory", "missing"))?;
+    let memory = found.ok_or_else(|| InvalidProblem::new(slot, "needs memory", "missing"))?;
+    let (bytes, found_element) = (memory.to_bytes(), memory.element());
+    let element = problem.slot_element(slot);
+    if found_element != element {
+        let rule = format!("must hold {element}");
+        return Err(InvalidProblem::new(slot, rule, found_element));
+    }
     let needed = problem.slot_bytes(slot);
     if (bytes.len() as u64) < needed {
         let rule = format!("must hold {needed} bytes");
@@ -37,20 +44,40 @@ fn slot_bytes(
     Ok(bytes)
 }
 
-/// Copies what the program wrote back to the host tensors. Elements that are all ones were not
-/// written (that is what simulated memory holds before) and keep what the host has.
-pub(crate) fn scatter(problem: &Problem, bytes: &[Vec<u8>], buffers: &mut HostBuffers) {
-    for (slot, bytes) in problem.slots().into_iter().zip(bytes) {
+/// Copies what a program wrote to the host tensors; `unwritten` bytes of each buffer keep what the host
+/// has.
+pub(crate) fn scatter(
+    problem: &Problem,
+    bytes: Vec<Vec<u8>>,
+    unwritten: &[Vec<Range<usize>>],
+    buffers: &mut HostBuffers,
+) {
+    for (i, (slot, mut bytes)) in problem.slots().into_iter().zip(bytes).enumerate() {
         let Some(memory) = buffers.get_mut(slot) else { continue };
-        let before = memory.as_ref().to_bytes();
-        let size = before.len() / memory.as_ref().len().max(1);
-        let mut after = bytes.clone();
-        for (new, old) in after.chunks_exact_mut(size.max(1)).zip(before.chunks_exact(size.max(1)))
-        {
-            if new.iter().all(|byte| *byte == 0xff) {
-                new.copy_from_slice(old);
+        let unwritten = unwritten.get(i).map(Vec::as_slice).unwrap_or_default();
+        if !unwritten.is_empty() {
+            let before = memory.as_ref().to_bytes();
+            for range in unwritten {
+                bytes[range.clone()].copy_from_slice(&before[range.clone()]);
             }
         }
-        memory.copy_from_bytes(&after);
+        memory.copy_from_bytes(&bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use problem::{DType, HostMut, Segment, View};
+
+    #[test]
+    fn what_was_written_arrives_whatever_its_bits() {
+        let view = View::bhsd(DType::F32, [1, 1, 1, 4]);
+        let problem = Problem::builder(view).segment(Segment::new(view, view)).build().unwrap();
+        let mut out = [1.0f32, 2.0, 3.0, 4.0];
+        let mut buffers = HostBuffers::new().output(Slot::Out, HostMut::F32(&mut out));
+        let written = vec![vec![], vec![0xff; 16]];
+        scatter(&problem, written, &[vec![], vec![4..12]], &mut buffers);
+        assert_eq!(out.map(f32::to_bits), [!0, 2f32.to_bits(), 3f32.to_bits(), !0]);
     }
 }

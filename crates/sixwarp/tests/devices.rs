@@ -74,6 +74,23 @@ fn too_large_is_refused_with_the_number_of_bytes() {
 }
 
 #[test]
+fn a_simulator_is_not_asked_for_more_than_there_is() {
+    let queries = View::bhsd(DType::Bf16, [1 << 10, 1 << 7, 1 << 13, 512]);
+    let keys = View::bhsd(DType::Bf16, [1 << 10, 1 << 7, 1, 512]);
+    let problem = Problem::builder(queries).segment(Segment::new(keys, keys)).build().unwrap();
+    let error = plan(&problem, &"sim-sm90".parse().unwrap()).unwrap_err();
+    let Error::TooLarge { needed, available, .. } = error else { panic!("{error}") };
+    let tensors = 2 * (2 * (1u64 << 30) + 2 * (1 << 17)) * 512;
+    assert_eq!(needed, 3 * tensors);
+    assert!(available < needed);
+    let error = Device::cpu().alloc::<f32>(1 << 60).unwrap_err().to_string();
+    assert!(
+        error.starts_with("a tensor of 1152921504606846976 f32 needs 4611686018427387904 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn missing_and_short_memory_is_named() {
     let view = View::bhsd(DType::F32, [1, 1, 1, 4]);
     let problem = Problem::builder(view).segment(Segment::new(view, view)).build().unwrap();

@@ -5,6 +5,7 @@
 
 use super::address::GLOBAL_BASE;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Unmapped bytes between allocations.
@@ -90,6 +91,23 @@ impl Allocation {
             self.words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
         bytes.truncate(self.len as usize);
         bytes
+    }
+
+    /// The ranges of bytes that nobody wrote, for allocations that began as poison.
+    pub fn unwritten(&self) -> Vec<Range<usize>> {
+        let Some(written) = &self.written else { return Vec::new() };
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for (i, word) in written.iter().enumerate() {
+            let missing = !word.load(Relaxed);
+            let bytes = (0..64).filter(|bit| missing >> bit & 1 == 1).map(|bit| 64 * i + bit);
+            for byte in bytes.take_while(|byte| (*byte as u64) < self.len) {
+                match ranges.last_mut() {
+                    Some(last) if last.end == byte => last.end += 1,
+                    _ => ranges.push(byte..byte + 1),
+                }
+            }
+        }
+        ranges
     }
 
     fn byte_ptr(&self, offset: u64) -> *mut u8 {

@@ -1,0 +1,89 @@
+//! Tensors of a device: the same results as host tensors, and what is refused.
+
+use half::bf16;
+use sixwarp::{
+    DType, Device, DeviceBuffers, Error, HostBuffers, Problem, Segment, Slot, View, attention, plan,
+};
+
+const QUERIES: usize = 2 * 3 * 64;
+const KEYS: usize = 2 * 5 * 64;
+
+/// Two heads, 3 queries, 5 keys; rows of the output are 80 elements apart.
+fn problem() -> Problem {
+    let q = View::bshd(DType::Bf16, [1, 2, 3, 64]);
+    let keys = View::bshd(DType::Bf16, [1, 2, 5, 64]);
+    let out = View { strides: [480, 80, 160, 1], ..q };
+    let segment = Segment::new(keys, keys);
+    Problem::builder(q).out(out).segment(segment).return_lse().build().unwrap()
+}
+
+fn values(count: usize, seed: u64) -> Vec<bf16> {
+    let mut rng = cases::Rng::new(seed);
+    let mut values = vec![0.0; count];
+    rng.fill_normal(&mut values);
+    values.into_iter().map(bf16::from_f32).collect()
+}
+
+#[test]
+fn every_device_computes_on_its_own_tensors() {
+    let problem = problem();
+    let [q, k, v] = [(QUERIES, 1), (KEYS, 2), (KEYS, 3)].map(|(n, seed)| values(n, seed));
+    for name in ["cpu", "oracle", "sim-sm90"] {
+        let device: Device = name.parse().unwrap();
+        let (mut want, mut want_lse) = (vec![bf16::NAN; 480], vec![0.0f32; 6]);
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &q)
+            .input(Slot::K, &k)
+            .input(Slot::V, &v)
+            .output(Slot::Out, &mut want)
+            .output(Slot::Lse, &mut want_lse);
+        attention(&problem, &mut buffers, &device).unwrap();
+        let [dq, dk, dv] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
+        // Between rows lies what nobody may touch, in the very bits that memory begins with.
+        let untouched = bf16::from_bits(0xffff);
+        let mut out = device.upload(&[untouched; 480]).unwrap();
+        let mut lse = device.alloc::<f32>(6).unwrap();
+        let buffers = DeviceBuffers::new()
+            .input(Slot::Q, &dq)
+            .input(Slot::K, &dk)
+            .input(Slot::V, &dv)
+            .output(Slot::Out, &mut out)
+            .output(Slot::Lse, &mut lse);
+        plan(&problem, &device).unwrap().launch(buffers).unwrap().wait().unwrap();
+        for (at, (got, want)) in out.download().unwrap().iter().zip(&want).enumerate() {
+            let gap = at % 80 >= 64;
+            let expected = if gap { untouched } else { *want };
+            assert_eq!(got.to_bits(), expected.to_bits(), "{name} element {at}");
+        }
+        assert_eq!(lse.download().unwrap(), want_lse, "{name}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let problem = problem();
+    for device in [Device::cpu(), "sim-sm90".parse().unwrap()] {
+        let keys = device.upload(&values(KEYS, 1)).unwrap();
+        let wrong = device.upload(&[0.0f32; QUERIES]).unwrap();
+        let mut integers = device.alloc::<i32>(480).unwrap();
+        let mut out = device.alloc::<bf16>(480).unwrap();
+        let plan = plan(&problem, &device).unwrap();
+        let inputs = |q| DeviceBuffers::new().input(Slot::Q, q).input(Slot::K, &keys);
+        let refused = |buffers| plan.launch(buffers).unwrap_err().to_string();
+        let error = refused(inputs(&wrong).input(Slot::V, &keys).output(Slot::Out, &mut out));
+        assert!(error.starts_with("q: must hold bf16"), "{error}");
+        let error = refused(inputs(&wrong).output(Slot::Out, &mut integers));
+        assert_eq!(error, "out: must hold floats, but it is i32");
+    }
+    let mut tensor = Device::cpu().alloc::<u8>(2).unwrap();
+    let error = tensor.write(&[1, 2, 3]).unwrap_err().to_string();
+    assert_eq!(error, "device tensor: holds 2 elements, but it is 3");
+}
+
+#[test]
+fn addresses_are_for_gpus() {
+    let device = Device::cpu();
+    // SAFETY: nothing lies there, but the CPU refuses addresses before it looks.
+    let refused = unsafe { sixwarp::DeviceRef::from_raw::<f32>(&device, 64, 1) };
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+}
