@@ -1,11 +1,10 @@
 //! `sixwarp demo`: a DeepSeek-V4 decode step on the CPU and on a simulated Blackwell GPU.
 
-use crate::{AnyError, Outcome, engine, output, timeline};
+use crate::{AnyError, Outcome, engine, output, timeline, trace};
 use cases::{Case, CaseData, Expected};
 use kernels::Arch;
-use program::Program;
 use serde::Serialize;
-use sim::{Options, Row, Trace};
+use sim::{Row, Trace};
 use sixwarp::{Device, Plan};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -50,7 +49,9 @@ pub fn run(args: Args) -> Outcome {
         show(answer.to_string())?;
         answers.push(answer);
         if let Some(program) = plan.program() {
-            let trace = trace(program, &data)?;
+            let kernel = format!("attention{}", data.problem.segments.len() - 1);
+            let report = trace::of_kernel(program, &data, Some(&kernel))?;
+            let trace = report.trace.ok_or("the simulator recorded no timeline")?;
             show(picture(&trace))?;
             if let Some(path) = &args.trace {
                 std::fs::write(path, trace.to_json())
@@ -101,19 +102,6 @@ impl std::fmt::Display for Answer {
     }
 }
 
-/// The timeline of the kernel that reads the last segment.
-fn trace(program: &Program, data: &CaseData) -> Result<Trace, AnyError> {
-    let kernel = format!("attention{}", data.problem.segments.len() - 1);
-    let mut launches = program.launches.clone();
-    launches.retain(|launch| launch.kernel == kernel);
-    let program = Program { launches, ..program.clone() };
-    let slots = data.problem.slots();
-    let mut buffers: Vec<Vec<u8>> = slots.into_iter().map(|slot| data.bytes(slot)).collect();
-    buffers.resize(program.buffers.len(), Vec::new());
-    let report = sim::run(&program, &buffers, &Options { trace: true, ..Options::default() })?;
-    report.trace.ok_or_else(|| "the simulator recorded no timeline".into())
-}
-
 fn picture(trace: &Trace) -> String {
     let name = |row: Row| match row {
         Row::Warp(n @ 0..=3) => format!("warp {n} softmax"),
@@ -124,7 +112,7 @@ fn picture(trace: &Trace) -> String {
     };
     format!(
         "The compressed rows' kernel, first CTA (cycles are a model's, not a GPU's):\n\n{}",
-        timeline::picture(trace, [0; 3], name)
+        timeline::picture(&timeline::lanes(trace, [0; 3], name))
     )
 }
 

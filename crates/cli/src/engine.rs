@@ -1,16 +1,7 @@
 //! Devices by name, as engines of the case table.
 
-use crate::device_name::DeviceName;
 use cases::{CaseData, EngineError, Outputs};
 use sixwarp::{Device, Error, Plan, Problem};
-
-/// Opens the device called `name`.
-///
-/// # Errors
-/// If this machine or this build does not have it.
-pub fn open(name: DeviceName) -> Result<Device, Error> {
-    name.to_string().parse()
-}
 
 /// Computes a case's problem on its data, with fresh outputs.
 pub fn compute(

@@ -2,7 +2,6 @@
 
 mod bench;
 mod demo;
-mod device_name;
 mod doctor;
 mod engine;
 mod inputs;
@@ -15,6 +14,7 @@ mod sim;
 mod support;
 mod timeline;
 mod timing;
+mod trace;
 mod verify;
 mod warm;
 
@@ -38,6 +38,7 @@ enum Command {
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
     Sim(Box<sim::Args>),
+    Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
     Doctor(doctor::Args),
     Warm(warm::Args),
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
         Command::Sim(args) => sim::run(*args),
+        Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),
         Command::Doctor(args) => doctor::run(args),
         Command::Warm(args) => warm::run(args),

@@ -1,12 +1,11 @@
 //! `sixwarp run`: one problem on one device.
 
-use crate::device_name::DeviceName;
 use crate::inputs::FileArgs;
 use crate::problem_args::{ProblemArgs, describe};
 use crate::{Outcome, engine, output, timing};
 use cases::{CaseData, Expected, Outputs};
 use serde::Serialize;
-use sixwarp::Problem;
+use sixwarp::{Device, DeviceName, Problem};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -24,7 +23,7 @@ Without files, inputs are random (--input-seed). Tensors in files are [batch, he
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu, cuda[:n], sim-sm90, sim-sm100 or oracle
+    /// cpu, cuda[:n], sim-sm90, sim-sm100, sim-sm103 or oracle
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     #[command(flatten)]
@@ -52,7 +51,7 @@ pub fn run(args: Args) -> Outcome {
     let needed: u64 = problem.slots().iter().map(|slot| problem.slot_bytes(*slot)).sum();
     sixwarp::ensure_memory("this problem", needed)?;
     let data = args.files.fill(CaseData::new(&case)?)?;
-    let device = engine::open(args.device)?;
+    let device = Device::open(args.device)?;
     let plan = sixwarp::plan(&problem, &device)?;
     let start = Instant::now();
     let outputs = engine::run(&plan, &data)?;

@@ -6,7 +6,7 @@ mod outcome;
 mod parameters;
 
 use crate::Outcome;
-use filetest::FileTest;
+use filetest::{FileTest, SimEngine};
 use outcome::Finished;
 use parameters::Parameters;
 use sim::{Options, Report};
@@ -19,30 +19,8 @@ use std::sync::Arc;
 /// The exit status tells the outcome: 0 ok, 2 the launch does not fit the kernel, 3 fault,
 /// 4 hazard, 5 deadlock, 6 unsupported.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("what").args(["file", "launch"]).required(true)))]
 pub struct Args {
-    /// PTX file (with --against also a folder)
-    #[arg(required_unless_present = "launch")]
-    file: Option<PathBuf>,
-    /// Captured launch as JSON instead of the options below
-    #[arg(long, conflicts_with = "file")]
-    launch: Option<PathBuf>,
-    /// Kernel, where the file has several
-    #[arg(long)]
-    kernel: Option<String>,
-    /// CTAs, as x,y,z
-    #[arg(long, default_value = "1")]
-    grid: String,
-    /// Threads of a CTA, as x,y,z
-    #[arg(long, default_value = "1")]
-    block: String,
-    /// CTAs of a cluster, as x,y,z
-    #[arg(long, default_value = "1")]
-    cluster: String,
-    /// Dynamic shared memory in bytes
-    #[arg(long, default_value_t = 0)]
-    smem: u32,
-    #[command(flatten)]
-    parameters: Parameters,
     /// When asynchronous work completes and who runs: eager, latest, adversarial, random, all
     #[arg(long, default_value = "eager")]
     mode: String,
@@ -61,8 +39,9 @@ pub struct Args {
     /// Writes a timeline for chrome://tracing or Perfetto
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Runs the file tests under FILE here and on another engine (cuda, or a folder of recorded
-    /// outputs) and compares
+    /// Runs the file tests under FILE (or a folder) here and on another engine (cuda, or a folder of recorded
+    /// outputs) and compares; files for other targets are left out. A fault on a GPU ends what follows
+    /// it, so give one file per call where one is possible
     #[arg(long, value_name = "ENGINE", conflicts_with = "launch")]
     against: Option<String>,
     /// Prints counters
@@ -71,6 +50,37 @@ pub struct Args {
     /// Prints the outcome as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// A kernel and its launch: a PTX file with options, or a launch captured elsewhere.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Kernel")]
+pub struct Source {
+    /// PTX file; one that says how to run it (`// run:`, see tests/README.md) needs no options of its
+    /// launch
+    file: Option<PathBuf>,
+    /// Captured launch as JSON instead of the options below
+    #[arg(long, conflicts_with = "file")]
+    launch: Option<PathBuf>,
+    /// Kernel, where the file has several
+    #[arg(long)]
+    pub kernel: Option<String>,
+    /// CTAs, as x,y,z
+    #[arg(long, default_value = "1")]
+    grid: String,
+    /// Threads of a CTA, as x,y,z
+    #[arg(long, default_value = "1")]
+    block: String,
+    /// CTAs of a cluster, as x,y,z
+    #[arg(long, default_value = "1")]
+    cluster: String,
+    /// Dynamic shared memory in bytes
+    #[arg(long, default_value_t = 0)]
+    smem: u32,
+    #[command(flatten)]
+    parameters: Parameters,
 }
 
 const MODES: [&str; 4] = ["eager", "latest", "adversarial", "random"];
@@ -81,17 +91,15 @@ pub fn run(args: Args) -> Outcome {
         "all" => MODES.to_vec(),
         one => vec![one],
     };
-    if let (Some(against), Some(path)) = (&args.against, &args.file) {
-        return { modes }.into_iter().try_for_each(|m| corpus::run(path, m, args.seed, against));
-    }
     for mode in modes {
         let Some(options) = Options::mode(mode, args.seed) else {
-            return Err(format!(
-                "no mode `{mode}`: there are {}, pedantic and all",
-                MODES.join(", ")
-            )
-            .into());
+            let known = MODES.join(", ");
+            return Err(format!("no mode `{mode}`: there are {known}, pedantic and all").into());
         };
+        if let (Some(against), Some(path)) = (&args.against, &args.source.file) {
+            corpus::run(path, &SimEngine::mode(mode, args.seed), against, args.json)?;
+            continue;
+        }
         let options = Options {
             checks: !args.no_checks,
             pedantic: args.pedantic || options.pedantic,
@@ -99,7 +107,7 @@ pub fn run(args: Args) -> Outcome {
             threads: args.threads,
             ..options
         };
-        let finished = Finished::new(mode, args.seed, execute(&args, &options)?);
+        let finished = Finished::new(mode, args.seed, args.source.execute(&options)?);
         finished.print(args.json, args.counters)?;
         if let (Some(path), Some(trace)) = (&args.trace, finished.trace()) {
             std::fs::write(path, trace)?;
@@ -111,34 +119,57 @@ pub fn run(args: Args) -> Outcome {
     Ok(())
 }
 
-fn execute(
-    args: &Args,
-    options: &Options,
-) -> Result<Result<Report, sim::Error>, Box<dyn std::error::Error>> {
-    if let Some(path) = &args.launch {
-        return launch::execute(path, options);
-    }
-    let path = args.file.as_deref().ok_or("a PTX file or --launch")?;
-    let test = file_test(args, path)?;
-    let run = test.runs.first().ok_or("no launch")?;
-    let program = test.program(run)?;
-    Ok(sim::run(&program, &run.contents(), options))
-}
+type AnyError = Box<dyn std::error::Error>;
 
-/// The file as a test whose only run is the one asked for.
-fn file_test(args: &Args, path: &Path) -> Result<FileTest, Box<dyn std::error::Error>> {
-    let source = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", path.display()))?;
-    let kernel = args.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));
-    let run = format!(
-        "// run: --grid {} --block {} --cluster {} --smem {}{kernel}{}\n",
-        args.grid, args.block, args.cluster, args.smem, args.parameters
-    );
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let body: String =
-        source.lines().filter(|l| !l.starts_with("// run:")).map(|l| format!("{l}\n")).collect();
-    let mut test = FileTest::parse(&name, &format!("{run}{body}"))?;
-    // Reported lines are those of the file itself.
-    test.module = Arc::new(module);
-    Ok(test)
+impl Source {
+    /// Whether the command line names one.
+    pub fn is_given(&self) -> bool {
+        self.file.is_some() || self.launch.is_some()
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> String {
+        let path = self.file.as_deref().or(self.launch.as_deref());
+        path.map_or(String::new(), |path| path.display().to_string())
+    }
+
+    /// Runs it.
+    pub fn execute(&self, options: &Options) -> Result<Result<Report, sim::Error>, AnyError> {
+        if let Some(path) = &self.launch {
+            return launch::execute(path, options);
+        }
+        let path = self.file.as_deref().ok_or("a PTX file or --launch")?;
+        let test = self.file_test(path)?;
+        let run = test.runs.first().ok_or("no launch")?;
+        let program = test.program(run)?;
+        Ok(sim::run(&program, &run.contents(), options))
+    }
+
+    fn leaves_launch_to_file(&self) -> bool {
+        let geometry = [&self.grid, &self.block, &self.cluster];
+        geometry.iter().all(|extent| *extent == "1")
+            && (self.smem, self.kernel.as_ref(), self.parameters.is_empty()) == (0, None, true)
+    }
+
+    /// The file as a test whose only run is the one asked for.
+    fn file_test(&self, path: &Path) -> Result<FileTest, AnyError> {
+        let source =
+            std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", path.display()))?;
+        let kernel = self.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));
+        let run = format!(
+            "// run: --grid {} --block {} --cluster {} --smem {}{kernel}{}\n",
+            self.grid, self.block, self.cluster, self.smem, self.parameters
+        );
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if self.leaves_launch_to_file() && source.contains("// run:") {
+            return Ok(FileTest::parse(&name, &source)?);
+        }
+        let lines = source.lines().filter(|l| !l.starts_with("// run:"));
+        let body: String = lines.map(|l| format!("{l}\n")).collect();
+        let mut test = FileTest::parse(&name, &format!("{run}{body}"))?;
+        // Reported lines are those of the file itself.
+        test.module = Arc::new(module);
+        Ok(test)
+    }
 }

@@ -1,4 +1,9 @@
-//! A simulated CTA's timeline as text: a line per warp and engine, a column per stretch of cycles.
+//! A simulated CTA's timeline: as text, a line per warp and engine and a column per stretch of cycles;
+//! and as a drawing.
+
+mod svg;
+
+pub use svg::Drawing;
 
 use sim::{Row, Slice, Trace};
 use std::fmt::Write;
@@ -8,23 +13,58 @@ const WIDTH: u64 = 72;
 /// How full a column is, from idle to busy throughout.
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 
-/// The picture of `cta`; `name` says what a row is.
-pub fn picture(trace: &Trace, cta: [u32; 3], name: impl Fn(Row) -> String) -> String {
+/// A row of the timeline.
+pub struct Lane<'a> {
+    /// What it is.
+    pub name: String,
+    /// What it did.
+    pub slices: Vec<&'a Slice>,
+}
+
+impl Lane<'_> {
+    fn work(&self) -> impl Iterator<Item = (u64, u64)> {
+        let busy = self.slices.iter().filter(|slice| is_busy(slice));
+        busy.map(|slice| (slice.start, slice.end))
+    }
+
+    /// Cycles it worked.
+    pub fn busy(&self) -> u64 {
+        self.work().map(|(start, end)| end - start).sum()
+    }
+}
+
+/// The rows of `cta`, warps first, and the cycle its last slice ends; `name` says what a row is.
+pub fn lanes(trace: &Trace, cta: [u32; 3], name: impl Fn(Row) -> String) -> (Vec<Lane<'_>>, u64) {
     let slices: Vec<&Slice> = trace.slices.iter().filter(|slice| slice.cta == cta).collect();
     let end = slices.iter().map(|slice| slice.end).max().unwrap_or(0);
     let mut rows: Vec<Row> = slices.iter().map(|slice| slice.row).collect();
     rows.sort_unstable();
     rows.dedup();
-    let names: Vec<String> = rows.iter().map(|row| name(*row)).collect();
-    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (row, name) in rows.iter().zip(&names) {
-        let busy = slices.iter().filter(|slice| slice.row == *row && is_busy(slice));
-        let line = shades(busy.map(|slice| (slice.start, slice.end)), end);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:>widest$} {line}");
+    let of_row = |row: Row| slices.iter().copied().filter(|slice| slice.row == row).collect();
+    let lane = |row| Lane { name: name(row), slices: of_row(row) };
+    (rows.into_iter().map(lane).collect(), end)
+}
+
+/// What a row of any kernel is.
+pub fn plain_name(row: Row) -> String {
+    match row {
+        Row::Warp(n) => format!("warp {n}"),
+        Row::Copy => "copy engine".to_string(),
+        Row::Tensor => "tensor unit".to_string(),
     }
-    let _ = writeln!(text, "{:>widest$} 0{:>width$}", "", cycles(end), width = WIDTH as usize - 1);
+}
+
+/// The rows as text.
+pub fn picture((lanes, end): &(Vec<Lane<'_>>, u64)) -> String {
+    let widest = lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for lane in lanes {
+        let line = shades(lane.work(), *end);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:>widest$} {line}", lane.name);
+    }
+    let width = WIDTH as usize - 1;
+    let _ = writeln!(text, "{:>widest$} 0{:>width$}", "", cycles(*end));
     text
 }
 
@@ -70,11 +110,11 @@ mod tests {
                 slice(Row::Tensor, "mma", 715, 720),
             ],
         };
-        let text = picture(&trace, [0; 3], |row| format!("{row:?}"));
+        let text = picture(&lanes(&trace, [0; 3], |row| format!("{row:?}")));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("Warp(0) {}{}", "█".repeat(36), "·".repeat(36)));
         assert_eq!(lines[1], format!(" Tensor {}▒", "·".repeat(71)));
         assert!(lines[2].ends_with("720 cycles"));
-        assert_eq!(picture(&trace, [1, 0, 0], |_| String::new()).lines().count(), 1);
+        assert_eq!(picture(&lanes(&trace, [1, 0, 0], plain_name)).lines().count(), 1);
     }
 }

@@ -1,9 +1,9 @@
 //! `sixwarp verify`: the table of cases, and random ones, on a device.
 
-use crate::device_name::DeviceName;
 use crate::{Outcome, engine, output};
 use cases::{Case, CaseData, EngineError, Problem};
 use serde::Serialize;
+use sixwarp::{Device, DeviceName};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
@@ -21,7 +21,7 @@ The last line is `N passed, N failed`, with `, N skipped` where the device decli
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu, cuda[:n], sim-sm90, sim-sm100 or oracle
+    /// cpu, cuda[:n], sim-sm90, sim-sm100, sim-sm103 or oracle
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     /// Only cases whose names match (`*` stands for anything)
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Outcome {
         let names: String = cases.iter().map(|case| format!("{}\n", case.name)).collect();
         return output::print(&names);
     }
-    let device = engine::open(args.device)?;
+    let device = Device::open(args.device)?;
     let mut compute = |problem: &Problem, data: &CaseData| engine::compute(&device, problem, data);
     let mut report = Report { device: args.device.to_string(), ..Report::default() };
     let progress = Progress::new(cases.len(), args.json);

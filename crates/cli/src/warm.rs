@@ -1,11 +1,11 @@
 //! `sixwarp warm`: does now what would otherwise be waited for at first use.
 
-use crate::device_name::DeviceName;
 use crate::{Outcome, output};
 use cuda::{CubinCache, Device, Origin};
 use kernels::{Arch, PlanOptions, plan};
 use program::Program;
 use ptx::toolchain::{self, Tool};
+use sixwarp::DeviceName;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;

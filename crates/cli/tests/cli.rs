@@ -63,6 +63,47 @@ fn the_support_page_is_current() {
 }
 
 #[test]
+fn a_timeline_is_drawn_for_a_problem_and_for_any_ptx() {
+    let name = std::env::temp_dir().join(format!("sixwarp-trace-{}", std::process::id()));
+    let name = name.to_str().unwrap();
+    let copy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ptx/bulk_copy.ptx");
+    let problem = ["--heads", "2", "--dim", "64", "--queries", "4", "--keys", "128"];
+    for (source, engine) in [(&problem[..], "tensor unit"), (&[copy][..], "copy engine")] {
+        let arguments = [&["trace", "-o", name, "--json"], source].concat();
+        let drawn = sixwarp(&arguments);
+        assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+        let summary: serde_json::Value = serde_json::from_slice(&drawn.stdout).unwrap();
+        let rows = summary["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == engine).unwrap();
+        assert!(row["busy_cycles"].as_u64().unwrap() > 0);
+        let svg = std::fs::read_to_string(format!("{name}.svg")).unwrap();
+        assert!(svg.contains("warp 0") && svg.contains(engine));
+        let perfetto = std::fs::read(format!("{name}.json")).unwrap();
+        let events: serde_json::Value = serde_json::from_slice(&perfetto).unwrap();
+        assert!(events["traceEvents"].as_array().unwrap().len() > rows.len());
+    }
+    [".svg", ".json"].map(|end| std::fs::remove_file(format!("{name}{end}")).unwrap());
+    let refused = sixwarp(&["trace", "--device", "cpu"]);
+    assert!(text(&refused.stderr).starts_with("sixwarp: cpu draws no timeline"));
+}
+
+#[test]
+fn the_simulator_is_compared_with_recorded_outputs() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ptx/integer.ptx");
+    let recorded = std::env::temp_dir().join(format!("sixwarp-recorded-{}", std::process::id()));
+    std::fs::create_dir_all(&recorded).unwrap();
+    let recorded = recorded.to_str().unwrap();
+    let empty = sixwarp(&["sim", tests, "--against", recorded]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(text(&empty.stderr).ends_with("outputs differ\n"), "{}", text(&empty.stderr));
+    let unknown = sixwarp(&["sim", tests, "--against", "no such engine"]);
+    assert!(text(&unknown.stderr).contains("is neither an engine"), "{}", text(&unknown.stderr));
+    let mode = sixwarp(&["sim", tests, "--against", recorded, "--mode", "lazy"]);
+    assert!(text(&mode.stderr).contains("no mode `lazy`"), "{}", text(&mode.stderr));
+    std::fs::remove_dir_all(recorded).unwrap();
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = sixwarp(&["completions", shell]);

@@ -48,6 +48,24 @@ pub use survey::{Caught, Verdict, survey};
 
 use std::path::{Path, PathBuf};
 
+/// The engine called `name`: `sim` (or one of its modes), `cuda`, or a directory of recorded outputs.
+pub fn engine(name: &str) -> Result<Box<dyn Engine>, String> {
+    match name {
+        "cuda" => Ok(Box::new(CudaEngine::open().map_err(|error| error.to_string())?)),
+        "sim" => Ok(Box::new(SimEngine::mode("eager", 0))),
+        mode if SimEngine::MODES.contains(&mode) => Ok(Box::new(SimEngine::mode(mode, 1))),
+        directory if Path::new(directory).is_dir() => Ok(Box::new(Recorded(directory.into()))),
+        _ => Err(format!("{name} is neither an engine (sim, cuda) nor a directory of recordings")),
+    }
+}
+
+/// Reads a file test.
+pub fn load(path: &Path) -> Result<FileTest, String> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let source = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    FileTest::parse(&name, &source).map_err(|e| format!("{}: {e}", path.display()))
+}
+
 /// The PTX files under `path` (or `path` itself), in the order of their names.
 pub fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if path.is_file() {

@@ -4,9 +4,7 @@
 //! directory of recorded outputs. With `--against` the
 //! outputs of two engines are compared, otherwise those of one with the files' expectations.
 
-use filetest::{
-    CudaEngine, Engine, FileTest, Recorded, Report, SimEngine, bless, check, compare, files,
-};
+use filetest::{Engine, FileTest, Recorded, Report, bless, check, compare, engine, files, load};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,22 +39,6 @@ fn arguments() -> Result<Arguments, String> {
         }
     }
     Ok(parsed)
-}
-
-fn engine(name: &str) -> Result<Box<dyn Engine>, String> {
-    match name {
-        "cuda" => Ok(Box::new(CudaEngine::open().map_err(|error| error.to_string())?)),
-        "sim" => Ok(Box::new(SimEngine::mode("eager", 0))),
-        mode if SimEngine::MODES.contains(&mode) => Ok(Box::new(SimEngine::mode(mode, 1))),
-        directory if Path::new(directory).is_dir() => Ok(Box::new(Recorded(directory.into()))),
-        _ => Err(format!("{name} is neither an engine (sim, cuda) nor a directory of recordings")),
-    }
-}
-
-fn load(path: &Path) -> Result<FileTest, String> {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let source = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    FileTest::parse(&name, &source).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn rewrite(path: &Path, test: &FileTest, engine: &dyn Engine) -> Result<(), String> {

@@ -1,11 +1,11 @@
-use crate::{Arch, Error, PlanOptions};
+use crate::device_name::SIMULATORS;
+use crate::{Arch, DeviceName, Error, PlanOptions};
 use std::fmt;
 use std::str::FromStr;
 
 /// Who computes.
 ///
-/// Devices have the same names everywhere: `cpu`, `oracle`, `cuda` or `cuda:N`, `sim-sm90`,
-/// `sim-sm100`, `sim-sm103`.
+/// Devices are called by a [`DeviceName`].
 ///
 /// ```
 /// use sixwarp::Device;
@@ -24,11 +24,30 @@ pub(crate) enum Kind {
     Simulated { arch: Arch, options: sim::Options },
 }
 
-/// Every architecture with kernels, and what its simulator is called.
-const SIMULATORS: [(Arch, &str); 3] =
-    [(Arch::Sm90, "sim-sm90"), (Arch::Sm100, "sim-sm100"), (Arch::Sm103, "sim-sm103")];
-
 impl Device {
+    /// The device called `name`.
+    ///
+    /// # Errors
+    /// If this machine does not have it.
+    pub fn open(name: DeviceName) -> Result<Self, Error> {
+        match name {
+            DeviceName::Cpu => Ok(Self::cpu()),
+            DeviceName::Oracle => Ok(Self::oracle()),
+            DeviceName::Cuda(ordinal) => Self::cuda(ordinal),
+            DeviceName::Simulated(arch) => Ok(Self::simulated(arch)),
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> DeviceName {
+        match &self.0 {
+            Kind::Cpu => DeviceName::Cpu,
+            Kind::Oracle => DeviceName::Oracle,
+            Kind::Cuda { ordinal, .. } => DeviceName::Cuda(*ordinal),
+            Kind::Simulated { arch, .. } => DeviceName::Simulated(*arch),
+        }
+    }
+
     /// This machine's CPU, on rayon's current thread pool.
     pub fn cpu() -> Self {
         Self(Kind::Cpu)
@@ -101,15 +120,7 @@ impl Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Cpu => f.write_str("cpu"),
-            Kind::Oracle => f.write_str("oracle"),
-            Kind::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}"),
-            Kind::Simulated { arch, .. } => {
-                let name = SIMULATORS.iter().find(|(a, _)| a == arch).map_or("sim", |(_, n)| n);
-                f.write_str(name)
-            }
-        }
+        self.name().fmt(f)
     }
 }
 
@@ -123,22 +134,6 @@ impl FromStr for Device {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let unknown = || {
-            let simulators = SIMULATORS.map(|(_, name)| name).join(", ");
-            let known = format!("cpu, oracle, cuda, cuda:N, {simulators}");
-            Error::NoDevice(format!("unknown device `{name}`: one of {known}"))
-        };
-        if let Some((arch, _)) = SIMULATORS.iter().find(|(_, simulator)| *simulator == name) {
-            return Ok(Self::simulated(*arch));
-        }
-        match name {
-            "cpu" => Ok(Self::cpu()),
-            "oracle" => Ok(Self::oracle()),
-            "cuda" => Self::cuda(0),
-            _ => {
-                let ordinal = name.strip_prefix("cuda:").ok_or_else(unknown)?;
-                Self::cuda(ordinal.parse().map_err(|_| unknown())?)
-            }
-        }
+        Self::open(name.parse()?)
     }
 }

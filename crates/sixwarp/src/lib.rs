@@ -28,6 +28,7 @@
 //! ```
 
 mod device;
+mod device_name;
 pub mod dsv4;
 mod error;
 pub mod io;
@@ -40,6 +41,7 @@ mod tensor;
 
 pub use cpu::{Comparison, Isa, Reference, compare};
 pub use device::Device;
+pub use device_name::{DeviceName, UnknownDevice};
 pub use error::Error;
 pub use kernels::{Arch, Loads, PlanOptions, Probabilities, Split};
 pub use memory::{available_bytes, ensure_memory};

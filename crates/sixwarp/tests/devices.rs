@@ -54,7 +54,7 @@ fn devices_have_names() {
     }
     for name in ["", "gpu", "cuda:", "cuda:x"] {
         let error = name.parse::<Device>().unwrap_err().to_string();
-        assert!(error.starts_with(&format!("unknown device `{name}`: one of ")), "{error}");
+        assert!(error.starts_with(&format!("no device is called `{name}`: ")), "{error}");
     }
 }
 

@@ -1,9 +1,8 @@
 //! The least time a problem can take on a device: its floating-point operations at the rate of large
 //! matrix products, or its bytes at the rate of a copy, whichever is longer.
 
-use crate::device_name::DeviceName;
 use serde::Serialize;
-use sixwarp::Problem;
+use sixwarp::{DeviceName, Problem};
 use std::time::Instant;
 
 /// What a device reaches where nothing is in the way.

@@ -4,13 +4,12 @@ mod chart;
 mod floor;
 mod suites;
 
-use crate::device_name::DeviceName;
 use crate::problem_args::describe;
-use crate::{Outcome, engine, output, timing};
+use crate::{Outcome, output, timing};
 use cases::CaseData;
 use floor::Rates;
 use serde::Serialize;
-use sixwarp::{Device, Error, Plan};
+use sixwarp::{Device, DeviceName, Error, Plan};
 use std::path::PathBuf;
 use suites::{Row, Suite};
 
@@ -80,7 +79,7 @@ struct Report {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Outcome {
-    let device = engine::open(args.device)?;
+    let device = Device::open(args.device)?;
     let gpu = matches!(args.device, DeviceName::Cuda(_));
     let suite = args.suite.unwrap_or(if gpu { Suite::Dense } else { Suite::Cpu });
     let rates = Rates::of(args.device, &device.describe(), args.matmul_tflops, args.copy_gbs);

@@ -22,6 +22,13 @@ const OPTIONS: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
+impl Parameters {
+    /// Whether none were given.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl fmt::Display for Parameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(option, value)| write!(f, " {option} {value}"))
