@@ -127,17 +127,6 @@ pub enum Op {
         /// Third operand.
         with: Option<(BoolOp, P, bool)>,
     },
-    /// `set`: a comparison into a register of all-ones (or 1.0).
-    Set {
-        /// Comparison.
-        f: Compare,
-        /// Destination.
-        d: R32,
-        /// Operand slots.
-        s: [u32; 2],
-        /// Value for true.
-        yes: u32,
-    },
     /// `selp` of up to 32 bits.
     Select32 {
         /// Destination.

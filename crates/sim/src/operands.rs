@@ -78,10 +78,6 @@ impl Op {
                     visit(Reg::P(*q), Write);
                 }
             }
-            Op::Set { f, d, s, .. } => {
-                compare(visit, *f, s);
-                visit(Reg::R32(*d), Write);
-            }
             Op::Select32 { d, s, p } => {
                 reads32(visit, *s);
                 visit(Reg::P(p.0), Read);

@@ -2,6 +2,7 @@
 
 use super::{Compare, RowFn, row};
 use crate::register::Row32;
+use ptx::ast::Type;
 
 fn dot<const N: usize>(a: [i32; N], b: [i32; N], c: u32) -> u32 {
     let sum: i32 = a.iter().zip(b).fold(0i32, |s, (x, y)| s.wrapping_add(x.wrapping_mul(y)));
@@ -25,10 +26,6 @@ fn dp2a<const A: bool, const B: bool, const HIGH: bool>(a: u32, b: u32, c: u32) 
     dot(halves(a, A), if HIGH { [b2, b3] } else { [b0, b1] }, c)
 }
 
-fn copysign(sign: u32, magnitude: u32, _: u32) -> u32 {
-    sign & 0x8000_0000 | magnitude & 0x7FFF_FFFF
-}
-
 fn pack16<const SIGNED: bool>(a: u32, b: u32, _: u32) -> u32 {
     let clamp = |x: u32| {
         let (low, high) = if SIGNED { (-32768, 32767) } else { (0, 65535) };
@@ -45,7 +42,7 @@ fn pack8<const SIGNED: bool>(a: u32, b: u32, c: u32) -> u32 {
     c << 16 | clamp(a) << 8 | clamp(b)
 }
 
-/// `dp4a`, `dp2a`, `copysign` and `cvt.pack`, by opcode and modifiers.
+/// `dp4a`, `dp2a` and `cvt.pack`, by opcode and modifiers.
 pub fn special_lane_op(name: &str, modifiers: &[&str]) -> Option<fn(u32, u32, u32) -> u32> {
     Some(match (name, modifiers) {
         ("dp4a", ["u32", "u32"]) => dp4a::<false, false>,
@@ -60,7 +57,6 @@ pub fn special_lane_op(name: &str, modifiers: &[&str]) -> Option<fn(u32, u32, u3
         ("dp2a", ["hi", "s32", "s32"]) => dp2a::<true, true, true>,
         ("dp2a", ["hi", "u32", "s32"]) => dp2a::<false, true, true>,
         ("dp2a", ["hi", "s32", "u32"]) => dp2a::<true, false, true>,
-        ("copysign", ["f32"]) => copysign,
         ("cvt.pack", ["pack", "sat", "s16", "s32"]) => pack16::<true>,
         ("cvt.pack", ["pack", "sat", "u16", "s32"]) => pack16::<false>,
         ("cvt.pack", ["pack", "sat", "s8", "s32", "b32"]) => pack8::<true>,
@@ -69,31 +65,28 @@ pub fn special_lane_op(name: &str, modifiers: &[&str]) -> Option<fn(u32, u32, u3
     })
 }
 
-/// `testp` of f32.
-pub fn test_property(name: &str) -> Option<Compare> {
-    fn finite(a: &Row32, _: &Row32) -> u32 {
-        lanes(a, f32::is_finite)
+/// `testp` of f32 and f64.
+pub fn test_property(name: &str, ty: Type) -> Option<Compare> {
+    macro_rules! test {
+        ($single:path, $double:path) => {
+            match ty {
+                Type::F32 => Compare::A(|a, _| lanes(|i| $single(f32::from_bits(a.0[i])))),
+                Type::F64 => Compare::B(|a, _| lanes(|i| $double(f64::from_bits(a.0[i])))),
+                _ => return None,
+            }
+        };
     }
-    fn infinite(a: &Row32, _: &Row32) -> u32 {
-        lanes(a, f32::is_infinite)
-    }
-    fn normal(a: &Row32, _: &Row32) -> u32 {
-        lanes(a, f32::is_normal)
-    }
-    fn subnormal(a: &Row32, _: &Row32) -> u32 {
-        lanes(a, f32::is_subnormal)
-    }
-    Some(Compare::A(match name {
-        "finite" => finite,
-        "infinite" => infinite,
-        "normal" => normal,
-        "subnormal" => subnormal,
+    Some(match name {
+        "finite" => test!(f32::is_finite, f64::is_finite),
+        "infinite" => test!(f32::is_infinite, f64::is_infinite),
+        "normal" => test!(f32::is_normal, f64::is_normal),
+        "subnormal" => test!(f32::is_subnormal, f64::is_subnormal),
         _ => return None,
-    }))
+    })
 }
 
-fn lanes(a: &Row32, test: fn(f32) -> bool) -> u32 {
-    (0..32).fold(0, |mask, i| mask | u32::from(test(f32::from_bits(a.0[i]))) << i)
+fn lanes(test: impl Fn(usize) -> bool) -> u32 {
+    (0..32).fold(0, |mask, i| mask | u32::from(test(i)) << i)
 }
 
 fn pairwise(a: u32, b: u32, op: impl Fn(u16, u16) -> u16) -> u32 {

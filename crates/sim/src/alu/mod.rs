@@ -17,7 +17,7 @@ pub use float::{double_op, float_op, float_pair_op, mufu, saturate};
 pub use half::{half_op, mixed_op};
 pub use integer::{integer_op, wide_op};
 pub use lane::{packed_integer_op, special_lane_op, test_property};
-pub use predicate::{BoolOp, Compare, compare_float, compare_half, compare_integer};
+pub use predicate::{BoolOp, Compare, Half, compare_float, compare_half, compare_integer};
 
 use crate::register::{Row32, Row64};
 

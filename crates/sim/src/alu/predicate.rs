@@ -158,12 +158,33 @@ fn bf16(bits: u32) -> f32 {
     Format::BF16.decode(bits & 0xFFFF)
 }
 
-/// An f16 or bf16 comparison.
+#[inline(always)]
+fn upper_f16(bits: u32) -> f32 {
+    Format::F16.decode(bits >> 16)
+}
+
+#[inline(always)]
+fn upper_bf16(bits: u32) -> f32 {
+    Format::BF16.decode(bits >> 16)
+}
+
+/// Which half of a packed register is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Bits 15:0, or a scalar.
+    Low,
+    /// Bits 31:16.
+    High,
+}
+
+/// A comparison of f16 or bf16, or of one half of a packed pair.
 #[allow(clippy::neg_cmp_op_on_partial_ord)]
-pub fn compare_half(name: &str, ty: Type) -> Option<Compare> {
-    Some(match ty {
-        Type::F16 => floating!(test32, name, f16),
-        Type::Bf16 => floating!(test32, name, bf16),
+pub fn compare_half(name: &str, ty: Type, half: Half) -> Option<Compare> {
+    Some(match (ty, half) {
+        (Type::F16 | Type::F16x2, Half::Low) => floating!(test32, name, f16),
+        (Type::Bf16 | Type::Bf16x2, Half::Low) => floating!(test32, name, bf16),
+        (Type::F16x2, Half::High) => floating!(test32, name, upper_f16),
+        (Type::Bf16x2, Half::High) => floating!(test32, name, upper_bf16),
         _ => return None,
     })
 }

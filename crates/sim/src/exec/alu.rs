@@ -161,11 +161,6 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
         Op::Bfe64 { d, a, at, signed } => each(r, Reg::R64(*d), mask, |r, i| {
             bfe64(*signed, r.r64(*a).0[i], r.r32(at[0]).0[i], r.r32(at[1]).0[i])
         }),
-        Op::Set { f, d, s, yes } => {
-            let bits = compare(r, *f, s);
-            let out = Row32(std::array::from_fn(|i| if bits >> i & 1 != 0 { *yes } else { 0 }));
-            r.set32(*d, mask, &out);
-        }
         Op::Cvt { cvt, d, s } => convert(r, cvt, *d, s, mask),
         Op::Pack { d, s, bits } => pack(r, *d, s, *bits, mask),
         Op::Unpack { d, a, bits } => unpack(r, d, *a, *bits, mask),

@@ -45,7 +45,8 @@ impl Cluster<'_> {
             }
             Op::Tensor(copy) if copy.direction == TensorDirection::Prefetch => Ok(Flow::Next),
             Op::Tensor(copy) => {
-                lanes(mask).try_for_each(|lane| self.tensor(w, lane, copy))?;
+                let issuing = self.distinct_stores(w, copy, mask);
+                lanes(issuing).try_for_each(|lane| self.tensor(w, lane, copy))?;
                 Ok(Flow::Next)
             }
             Op::BulkCommit => {
@@ -233,6 +234,22 @@ impl Cluster<'_> {
             signals.push((owner, signal.1));
         }
         Ok((ends, signals))
+    }
+
+    /// The lanes of `mask`, without those that store the same box to the same place as a lower one.
+    /// CUTLASS lets a whole warp issue its stores; writing the same bytes again changes nothing.
+    fn distinct_stores(&self, w: usize, copy: &TensorCopy, mask: u32) -> u32 {
+        let (TensorDirection::Store, Some(shared)) = (copy.direction, copy.shared) else {
+            return mask;
+        };
+        let r = &self.warps[w].registers;
+        let same = |a: usize, b: usize| {
+            lane_address(r, shared, a) == lane_address(r, shared, b)
+                && lane_address(r, copy.map, a) == lane_address(r, copy.map, b)
+                && copy.coords.iter().all(|c| r.r32(*c).0[a] == r.r32(*c).0[b])
+        };
+        let repeats = |lane: usize| lanes(mask & ((1 << lane) - 1)).any(|lower| same(lower, lane));
+        lanes(mask).filter(|lane| !repeats(*lane)).fold(0, |all, lane| all | 1 << lane)
     }
 
     fn tensor(&mut self, w: usize, lane: usize, copy: &TensorCopy) -> Run<()> {

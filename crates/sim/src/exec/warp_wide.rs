@@ -18,57 +18,68 @@ impl Cluster<'_> {
             | Op::WarpSync { mask } => *mask,
             _ => return Ok(Flow::Next),
         };
-        let lane = mask.trailing_zeros() as usize;
-        let members = self.warps[w].registers.r32(members).0[lane];
-        if members & 1 << lane == 0 {
+        let members = *self.warps[w].registers.r32(members);
+        if let Some(lane) = lanes(mask).find(|lane| members.0[*lane] & 1 << lane == 0) {
             let message = format!(
-                "lane {lane} executes this with member mask {members:#010x}, which lacks it"
+                "lane {lane} executes this with member mask {:#010x}, which lacks it",
+                members.0[lane]
             );
             return self.fault(w, Some(lane), "member-mask", message, None);
         }
-        if let Some(wait) = self.converge(w, members) {
+        let named = lanes(mask).fold(0, |all, lane| all | members.0[lane]);
+        if let Some(wait) = self.converge(w, named) {
             return Ok(Flow::Retry(wait));
         }
-        // Lanes whose guard is false do not take part although they are here.
-        let active = mask & members;
-        let r = &mut self.warps[w].registers;
-        match op {
-            Op::Shfl { mode, d, p, s } => {
-                let (row, valid) = shuffle(r, *mode, s, active);
-                r.set32(*d, active, &row);
-                if let Some(p) = p {
-                    r.set_p(*p, active, valid);
-                }
-            }
-            Op::Vote { kind, d, a, .. } => vote(r, *kind, *d, *a, active),
-            Op::Match { all, d, p, a, .. } => {
-                for lane in lanes(active) {
-                    let value = r.lane(*a, lane);
-                    let same = lanes(active)
-                        .filter(|l| r.lane(*a, *l) == value)
-                        .fold(0, |m, l| m | 1 << l);
-                    let whole = same == active;
-                    let result = if *all && !whole { 0 } else { same };
-                    r.set_lane(Reg::R32(*d), lane, u64::from(result));
-                    if let Some(p) = p {
-                        r.set_lane(Reg::P(*p), lane, whole.into());
-                    }
-                }
-            }
-            Op::Elect { d, p, .. } => {
-                let leader = active & active.wrapping_neg();
-                r.set_p(*p, active, leader);
-                if let Some(d) = d {
-                    r.set32(*d, active, &Row32::splat(leader.trailing_zeros()));
-                }
-            }
-            Op::Redux { op, ty, nan, abs, d, a, .. } => {
-                let value = redux(r.r32(*a), active, *op, *ty, *nan, *abs);
-                r.set32(*d, active, &Row32::splat(value));
-            }
-            _ => {}
+        // Lanes with the same mask are one group. Those whose guard is false do not take part
+        // although they are here.
+        let mut left = mask;
+        while left != 0 {
+            let same = members.0[left.trailing_zeros() as usize];
+            let group = lanes(left & same).filter(|l| members.0[*l] == same);
+            let group = group.fold(0, |all, lane| all | 1 << lane);
+            exchange(&mut self.warps[w].registers, op, group);
+            left &= !group;
         }
         Ok(Flow::Next)
+    }
+}
+
+/// Executes an exchange for the lanes that do it together.
+fn exchange(r: &mut Registers, op: &Op, active: u32) {
+    match op {
+        Op::Shfl { mode, d, p, s } => {
+            let (row, valid) = shuffle(r, *mode, s, active);
+            r.set32(*d, active, &row);
+            if let Some(p) = p {
+                r.set_p(*p, active, valid);
+            }
+        }
+        Op::Vote { kind, d, a, .. } => vote(r, *kind, *d, *a, active),
+        Op::Match { all, d, p, a, .. } => {
+            for lane in lanes(active) {
+                let value = r.lane(*a, lane);
+                let same =
+                    lanes(active).filter(|l| r.lane(*a, *l) == value).fold(0, |m, l| m | 1 << l);
+                let whole = same == active;
+                let result = if *all && !whole { 0 } else { same };
+                r.set_lane(Reg::R32(*d), lane, u64::from(result));
+                if let Some(p) = p {
+                    r.set_lane(Reg::P(*p), lane, whole.into());
+                }
+            }
+        }
+        Op::Elect { d, p, .. } => {
+            let leader = active & active.wrapping_neg();
+            r.set_p(*p, active, leader);
+            if let Some(d) = d {
+                r.set32(*d, active, &Row32::splat(leader.trailing_zeros()));
+            }
+        }
+        Op::Redux { op, ty, nan, abs, d, a, .. } => {
+            let value = redux(r.r32(*a), active, *op, *ty, *nan, *abs);
+            r.set32(*d, active, &Row32::splat(value));
+        }
+        _ => {}
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::{Decoded, Loader, arg};
 use crate::alu::{
-    BoolOp, Compare, Cvt, CvtSource, RowFn, bit_op, compare_float, compare_half, compare_integer,
-    double_op, float_op, float_pair_op, half_op, integer_op, mixed_op, mufu, packed_integer_op,
-    saturate, special_lane_op, wide_op,
+    BoolOp, Cvt, CvtSource, RowFn, bit_op, double_op, float_op, float_pair_op, half_op, integer_op,
+    mixed_op, mufu, packed_integer_op, saturate, special_lane_op, wide_op,
 };
 use crate::numeric::{Flush, Rounding};
 use crate::op::Op;
@@ -83,7 +82,7 @@ impl<'m> Loader<'m> {
             "lop3" => self.lop3(i),
             "prmt" => self.prmt(i),
             "bfi" => self.bfi(i),
-            "dp4a" | "dp2a" | "copysign" => self.lane_op(opcode, i),
+            "dp4a" | "dp2a" => self.lane_op(opcode, i),
             "testp" => self.testp(i),
             "addc" | "subc" | "madc" => self.carry(opcode, i, true),
             _ => self.row_op(opcode, i),
@@ -178,55 +177,6 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    fn compare(&mut self, i: &Resolved<'m>, at: usize) -> Decoded<(Compare, [u32; 2])> {
-        let ty = i.instruction.modifiers.last().ok_or("no type")?.as_str();
-        let ty = Type::from_name(ty).ok_or("unknown type")?;
-        let name = i.instruction.modifiers.first().ok_or("no comparison")?.as_str();
-        let f = match ty {
-            Type::F32 | Type::F64 => compare_float(name, ty, i.instruction.has("ftz")),
-            Type::F16 | Type::Bf16 => compare_half(name, ty),
-            _ => compare_integer(name, ty),
-        };
-        let f = f.ok_or_else(|| format!("comparison .{name} of .{ty} is not known here"))?;
-        let s = match f {
-            Compare::A(_) => [self.s32(i, at)?.0, self.s32(i, at + 1)?.0],
-            Compare::B(_) => [self.s64(i, at)?.0, self.s64(i, at + 1)?.0],
-        };
-        Ok((f, s))
-    }
-
-    fn setp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let (f, s) = self.compare(i, 1)?;
-        let (d, q) = match arg(i, 0)? {
-            Arg::Pair(a, b) => {
-                (self.predicate_destination(a)?, Some(self.predicate_destination(b)?))
-            }
-            a => (self.predicate_destination(a)?, None),
-        };
-        let with = match i.instruction.modifiers.get(1).map(|m| BoolOp::from_name(m.as_str())) {
-            Some(Some(op)) => {
-                let (p, negated) = self.predicate(arg(i, 3)?)?;
-                Some((op, p, negated))
-            }
-            _ => None,
-        };
-        self.emit(i, Op::Compare { f, d, q, s, with });
-        Ok(())
-    }
-
-    fn set(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        if i.args.len() != 3 {
-            return Err("set with a boolean operand is not known here".into());
-        }
-        let (f, s) = self.compare(i, 1)?;
-        let n = i.instruction.modifiers.len();
-        let float = i.instruction.modifiers[n - 2] == "f32";
-        let yes = if float { 1f32.to_bits() } else { u32::MAX };
-        let d = self.d32(i, 0)?;
-        self.emit(i, Op::Set { f, d, s, yes });
-        Ok(())
-    }
-
     fn selp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let p = self.predicate(arg(i, 3)?)?;
         let ty = i.instruction.modifiers.last().and_then(|m| Type::from_name(m.as_str()));
@@ -236,48 +186,6 @@ impl<'m> Loader<'m> {
             Op::Select32 { d: self.d32(i, 0)?, s: [self.s32(i, 1)?, self.s32(i, 2)?], p }
         };
         self.emit(i, op);
-        Ok(())
-    }
-
-    fn slct(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let modifiers = &i.instruction.modifiers;
-        let (ty, by) = (modifiers[modifiers.len() - 2], modifiers[modifiers.len() - 1]);
-        let by = Type::from_name(by.as_str()).ok_or("unknown type")?;
-        let zero = self.constants.const32(&mut self.frame, 0);
-        let f = match by {
-            Type::S32 => compare_integer("ge", by),
-            Type::F32 => compare_float("ge", by, i.instruction.has("ftz")),
-            _ => None,
-        };
-        let p = self.frame.new_p();
-        let s = [self.s32(i, 3)?.0, zero.0];
-        self.emit(
-            i,
-            Op::Compare { f: f.ok_or("slct by this type")?, d: p, q: None, s, with: None },
-        );
-        let wide = Type::from_name(ty.as_str()).is_some_and(|t| t.bits() == 64);
-        let p = (p, false);
-        let op = if wide {
-            Op::Select64 { d: self.d64(i, 0)?, s: [self.s64(i, 1)?, self.s64(i, 2)?], p }
-        } else {
-            Op::Select32 { d: self.d32(i, 0)?, s: [self.s32(i, 1)?, self.s32(i, 2)?], p }
-        };
-        self.emit(i, op);
-        Ok(())
-    }
-
-    fn testp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let modifiers = &i.instruction.modifiers;
-        let f = match (modifiers[0].as_str(), modifiers[1].as_str()) {
-            ("notanumber", "f32") => compare_float("nan", Type::F32, false),
-            ("number", "f32") => compare_float("num", Type::F32, false),
-            (name, "f32") => crate::alu::test_property(name),
-            _ => None,
-        };
-        let d = self.predicate_destination(arg(i, 0)?)?;
-        let a = self.s32(i, 1)?.0;
-        let f = f.ok_or("testp of this kind is not known here")?;
-        self.emit(i, Op::Compare { f, d, q: None, s: [a, a], with: None });
         Ok(())
     }
 

@@ -276,6 +276,9 @@ impl<'m> Loader<'m> {
     /// A call of something every driver provides.
     pub(super) fn call_system(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let [results, arguments] = passed(i);
+        if i.args.iter().any(|arg| matches!(arg, Arg::Reg(_))) {
+            return Err("calls through a pointer are not known here".into());
+        }
         let call = match function_of(i).map(Symbol::as_str) {
             Some("vprintf") => SystemCall::Print,
             Some("__assertfail") => SystemCall::AssertionFailed,

@@ -6,6 +6,7 @@
 mod arithmetic;
 mod asynchronous;
 mod call;
+mod comparison;
 mod constant;
 mod control;
 mod data;
