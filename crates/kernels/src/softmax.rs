@@ -53,6 +53,14 @@ impl RowState {
         b.assign(self.max, f32::NEG_INFINITY);
         b.assign(self.sum, 0.0);
     }
+
+    /// Adds `probabilities` to the sum.
+    #[track_caller]
+    pub fn add(&self, b: &mut Builder, probabilities: &[Reg<f32>]) {
+        let added = b.sum_tree(probabilities);
+        let sum = b.add(self.sum, added);
+        b.assign(self.sum, sum);
+    }
 }
 
 /// What a moved reference asks of what was accumulated before.
@@ -135,7 +143,8 @@ impl Softmax {
         let shift = self.shift(b, reference);
         let exponent = b.fma(row.max, self.factor, shift);
         let rescale = b.ex2(exponent);
-        let added = self.exponentiate(b, scores, shift);
+        self.exponentiate(b, scores, shift);
+        let added = b.sum_tree(scores);
         let sum = b.fma(row.sum, rescale, added);
         b.assign(row.sum, sum);
         b.assign(row.max, max);
@@ -145,7 +154,7 @@ impl Softmax {
     /// First half of a step that rescales lazily: the row's `max` is a reference that
     /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
     /// reference, so the result is as exact. `reduce` takes the maximum over the threads that share
-    /// the row, as in [`Softmax::step`]. Returns the shift for [`Softmax::add_row`], and what to
+    /// the row, as in [`Softmax::step`]. Returns the shift for [`Softmax::exponentiate`], and what to
     /// do with what was accumulated.
     #[track_caller]
     pub fn move_reference(
@@ -178,17 +187,15 @@ impl Softmax {
     /// Second half: replaces `scores` by probabilities and adds them to the row's sum.
     #[track_caller]
     pub fn add_row(&self, b: &mut Builder, row: &RowState, scores: &[Reg<f32>], shift: Reg<f32>) {
-        let added = self.exponentiate(b, scores, shift);
-        let sum = b.add(row.sum, added);
-        b.assign(row.sum, sum);
+        self.exponentiate(b, scores, shift);
+        row.add(b, scores);
     }
 
-    /// As [`Softmax::add_row`] for finite scores, one pair of `every` on the FMA pipe.
+    /// Replaces finite scores by probabilities, one pair of `every` on the FMA pipe.
     #[track_caller]
-    pub fn add_row_on_both_pipes(
+    pub fn exponentiate_on_both_pipes(
         &self,
         b: &mut Builder,
-        row: &RowState,
         scores: &[Reg<f32>],
         shift: Reg<f32>,
         exponential: &Exponential,
@@ -205,9 +212,6 @@ impl Softmax {
             b.assign(x, powers[0]);
             b.assign(y, powers[1]);
         }
-        let added = b.sum_tree(scores);
-        let sum = b.add(row.sum, added);
-        b.assign(row.sum, sum);
     }
 
     /// What to add to a scaled score so that `reference` becomes exponent 0.
@@ -217,15 +221,14 @@ impl Softmax {
         b.neg(shift)
     }
 
-    /// Replaces scores by probabilities and returns their sum.
+    /// Replaces scores by probabilities.
     #[track_caller]
-    fn exponentiate(&self, b: &mut Builder, scores: &[Reg<f32>], shift: Reg<f32>) -> Reg<f32> {
+    pub fn exponentiate(&self, b: &mut Builder, scores: &[Reg<f32>], shift: Reg<f32>) {
         for &score in scores {
             let exponent = b.fma(score, self.factor, shift);
             let p = b.ex2(exponent);
             b.assign(score, p);
         }
-        b.sum_tree(scores)
     }
 
     /// Denominator and LSE of a row whose `sum` is complete; `sink` is a natural-log logit.

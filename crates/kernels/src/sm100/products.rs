@@ -5,9 +5,10 @@ use super::frame::Frame;
 use super::operand::instruction;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, Slot, SmemPtr, Tcgen05A,
-    TmemPtr,
+    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, SignalCursor, Slot, SmemPtr,
+    Tcgen05A, TmemPtr,
 };
+use std::ops::Range;
 
 /// How often a tile of keys or values is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,23 @@ pub enum Turn {
     /// For the second one: its slots are freed.
     Last,
 }
+
+impl Turn {
+    /// Waits for a slot, if this is its first product.
+    #[track_caller]
+    fn wait(self, b: &mut Builder, slot: &Slot<Consumer>) {
+        if self != Turn::Last {
+            slot.wait(b);
+        }
+    }
+}
+
+/// The slots that hold a tile of keys or values.
+pub type Slots = [(Piece, Slot<Consumer>)];
+
+/// Keys whose probabilities are handed over first, where they are handed over in two parts: as many
+/// as their product takes of the time in which the rest is exponentiated.
+pub const EARLY_KEYS: u32 = 96;
 
 /// The issuing warp's side of the buffers.
 pub struct Products<'f> {
@@ -100,16 +118,19 @@ impl<'f> Products<'f> {
         &self,
         b: &mut Builder,
         queries: Reg<u64>,
-        keys: &[(Piece, Slot<Consumer>)],
+        keys: &Slots,
         to: TmemPtr,
         turn: Turn,
         done: Mbarrier,
     ) {
         for (piece, slot) in keys {
-            self.multiply(b, slot, turn, |b, at| {
+            turn.wait(b, slot);
+            let at = self.buffer(b, slot);
+            b.if_(self.lead, |b| {
                 let keys = self.keys.at(b, at);
                 self.score_steps(b, *piece, queries, keys, to);
             });
+            self.free(b, slot, turn);
         }
         self.tell(b, done);
     }
@@ -133,42 +154,60 @@ impl<'f> Products<'f> {
     }
 
     /// `O = P·V`, or `O += P·V` once it is `started`; `done` is told. `scores` is where `P` was
-    /// computed from, `to` the first column of `O`.
+    /// computed from, `to` the first column of `O`. Probabilities behind the first [`EARLY_KEYS`] are
+    /// awaited on `rest`, where they come later.
     pub fn output(
         &self,
         b: &mut Builder,
         scores: TmemPtr,
-        values: &[(Piece, Slot<Consumer>)],
+        values: &Slots,
         to: TmemPtr,
         started: Reg<bool>,
         turn: Turn,
+        rest: Option<&SignalCursor>,
         done: Mbarrier,
     ) {
+        let early = if rest.is_some() { EARLY_KEYS } else { TILE };
         for (piece, slot) in values {
-            self.multiply(b, slot, turn, |b, at| {
-                let values = self.values.at(b, at);
-                self.output_steps(b, *piece, scores, values, to, started);
-            });
+            turn.wait(b, slot);
+            self.output_steps(b, (*piece, slot), scores, to, started, 0..early / 16);
+            if rest.is_none() {
+                self.free(b, slot, turn);
+            }
+        }
+        if let Some(rest) = rest {
+            rest.wait(b);
+            b.tcgen05_fence_after();
+            for (piece, slot) in values {
+                self.output_steps(b, (*piece, slot), scores, to, started, early / 16..TILE / 16);
+                self.free(b, slot, turn);
+            }
         }
         self.tell(b, done);
     }
 
+    /// Some steps of 16 keys of `P·V`.
     fn output_steps(
         &self,
         b: &mut Builder,
-        piece: Piece,
+        (piece, slot): (Piece, &Slot<Consumer>),
         scores: TmemPtr,
-        values: Reg<u64>,
         to: TmemPtr,
         started: Reg<bool>,
+        steps: Range<u32>,
     ) {
+        let at = self.buffer(b, slot);
         let shape = instruction(self.frame.config.half, piece.used, Major::Mn);
-        for step in 0..TILE / 16 {
-            let p = self.probability_step(b, scores, step);
-            let v = self.values.step(b, values, step);
-            let accumulate = if step == 0 { started } else { self.yes };
-            b.tcgen05_mma_f16(CtaGroup::One, to.columns(piece.column), p, v, shape, accumulate);
-        }
+        let to = to.columns(piece.column);
+        b.if_(self.lead, |b| {
+            let values = self.values.at(b, at);
+            for step in steps {
+                let p = self.probability_step(b, scores, step);
+                let v = self.values.step(b, values, step);
+                let accumulate = if step == 0 { started } else { self.yes };
+                b.tcgen05_mma_f16(CtaGroup::One, to, p, v, shape, accumulate);
+            }
+        });
     }
 
     /// Sixteen columns of `P`.
@@ -183,20 +222,14 @@ impl<'f> Products<'f> {
         }
     }
 
-    /// Runs `body` in the issuing thread with the address of a slot, awaited and freed as its turn
-    /// asks.
-    fn multiply(
-        &self,
-        b: &mut Builder,
-        slot: &Slot<Consumer>,
-        turn: Turn,
-        body: impl FnOnce(&mut Builder, SmemPtr),
-    ) {
-        if turn != Turn::Last {
-            slot.wait(b);
-        }
-        let at = slot.buffer(b, self.kv.0, self.frame.config.slot_bytes());
-        b.if_(self.lead, |b| body(b, at));
+    #[track_caller]
+    fn buffer(&self, b: &mut Builder, slot: &Slot<Consumer>) -> SmemPtr {
+        slot.buffer(b, self.kv.0, self.frame.config.slot_bytes())
+    }
+
+    /// Frees a slot when everything issued so far is done, if this was its last product.
+    #[track_caller]
+    fn free(&self, b: &mut Builder, slot: &Slot<Consumer>, turn: Turn) {
         if turn != Turn::First {
             let free = slot.empty(b);
             self.tell(b, free);

@@ -96,11 +96,15 @@ impl<'f> RowThread<'f> {
         row.chunks(2).map(|p| b.pack(self.half, p[0], p[1])).collect()
     }
 
-    /// Stores a row of probabilities in tensor memory, in place of its scores.
+    /// Stores a run of packed probabilities in tensor memory, from `at` on.
     #[track_caller]
-    pub fn store_in_tensor_memory(&self, b: &mut Builder, scores: TmemPtr, packed: &[Reg<u32>]) {
-        for (i, some) in packed.chunks(COLUMNS_AT_ONCE as usize).enumerate() {
-            b.tmem_store(scores.columns(i as u32 * COLUMNS_AT_ONCE), some);
+    pub fn store_in_tensor_memory(&self, b: &mut Builder, at: TmemPtr, packed: &[Reg<u32>]) {
+        let mut first = 0;
+        while first < packed.len() {
+            // A store takes a power of two.
+            let some = 1 << (packed.len() - first).min(COLUMNS_AT_ONCE as usize).ilog2();
+            b.tmem_store(at.columns(first as u32), &packed[first..first + some]);
+            first += some;
         }
         b.tmem_wait_store();
     }

@@ -48,4 +48,9 @@ impl TensorMemory {
         let allocation = allocation_columns(end.0).expect("it fits").0;
         TensorMemory { score_stride, output, output_stride, probability_step, allocation }
     }
+
+    /// Columns of the probabilities of `keys` keys, whole steps.
+    pub fn probability_columns(&self, keys: u32) -> u32 {
+        keys / 16 * self.probability_step
+    }
 }

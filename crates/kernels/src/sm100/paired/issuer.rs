@@ -1,11 +1,10 @@
 //! The issuing warp: output of a tile, then scores of the next, for one block after the other.
 
 use super::kernel::{BLOCKS, Shared};
-use crate::sm100::config::Piece;
 use crate::sm100::frame::Frame;
-use crate::sm100::products::{Products, Turn};
+use crate::sm100::products::{Products, Slots, Turn};
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, Slot, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
 
 struct Issuer<'f> {
     frame: &'f Frame,
@@ -14,6 +13,7 @@ struct Issuer<'f> {
     queries: (SmemPtr, Cursor<Consumer>),
     scores: SignalCursor,
     probabilities: SignalCursor,
+    rest: SignalCursor,
     output: SignalCursor,
 }
 
@@ -27,12 +27,11 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
         queries: (shared.q, shared.q_ring.consumer(b)),
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
+        rest: shared.rest.cursor(b),
         output: shared.output.cursor(b),
     };
     frame.params.for_each_tile(b, |b, open| issuer.run_tile(b, &open));
 }
-
-type Slots = [(Piece, Slot<Consumer>)];
 
 const TURNS: [Turn; BLOCKS as usize] = [Turn::First, Turn::Last];
 
@@ -96,8 +95,10 @@ impl Issuer<'_> {
         let base = b.mad(block, self.frame.map.output_stride, self.tmem.base);
         let to = TmemPtr { base, ..self.tmem }.columns(self.frame.map.output);
         let done = self.output.barrier(b);
-        self.products.output(b, scores, values, to, started, turn, done);
+        let rest = Some(&self.rest);
+        self.products.output(b, scores, values, to, started, turn, rest, done);
         self.probabilities.advance(b);
+        self.rest.advance(b);
         self.output.advance(b);
     }
 }

@@ -72,6 +72,7 @@ pub struct Shared {
     pub scores: Signals,
     pub factors: Signals,
     pub probabilities: Signals,
+    pub rest: Signals,
     pub output: Signals,
     pub sums: Signals,
     pub tail: Signals,
@@ -115,6 +116,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         scores: Signals::reserve(b, base, BLOCKS),
         factors: Signals::reserve(b, base, BLOCKS),
         probabilities: Signals::reserve(b, base, BLOCKS),
+        rest: Signals::reserve(b, base, BLOCKS),
         output: Signals::reserve(b, base, BLOCKS),
         sums: Signals::reserve(b, base, BLOCKS),
         tail: Signals::reserve(b, base, 1),
@@ -163,6 +165,7 @@ impl Paired {
             shared.scores.init(b, 1);
             shared.factors.init(b, ROW_WARPS);
             shared.probabilities.init(b, 2 * ROW_WARPS);
+            shared.rest.init(b, ROW_WARPS);
             shared.output.init(b, 1);
             shared.sums.init(b, ROW_WARPS);
             shared.tail.init(b, 1);

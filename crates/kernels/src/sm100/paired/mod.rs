@@ -10,7 +10,8 @@
 //!
 //! While one block's softmax runs, the other block's products do: neither the tensor pipe nor the
 //! exponentials wait for the other. Keys and values are read once for both blocks. A quarter of the
-//! exponentials run on the FMA pipe.
+//! exponentials run on the FMA pipe. Probabilities are handed over in two parts, so that only the
+//! product of the last quarter of the keys comes after a block's last exponential.
 //!
 //! | signal (each for both blocks) | arrivals | told by | waited for by | before |
 //! |---|---|---|---|---|
@@ -18,7 +19,8 @@
 //! | slot full / empty | 1 + bytes / 1 | load / commit after block 1's product | multiply / load | |
 //! | scores | 1 | commit after `S` | softmax | reading `S` |
 //! | factors | 4 | softmax warps: how a row's output must be scaled | correction | scaling it |
-//! | probabilities | 4 + 4 | softmax: `P` stored; correction: `O` rescaled | multiply | `O += P·V` |
+//! | probabilities | 4 + 4 | softmax: `P` of the first 96 keys stored; correction: `O` rescaled | multiply | `O += P·V` of these keys |
+//! | rest | 4 | softmax: the other `P` stored | multiply | `O += P·V` of the other keys |
 //! | output | 1 | commit after `O += P·V` | correction | touching `O` |
 //! | sums | 4 | softmax warps: maximum and sum of the finished rows | correction | writing them out |
 //!

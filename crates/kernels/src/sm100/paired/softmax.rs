@@ -5,6 +5,7 @@ use crate::exponential::Exponential;
 use crate::rows::Block;
 use crate::sm100::config::{ROWS, TILE};
 use crate::sm100::frame::Frame;
+use crate::sm100::products::EARLY_KEYS;
 use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
 use crate::task::OpenTile;
@@ -29,6 +30,7 @@ struct SoftmaxThread<'f> {
     scores: SignalCursor,
     factors: SignalCursor,
     probabilities: SignalCursor,
+    rest: SignalCursor,
     sums: SignalCursor,
     state: RowState,
     exponential: Exponential,
@@ -55,6 +57,7 @@ pub fn emit(
         scores: signal(b, &shared.scores),
         factors: signal(b, &shared.factors),
         probabilities: signal(b, &shared.probabilities),
+        rest: signal(b, &shared.rest),
         sums: signal(b, &shared.sums),
         state: RowState::new(b),
         exponential: Exponential::new(b),
@@ -127,16 +130,35 @@ impl SoftmaxThread<'_> {
             softmax.move_reference(b, &self.state, &scores, masked, |_, largest| largest);
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
+        let (early, late) = scores.split_at(EARLY_KEYS as usize);
+        self.hand_over(b, early, 0, shift, masked, &self.probabilities);
+        self.hand_over(b, late, EARLY_KEYS, shift, masked, &self.rest);
+        // Nobody waits for the sum: it is taken while the products run.
+        self.state.add(b, &scores);
+    }
+
+    /// Replaces the scores from key `first` on by probabilities, and tells that they are stored.
+    fn hand_over(
+        &self,
+        b: &mut Builder,
+        scores: &[Reg<f32>],
+        first: u32,
+        shift: Reg<f32>,
+        masked: bool,
+        ready: &SignalCursor,
+    ) {
+        let softmax = &self.frame.params.softmax;
         if masked {
-            softmax.add_row(b, &self.state, &scores, shift);
+            softmax.exponentiate(b, scores, shift);
         } else {
             let (exponential, every) = (&self.exponential, ON_FMA_EVERY);
-            softmax.add_row_on_both_pipes(b, &self.state, &scores, shift, exponential, every);
+            softmax.exponentiate_on_both_pipes(b, scores, shift, exponential, every);
         }
-        let packed = self.rows.round(b, &scores);
-        self.rows.store_in_tensor_memory(b, self.at, &packed);
+        let packed = self.rows.round(b, scores);
+        let at = self.at.columns(self.frame.map.probability_columns(first));
+        self.rows.store_in_tensor_memory(b, at, &packed);
         b.tcgen05_fence_before();
-        self.tell(b, &self.probabilities);
+        self.tell(b, ready);
     }
 
     /// One arrival of this warp.

@@ -75,7 +75,7 @@ impl Issuer<'_> {
         let scores = self.products.score_columns(b, self.probabilities.stage);
         let values = self.products.take_values(b);
         let done = self.output.barrier(b);
-        self.products.output(b, scores, &values, self.accumulated, started, Turn::Only, done);
+        self.products.output(b, scores, &values, self.accumulated, started, Turn::Only, None, done);
         self.probabilities.advance(b);
     }
 }
