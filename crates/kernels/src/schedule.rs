@@ -36,7 +36,7 @@ impl Schedule {
                 Schedule::PairOfCtas(sm100::wide::Config::choose(problem))
             }
             Arch::Sm100 | Arch::Sm103 => {
-                let config = sm100::Config::choose(problem, options);
+                let config = sm100::Config::choose(problem, n, options);
                 if config.is_paired() {
                     Schedule::Paired(config)
                 } else {

@@ -85,3 +85,17 @@ fn two_blocks_of_rows() {
         }
     }
 }
+
+#[test]
+fn keys_that_are_values() {
+    for (key_dim, value_dim) in [(128, 128), (192, 128), (576, 512)] {
+        for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+            let q = View::bshd(DType::Bf16, [2, 8, 300, key_dim]);
+            let k = View::bshd(DType::Bf16, [2, 1, 700, key_dim]);
+            let segment = Segment::shared(k, value_dim);
+            let problem = Problem::builder(q).segment(segment).build().expect("a valid problem");
+            let options = PlanOptions { row_blocks, ..PlanOptions::for_arch(Arch::Sm100) };
+            assembles(&problem, Arch::Sm100, &options);
+        }
+    }
+}

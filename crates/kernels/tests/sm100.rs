@@ -77,6 +77,33 @@ fn twenty_random_orders() {
     }
 }
 
+/// Bytes that copies bring for 512 keys with a row of queries, values being `dim` columns of the keys or
+/// rows of their own.
+fn bytes_copied(row_blocks: RowBlocks, key_dim: u64, dim: u64, same: bool) -> u64 {
+    let view = |tokens, dim| View::bshd(DType::Bf16, [1, 1, tokens, dim]);
+    let keys = view(512, key_dim);
+    let segment =
+        if same { Segment::shared(keys, dim) } else { Segment::new(keys, view(512, dim)) };
+    let problem = Problem::builder(view(1, key_dim)).segment(segment).build().expect("valid");
+    let mut engine = blackwell();
+    engine.options.row_blocks = row_blocks;
+    engine.options.split = Split::Never;
+    let program = plan(&problem, engine.arch, &engine.options).expect("supported").program;
+    let memory: Vec<_> = program.buffers.iter().map(|b| vec![0; b.bytes as usize]).collect();
+    let options = sim::Options { checks: false, ..Default::default() };
+    sim::run(&program, &memory, &options).expect("runs").counters.copied
+}
+
+#[test]
+fn keys_that_are_values_are_copied_once() {
+    for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+        for (key_dim, value_dim) in [(64, 64), (128, 128), (192, 128), (256, 256)] {
+            let copied = |same| bytes_copied(row_blocks, key_dim, value_dim, same);
+            assert_eq!(copied(false) - copied(true), 512 * value_dim * 2, "{key_dim}/{value_dim}");
+        }
+    }
+}
+
 /// By the simulator's cost model, at head dim 128 without a mask over 4096 keys.
 #[test]
 fn long_prefill_keeps_the_tensor_unit_busy() {

@@ -100,7 +100,7 @@ mod tests {
         let view = |dim| View::bhsd(DType::Bf16, [1, 8, 4096, dim]);
         let segment = Segment::new(view(dims.0), view(dims.1));
         let problem = Problem::builder(view(dims.0)).segment(segment).build().expect("valid");
-        let config = Config::choose(&problem, &options);
+        let config = Config::choose(&problem, 0, &options);
         let wanted = row_blocks == RowBlocks::Two;
         (config.is_paired() == wanted).then(|| Budget(&config).to_string())
     }

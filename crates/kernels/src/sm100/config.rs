@@ -6,7 +6,7 @@ use crate::rows::Packing;
 use crate::task::Tiling;
 use crate::tensors::Panel;
 use layout::hw::{Major, SmemSwizzle, SmemTile};
-use problem::{DType, Problem};
+use problem::{DType, Problem, Values};
 use ptx::build::HalfType;
 
 /// Rows of a block: lanes of tensor memory.
@@ -49,6 +49,9 @@ pub struct Config {
     pub slot_columns: u32,
     /// Slots of the ring.
     pub slots: u32,
+    /// Whether values are the first columns of the keys, and come with them: one copy feeds both
+    /// products.
+    pub shared_kv: bool,
 }
 
 /// The columns of a tile of keys or values that one slot of the ring holds.
@@ -63,8 +66,8 @@ pub struct Piece {
 }
 
 impl Config {
-    /// The tile and buffers for a problem.
-    pub fn choose(problem: &Problem, options: &PlanOptions) -> Self {
+    /// The tile and buffers for segment `n` of a problem.
+    pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
         let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
         let slices = value_dim.div_ceil(MOST_VALUE_COLUMNS);
         let blocks = if wants_two_blocks(problem, options) { 2 } else { 1 };
@@ -85,10 +88,19 @@ impl Config {
             q_stages: if key_dim * blocks <= 128 { 2 } else { 1 },
             slot_columns: if narrow { 64 } else { 128 },
             slots: 0,
+            shared_kv: false,
         };
         let left = SHARED_LIMIT - config.shared_bytes();
         config.slots = (left / config.slot_bytes()).min(12);
+        let same = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
+        config.shared_kv = same && config.holds_two_tiles();
         config
+    }
+
+    /// Whether the ring holds a tile of keys, whole rows of values among them, while the scores of
+    /// the next one are computed.
+    fn holds_two_tiles(&self) -> bool {
+        self.slices == 1 && self.slots as usize >= 2 * self.key_pieces().len()
     }
 
     /// Shared memory of all buffers.

@@ -69,28 +69,43 @@ impl Filler<'_> {
         }
     }
 
-    /// Loads the keys of tile `n`.
+    /// Loads the keys of tile `n`, and with them its values where they are the same.
     pub fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let map = self.frame.params.tma_k;
-        for piece in self.frame.config.key_pieces() {
-            let (to, full) = self.next_slot(b, piece);
-            self.copy(b, open, n, map, Column::fixed(piece.column), to, full);
+        let (config, params) = (&self.frame.config, &self.frame.params);
+        for piece in config.key_pieces() {
+            let column = Column::fixed(piece.column);
+            self.load(b, open, n, params.tma_k, piece, column, config.shared_kv);
         }
     }
 
-    /// Loads this CTA's columns of the values of tile `n`.
+    /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
     pub fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let map = self.frame.params.tma_v.expect("values are copied apart from keys");
+        let Some(map) = self.frame.params.tma_v else { return };
         let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
-            let (to, full) = self.next_slot(b, piece);
             let column = Column { base, offset: piece.column };
-            if self.frame.params.dirty_tail {
-                let copy = |b: &mut Builder, on| self.copy(b, open, n, map, column, to, on);
-                self.tail.publish(b, open, n, to, full, copy);
-            } else {
-                self.copy(b, open, n, map, column, to, full);
-            }
+            self.load(b, open, n, map, piece, column, true);
+        }
+    }
+
+    /// Loads a piece of tile `n` into the next slot; rows past the end of the sequence must be zero
+    /// where they are values.
+    fn load(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        piece: Piece,
+        column: Column,
+        values: bool,
+    ) {
+        let (to, full) = self.next_slot(b, piece);
+        let copy = |b: &mut Builder, on| self.copy(b, open, n, map, column, to, on);
+        if values && self.frame.params.dirty_tail {
+            self.tail.publish(b, open, n, to, full, copy);
+        } else {
+            copy(b, full);
         }
     }
 

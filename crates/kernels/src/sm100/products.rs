@@ -5,8 +5,8 @@ use super::frame::Frame;
 use super::operand::instruction;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, SignalCursor, Slot, SmemPtr,
-    Tcgen05A, TmemPtr,
+    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Pipeline, Reg, SignalCursor,
+    Slot, SmemPtr, Tcgen05A, TmemPtr,
 };
 use std::ops::Range;
 
@@ -44,7 +44,13 @@ pub struct Products<'f> {
     /// True in the one thread that issues.
     lead: Reg<bool>,
     tmem: TmemPtr,
-    kv: (SmemPtr, Cursor<Consumer>),
+    /// The ring of keys and values.
+    kv: SmemPtr,
+    /// Where the next keys are.
+    next_keys: Cursor<Consumer>,
+    /// Where the next values are: behind the last keys taken, or, where values came with keys, at
+    /// those that were taken for the scores before.
+    next_values: Cursor<Consumer>,
     /// Probabilities, where they are in shared memory.
     p: Option<SmemPtr>,
     queries: MatrixOperand,
@@ -60,15 +66,19 @@ impl<'f> Products<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         tmem: TmemPtr,
-        kv: (SmemPtr, Cursor<Consumer>),
+        (kv, ring): (SmemPtr, &Pipeline),
         p: Option<SmemPtr>,
     ) -> Self {
         let config = &frame.config;
+        let next_keys = ring.consumer(b);
+        let next_values = if config.shared_kv { ring.consumer(b) } else { next_keys };
         Products {
             frame,
             lead: b.elect(),
             tmem,
             kv,
+            next_keys,
+            next_values,
             p,
             queries: MatrixOperand::new(b.target(), config.query_tile()),
             keys: MatrixOperand::new(b.target(), config.key_tile()),
@@ -99,18 +109,19 @@ impl<'f> Products<'f> {
     /// Takes the slots of the next tile of keys.
     #[track_caller]
     pub fn take_keys(&self, b: &mut Builder) -> Vec<(Piece, Slot<Consumer>)> {
-        self.take(b, self.frame.config.key_pieces())
+        take(b, &self.next_keys, self.frame.config.key_pieces())
     }
 
     /// Takes the slots of the next tile of values.
     #[track_caller]
     pub fn take_values(&self, b: &mut Builder) -> Vec<(Piece, Slot<Consumer>)> {
-        self.take(b, self.frame.config.value_pieces())
-    }
-
-    #[track_caller]
-    fn take(&self, b: &mut Builder, pieces: Vec<Piece>) -> Vec<(Piece, Slot<Consumer>)> {
-        pieces.into_iter().map(|piece| (piece, self.kv.1.take(b))).collect()
+        let config = &self.frame.config;
+        let values = take(b, &self.next_values, config.value_pieces());
+        if config.shared_kv {
+            let keys_alone = config.key_pieces().split_off(values.len());
+            take(b, &self.next_values, keys_alone);
+        }
+        values
     }
 
     /// `S = Q·Kᵀ`; `done` is told.
@@ -123,6 +134,7 @@ impl<'f> Products<'f> {
         turn: Turn,
         done: Mbarrier,
     ) {
+        let values = if self.frame.config.shared_kv { self.frame.config.slice_dim() } else { 0 };
         for (piece, slot) in keys {
             turn.wait(b, slot);
             let at = self.buffer(b, slot);
@@ -130,7 +142,9 @@ impl<'f> Products<'f> {
                 let keys = self.keys.at(b, at);
                 self.score_steps(b, *piece, queries, keys, to);
             });
-            self.free(b, slot, turn);
+            if piece.column >= values {
+                self.free(b, slot, turn);
+            }
         }
         self.tell(b, done);
     }
@@ -169,7 +183,9 @@ impl<'f> Products<'f> {
     ) {
         let early = if rest.is_some() { EARLY_KEYS } else { TILE };
         for (piece, slot) in values {
-            turn.wait(b, slot);
+            if !self.frame.config.shared_kv {
+                turn.wait(b, slot);
+            }
             self.output_steps(b, (*piece, slot), scores, to, started, 0..early / 16);
             if rest.is_none() {
                 self.free(b, slot, turn);
@@ -224,7 +240,7 @@ impl<'f> Products<'f> {
 
     #[track_caller]
     fn buffer(&self, b: &mut Builder, slot: &Slot<Consumer>) -> SmemPtr {
-        slot.buffer(b, self.kv.0, self.frame.config.slot_bytes())
+        slot.buffer(b, self.kv, self.frame.config.slot_bytes())
     }
 
     /// Frees a slot when everything issued so far is done, if this was its last product.
@@ -241,4 +257,14 @@ impl<'f> Products<'f> {
     pub fn tell(&self, b: &mut Builder, barrier: Mbarrier) {
         b.if_(self.lead, |b| b.tcgen05_commit(CtaGroup::One, barrier));
     }
+}
+
+/// Takes a slot for each of `pieces`.
+#[track_caller]
+fn take(
+    b: &mut Builder,
+    cursor: &Cursor<Consumer>,
+    pieces: Vec<Piece>,
+) -> Vec<(Piece, Slot<Consumer>)> {
+    pieces.into_iter().map(|piece| (piece, cursor.take(b))).collect()
 }

@@ -19,10 +19,9 @@ struct Issuer<'f> {
 
 /// Emits the issuing warp.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
-    let kv = (shared.kv, shared.kv_ring.consumer(b));
     let issuer = Issuer {
         frame,
-        products: Products::new(b, frame, tmem, kv, None),
+        products: Products::new(b, frame, tmem, (shared.kv, &shared.kv_ring), None),
         tmem,
         queries: (shared.q, shared.q_ring.consumer(b)),
         scores: shared.scores.cursor(b),

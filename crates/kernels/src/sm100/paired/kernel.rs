@@ -95,7 +95,8 @@ pub fn emit(
     let mut b = Builder::new(name, target);
     b.launch_bounds(THREADS, 1);
     let mut args = Arguments::default();
-    let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
+    let apart = !config.shared_kv;
+    let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, apart);
     let shared = reserve(&mut b, &config);
     let frame = Frame { config, params, map: TensorMemory::of(&config) };
     Paired { frame, shared }.emit(&mut b);

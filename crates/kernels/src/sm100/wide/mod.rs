@@ -22,6 +22,10 @@
 //! arrive on them from afar; barriers that both wait for (scores, output, slots and queries empty) are
 //! told in both CTAs by one multicast commit.
 //!
+//! Keys that are values are copied twice: for the scores a CTA needs its keys and all columns, for the
+//! output all keys and its columns, and the quarter that is in both would have to lie where the other
+//! CTA has two different ones (the operands of both lie at the same offset).
+//!
 //! Budget at 512/512, per CTA: queries 64 KiB, probabilities 16 KiB, four slots of 64 keys × 256
 //! columns, 32 KiB each.
 
