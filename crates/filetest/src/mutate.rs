@@ -5,7 +5,7 @@
 //! mbarrier wait; each mutant must be told from the original by a report or by a wrong result.
 
 use ptx::Symbol;
-use ptx::ast::{Instruction, Item, Module, Operand, Registers, Statement, Type};
+use ptx::ast::{Instruction, Item, Loc, Module, Operand, Registers, Statement, Type};
 
 /// What was done to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Mutant {
     pub instruction: String,
     /// PTX line, 0 if unknown.
     pub line: u32,
+    /// File and line of the source that `.loc` names, if any.
+    pub source: Option<(String, u32)>,
     /// The module.
     pub module: Module,
     /// The original with a trap at this instruction: it shows whether a run comes here at all.
@@ -67,18 +69,19 @@ fn parity_operand(instruction: &Instruction) -> Option<usize> {
 pub fn mutants(module: &Module) -> Vec<Mutant> {
     let mut found = Vec::new();
     let mut index = 0;
-    visit(module, &mut |instruction| {
+    visit(module, &mut |instruction, loc| {
         if is_synchronisation(instruction) {
-            found.push((index, Change::Deleted, instruction.clone()));
+            found.push((index, Change::Deleted, instruction.clone(), loc));
         }
         if parity_operand(instruction).is_some() {
-            found.push((index, Change::ParityFlipped, instruction.clone()));
+            found.push((index, Change::ParityFlipped, instruction.clone(), loc));
         }
         index += 1;
     });
-    let build = |(index, change, instruction): (usize, Change, Instruction)| Mutant {
+    let build = |(index, change, instruction, loc): (_, _, Instruction, Option<Loc>)| Mutant {
         change,
         line: instruction.line.0,
+        source: loc.and_then(|loc| Some((path(module, loc.file)?, loc.line))),
         instruction: instruction.to_string(),
         module: changed(module, index, Replacement::Changed(change)),
         probe: changed(module, index, Replacement::Trap),
@@ -86,17 +89,32 @@ pub fn mutants(module: &Module) -> Vec<Mutant> {
     found.into_iter().map(build).collect()
 }
 
-fn visit(module: &Module, f: &mut impl FnMut(&Instruction)) {
-    fn walk(body: &[Statement], f: &mut impl FnMut(&Instruction)) {
+/// Calls `f` with each instruction and the `.loc` before it.
+fn visit(module: &Module, f: &mut impl FnMut(&Instruction, Option<Loc>)) {
+    fn walk(
+        body: &[Statement],
+        loc: &mut Option<Loc>,
+        f: &mut impl FnMut(&Instruction, Option<Loc>),
+    ) {
         for statement in body {
             match statement {
-                Statement::Instruction(instruction) => f(instruction),
-                Statement::Block(body) => walk(body, f),
+                Statement::Instruction(instruction) => f(instruction, *loc),
+                Statement::Block(body) => walk(body, loc, f),
+                Statement::Loc(next) => *loc = Some(*next),
                 _ => {}
             }
         }
     }
-    module.functions().filter_map(|f| f.body.as_ref()).for_each(|body| walk(body, f));
+    let bodies = module.functions().filter_map(|f| f.body.as_ref());
+    bodies.for_each(|body| walk(body, &mut None, f));
+}
+
+/// The path of file number `index`.
+fn path(module: &Module, index: u32) -> Option<String> {
+    module.items.iter().find_map(|item| match item {
+        Item::File(file) if file.index == index => Some(file.path.clone()),
+        _ => None,
+    })
 }
 
 /// A copy of `module` with instruction number `target` changed.

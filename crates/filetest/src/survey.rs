@@ -24,6 +24,8 @@ pub struct Verdict {
     pub instruction: String,
     /// PTX line.
     pub line: u32,
+    /// File and line of the source that `.loc` names, if any.
+    pub source: Option<(String, u32)>,
     /// How it was found out; `None` for a survivor.
     pub caught: Option<Caught>,
     /// Whether a run comes to the instruction at all; survivors elsewhere say nothing.
@@ -39,7 +41,11 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {:?} `{}`: ", self.line, self.change, self.instruction)?;
+        match &self.source {
+            Some((file, line)) => write!(f, "{file}:{line}: ")?,
+            None => write!(f, "line {}: ", self.line)?,
+        }
+        write!(f, "{:?} `{}`: ", self.change, self.instruction)?;
         match &self.caught {
             Some(caught) => write!(f, "{} ({})", caught.by, caught.mode),
             None if self.reached => f.write_str("survives"),
@@ -83,6 +89,7 @@ fn judge(
         change: mutant.change,
         instruction: mutant.instruction,
         line: mutant.line,
+        source: mutant.source,
         caught,
         reached,
     }

@@ -34,8 +34,9 @@ pub struct Options {
     /// Whether races, missing fences and uninitialised reads are looked for.
     pub checks: bool,
     /// Whether rules of the manual are applied that shipped kernels break without harm:
-    /// `tcgen05.fence` around every barrier, and `fence.proxy.async` by the writing threads
-    /// themselves.
+    /// `tcgen05.fence` on both sides of every barrier, `tcgen05.wait::ld` before a loaded register is
+    /// used, and `fence.proxy.async` by the writing threads themselves, also where a copy only
+    /// overwrites what they wrote.
     pub pedantic: bool,
     /// Whether a timeline is recorded.
     pub trace: bool,

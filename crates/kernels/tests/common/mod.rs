@@ -34,16 +34,7 @@ impl Simulated {
         problem: &Problem,
         data: &CaseData,
     ) -> Result<Outputs, EngineError> {
-        let slots = problem.slots();
-        let memory: Vec<Vec<u8>> = program
-            .buffers
-            .iter()
-            .map(|buffer| {
-                let slot = slots.iter().find(|slot| slot.to_string() == buffer.name);
-                slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| data.bytes(*slot))
-            })
-            .collect();
-        let report = sim::run(program, &memory, &self.simulator)
+        let report = sim::run(program, &memory(program, problem, data), &self.simulator)
             .map_err(|error| EngineError::Failed(error.to_string()))?;
         let buffer = |slot: Slot| {
             let at = program.buffer(&slot.to_string()).expect("every slot is a buffer");
@@ -52,6 +43,16 @@ impl Simulated {
         let lse = problem.return_lse.then(|| buffer(Slot::Lse));
         Ok(Outputs::from_bytes(problem, buffer(Slot::Out), lse))
     }
+}
+
+/// The contents of a program's buffers, as `data` has them.
+pub fn memory(program: &Program, problem: &Problem, data: &CaseData) -> Vec<Vec<u8>> {
+    let slots = problem.slots();
+    let contents = program.buffers.iter().map(|buffer| {
+        let slot = slots.iter().find(|slot| slot.to_string() == buffer.name);
+        slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| data.bytes(*slot))
+    });
+    contents.collect()
 }
 
 impl Engine for Simulated {

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 /// A vector clock: for each agent, how much of what it did is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u32>);
@@ -17,6 +19,12 @@ impl Clock {
         self.0[agent] = self.0[agent].max(time);
     }
 
+    /// The same, but of `agents` what `other` knows.
+    pub fn with(&self, agents: Range<usize>, other: &Clock) -> Clock {
+        let time = |agent| if agents.contains(&agent) { other.get(agent) } else { self.get(agent) };
+        Clock((0..self.0.len()).map(time).collect())
+    }
+
     /// Learns all that `other` knows.
     pub fn join(&mut self, other: &Clock) {
         if self.0.len() < other.0.len() {
@@ -28,14 +36,15 @@ impl Clock {
     }
 }
 
-/// What an agent knows: all that happened before it, and the part of it that was made visible to
-/// the asynchronous proxy.
+/// What an agent knows: all that happened before it, and the parts of it that fences made visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// Everything.
     pub all: Clock,
     /// Generic writes behind a `fence.proxy.async`.
     pub fenced: Clock,
+    /// Loads and stores of tensor memory behind a `tcgen05.fence::before_thread_sync`.
+    pub tensor: Clock,
 }
 
 impl Clocks {
@@ -43,5 +52,6 @@ impl Clocks {
     pub fn join(&mut self, other: &Clocks) {
         self.all.join(&other.all);
         self.fenced.join(&other.fenced);
+        self.tensor.join(&other.tensor);
     }
 }

@@ -56,11 +56,13 @@ impl Cluster<'_> {
         }
     }
 
-    /// `tcgen05.fence::after_thread_sync`.
-    pub(crate) fn note_tensor_fence(&mut self, w: usize) {
+    /// `tcgen05.fence`: after a synchronisation of threads, or before one.
+    pub(crate) fn note_tensor_fence(&mut self, w: usize, after: bool) {
         let Some(checker) = &mut self.checker else { return };
-        if let Some(ordered) = &mut checker.ordered {
-            ordered[w] = checker.known[w].all.clone();
+        if after {
+            checker.order_tensor_memory(w);
+        } else {
+            checker.publish_tensor_memory(w);
         }
     }
 
@@ -357,16 +359,23 @@ impl Cluster<'_> {
         checker.finish_pipe(w, agent);
     }
 
-    /// A register a `tcgen05.ld` gave is used: the hardware waits for that load.
-    pub(crate) fn use_tmem_load(&mut self, w: usize, uses: impl Fn(&[R32]) -> bool) {
+    /// A register a `tcgen05.ld` gave is used: the hardware waits for that load, though the manual
+    /// (pedantic mode) wants a `tcgen05.wait::ld` first.
+    pub(crate) fn use_tmem_load(&mut self, w: usize, uses: impl Fn(&[R32]) -> bool) -> Run<()> {
         let loads = &self.warps[w].tmem_loads;
         let Some(latest) = loads.iter().filter(|(_, d)| uses(d)).map(|(time, _)| *time).max()
         else {
-            return;
+            return Ok(());
         };
         self.warps[w].tmem_loads.retain(|(time, _)| *time > latest);
-        let Some(checker) = &mut self.checker else { return };
+        let Some(checker) = &mut self.checker else { return Ok(()) };
+        if checker.ordered.is_some() {
+            let message = "a register that tcgen05.ld gives is used before it is there".to_owned();
+            let help = "tcgen05.wait::ld.sync.aligned behind the load";
+            return self.hazard(w, "missing-tcgen05-wait", message, None, Some(help));
+        }
         let agent = checker.pipe(Pipe::TmemLoad, w);
         checker.known[w].all.raise(agent, latest);
+        Ok(())
     }
 }

@@ -144,6 +144,7 @@ impl Checker {
             all: &known[w].all,
             fenced: None,
             fence_writes: false,
+            fence_after_reads: false,
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
@@ -169,6 +170,7 @@ impl Checker {
             all: &known[w].all,
             fenced: None,
             fence_writes: false,
+            fence_after_reads: false,
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
@@ -201,6 +203,25 @@ impl Checker {
         }
     }
 
+    /// A warp executes `tcgen05.fence::before_thread_sync`: its loads and stores of tensor memory that
+    /// are done will be known to whoever synchronises with it. (A commit does this for multiplies.)
+    pub(crate) fn publish_tensor_memory(&mut self, w: usize) {
+        for agent in [self.pipe(Pipe::TmemLoad, w), self.pipe(Pipe::TmemStore, w)] {
+            let time = self.known[w].all.get(agent);
+            self.known[w].tensor.raise(agent, time);
+        }
+    }
+
+    /// A warp executes `tcgen05.fence::after_thread_sync`: what was published to it orders what it does
+    /// next to tensor memory.
+    pub(crate) fn order_tensor_memory(&mut self, w: usize) {
+        let Some(ordered) = &mut self.ordered else { return };
+        let transfers =
+            Pipe::TmemLoad as usize * self.warps..(Pipe::TmemStore as usize + 1) * self.warps;
+        let Clocks { all, tensor, .. } = &self.known[w];
+        ordered[w] = all.with(transfers, tensor);
+    }
+
     /// A check of a warp's view without an access.
     pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
         let Some(shadow) = self.shadows.get(&memory) else { return Ok(()) };
@@ -211,6 +232,7 @@ impl Checker {
             all: &self.known[w].all,
             fenced: None,
             fence_writes: false,
+            fence_after_reads: false,
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
@@ -241,6 +263,7 @@ impl Checker {
             true => stranger(agent),
             false => agent < warps || agent / warps == Pipe::CpAsync as usize,
         };
+        let pedantic = self.ordered.is_some();
         let fenced = match (tensor, &self.ordered) {
             (true, Some(ordered)) => Some(&ordered[w]),
             (true, None) => None,
@@ -252,7 +275,8 @@ impl Checker {
             pc,
             all: &clocks.all,
             fenced,
-            fence_writes: tensor,
+            fence_writes: tensor || pedantic,
+            fence_after_reads: tensor,
             generic: &generic,
             own,
         };

@@ -16,9 +16,7 @@ impl Cluster<'_> {
         let (mine, theirs) = (verb(write), verb(conflict.wrote));
         let who = checker.describe(agent);
         if conflict.only_unfenced && matches!(memory, Memory::Tensor(_)) {
-            let message = format!(
-                "{mine} of {place} without tcgen05.fence::after_thread_sync behind the barrier"
-            );
+            let message = format!("{mine} of {place} without a tcgen05.fence at the barrier");
             let help =
                 "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
             let other = Some((format!("the other {theirs}:"), site));
@@ -26,7 +24,8 @@ impl Cluster<'_> {
         }
         if conflict.only_unfenced {
             let message = format!(
-                "{place} is read through the asynchronous proxy; a generic write to it has no fence.proxy.async behind it"
+                "{place} is {} through the asynchronous proxy; a generic write to it has no fence.proxy.async behind it",
+                if write { "written" } else { "read" }
             );
             let help = "the writing threads execute fence.proxy.async.shared::cta after their stores and \
                         before the barrier that tells the reader";

@@ -81,6 +81,8 @@ pub struct Viewer<'a> {
     pub fenced: Option<&'a Clock>,
     /// Whether writes need the fence too.
     pub fence_writes: bool,
+    /// Whether they need it behind reads as well.
+    pub fence_after_reads: bool,
     /// Whose accesses a fence must come behind.
     pub generic: &'a dyn Fn(usize) -> bool,
     /// Agents that count as ordered (a warp's own tensor-memory pipes).
@@ -229,9 +231,10 @@ impl Cell {
         if !write.is_none() && write.mask() & access.mask() != 0 && !viewer.knows(write) {
             return Err(Conflict { other: write, wrote: true, only_unfenced: false });
         }
+        let reads: &[Access] = if viewer.fence_after_reads { &self.reads } else { &[] };
         if viewer.fence_writes
             && let Some(other) =
-                [write].iter().chain(&self.reads).find(|a| !a.is_none() && viewer.unfenced(**a))
+                [write].iter().chain(reads).find(|a| !a.is_none() && viewer.unfenced(**a))
         {
             return Err(Conflict { other: *other, wrote: *other == write, only_unfenced: true });
         }
@@ -274,6 +277,7 @@ mod tests {
             all,
             fenced,
             fence_writes: false,
+            fence_after_reads: false,
             generic: &|agent| agent < 2,
             own: [usize::MAX; 2],
         }

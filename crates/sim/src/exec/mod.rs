@@ -88,7 +88,7 @@ impl Cluster<'_> {
                 self.touch_accumulators(w, inst)?;
             }
             if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
-                self.touch_loaded(w, inst);
+                self.touch_loaded(w, inst)?;
             }
             if self.warps[w].unwritten.is_some() && mask != 0 {
                 self.follow_unwritten(w, inst, mask)?;
@@ -109,14 +109,14 @@ impl Cluster<'_> {
     }
 
     /// An instruction may use what a tensor-memory load gave.
-    fn touch_loaded(&mut self, w: usize, inst: &Inst) {
+    fn touch_loaded(&mut self, w: usize, inst: &Inst) -> Run<()> {
         let mut used = Vec::new();
         inst.op.registers(&mut |reg, _| {
             if let Reg::R32(r) = reg {
                 used.push(r);
             }
         });
-        self.use_tmem_load(w, |d| used.iter().any(|r| d.contains(r)));
+        self.use_tmem_load(w, |d| used.iter().any(|r| d.contains(r)))
     }
 
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.

@@ -147,8 +147,8 @@ impl Cluster<'_> {
             Tcgen05::Commit { mbar, space, multicast } => {
                 self.tcgen05_commit(w, lane, *mbar, *space, *multicast)
             }
-            Tcgen05::Fence { after: true } => {
-                self.note_tensor_fence(w);
+            Tcgen05::Fence { after } => {
+                self.note_tensor_fence(w, *after);
                 Ok(())
             }
             _ => Ok(()),
