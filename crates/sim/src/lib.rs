@@ -91,4 +91,4 @@ pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Report};
 pub use run::run;
 pub use timing::{CLASSES, Class};
-pub use trace::{Row, Slice, Trace};
+pub use trace::{Row, Slice, Trace, svg};

@@ -1,4 +1,6 @@
-//! Timelines as Chrome trace JSON (`chrome://tracing`, Perfetto).
+//! Timelines, and their form as Chrome trace JSON (`chrome://tracing`, Perfetto).
+
+pub mod svg;
 
 use crate::cluster::Cluster;
 use std::fmt::Write;
