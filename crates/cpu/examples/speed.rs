@@ -1,34 +1,69 @@
 //! Times the CPU engine.
 //!
-//! The rows of the CPU suite (those that contain the argument), as a table. With `--serve`: reads commands from
-//! standard input, so that another program can interleave its own measurements:
-//! `setup DTYPE BATCH HEADS KV_HEADS QUERIES KEYS DIM MASK` answers the number of floating-point
-//! operations, `run` answers the seconds of one call.
+//! `speed [ISA] [TEXT]`: the rows of the CPU suite that contain the text, as a table.
+//! `speed [ISA] --serve`: reads commands from standard input, so that another program can interleave
+//! its own measurements: `setup DTYPE BATCH HEADS KV_HEADS QUERIES KEYS DIM MASK` answers the number
+//! of floating-point operations, `run` answers the seconds of one call.
+//!
+//! The instruction set (`avx2`, `avx512`, ...) is this machine's best unless named.
 
-use half::{bf16, f16};
-use problem::{DType, HostBuffers, HostVec, Mask, Problem, Segment, Slot, View};
+use problem::{DType, HostBuffers, HostMut, HostRef, HostVec, Mask, Problem, Segment, Slot, View};
+use sixwarp_cpu::Isa;
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::time::Instant;
 
 /// One row: shapes, and memory for it.
 struct Row {
     problem: Problem,
-    q: HostVec,
-    k: HostVec,
-    v: HostVec,
-    out: HostVec,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
 }
 
-fn numbers(dtype: DType, len: usize, seed: u32) -> HostVec {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    match dtype {
-        DType::F32 => HostVec::F32((0..len).map(|_| next()).collect()),
-        DType::F16 => HostVec::F16((0..len).map(|_| f16::from_f32(next())).collect()),
-        DType::Bf16 => HostVec::Bf16((0..len).map(|_| bf16::from_f32(next())).collect()),
+/// Memory that begins on a cache line, as the tensors of every framework do.
+struct Tensor {
+    memory: HostVec,
+    used: Range<usize>,
+}
+
+impl Tensor {
+    /// Irregular numbers in -1..1.
+    fn new(problem: &Problem, slot: Slot, seed: u32) -> Self {
+        const LINE: usize = 64;
+        let dtype = problem.dtype();
+        let len = (problem.slot_bytes(slot) / dtype.bytes()) as usize;
+        let mut memory = HostVec::filled(dtype, len + LINE, 0.0);
+        let mut state = seed;
+        for at in 0..len + LINE {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            memory.set(at, (state >> 8) as f32 / (1 << 23) as f32 - 1.0);
+        }
+        let skip = match memory.as_ref() {
+            HostRef::F32(all) => all.as_ptr().align_offset(LINE),
+            HostRef::F16(all) => all.as_ptr().align_offset(LINE),
+            HostRef::Bf16(all) => all.as_ptr().align_offset(LINE),
+            _ => 0,
+        };
+        Self { memory, used: skip..skip + len }
+    }
+
+    fn as_ref(&self) -> HostRef<'_> {
+        match self.memory.as_ref() {
+            HostRef::F32(all) => HostRef::F32(&all[self.used.clone()]),
+            HostRef::F16(all) => HostRef::F16(&all[self.used.clone()]),
+            HostRef::Bf16(all) => HostRef::Bf16(&all[self.used.clone()]),
+            other => other,
+        }
+    }
+
+    fn as_mut(&mut self) -> Option<HostMut<'_>> {
+        self.memory.as_mut().map(|memory| match memory {
+            HostMut::F32(all) => HostMut::F32(&mut all[self.used.clone()]),
+            HostMut::F16(all) => HostMut::F16(&mut all[self.used.clone()]),
+            HostMut::Bf16(all) => HostMut::Bf16(&mut all[self.used.clone()]),
+        })
     }
 }
 
@@ -52,19 +87,17 @@ impl Row {
     }
 
     fn new(problem: Problem) -> Self {
-        let dtype = problem.dtype();
-        let len = |slot| (problem.slot_bytes(slot) / dtype.bytes()) as usize;
         Self {
-            q: numbers(dtype, len(Slot::Q), 1),
-            k: numbers(dtype, len(Slot::K), 2),
-            v: numbers(dtype, len(Slot::V), 3),
-            out: HostVec::filled(dtype, len(Slot::Out), 0.0),
+            q: Tensor::new(&problem, Slot::Q, 1),
+            k: Tensor::new(&problem, Slot::K, 2),
+            v: Tensor::new(&problem, Slot::V, 3),
+            out: Tensor::new(&problem, Slot::Out, 4),
             problem,
         }
     }
 
     /// Seconds of one call.
-    fn run(&mut self) -> f64 {
+    fn run(&mut self, isa: Isa) -> f64 {
         let Self { problem, q, k, v, out } = self;
         let mut buffers = HostBuffers::new()
             .input(Slot::Q, q.as_ref())
@@ -74,12 +107,12 @@ impl Row {
             buffers = buffers.output(Slot::Out, out);
         }
         let start = Instant::now();
-        sixwarp_cpu::attention(problem, &mut buffers).expect("the row is valid");
+        sixwarp_cpu::attention_on(isa, problem, &mut buffers).expect("the row is valid");
         start.elapsed().as_secs_f64()
     }
 }
 
-fn serve() -> Result<(), Box<dyn std::error::Error>> {
+fn serve(isa: Isa) -> Result<(), Box<dyn std::error::Error>> {
     let mut row = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -89,7 +122,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
                 println!("{}", new.problem.flops());
                 row = Some(new);
             }
-            (None, Some(row)) if line == "run" => println!("{}", row.run()),
+            (None, Some(row)) if line == "run" => println!("{}", row.run(isa)),
             _ => return Err(format!("unknown command `{line}`").into()),
         }
         std::io::stdout().flush()?;
@@ -97,7 +130,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn table(filter: &str) -> Result<(), String> {
+fn table(isa: Isa, filter: &str) -> Result<(), String> {
     println!("{:44} {:>10} {:>9}", "row", "ms", "GFLOP/s");
     for dtype in ["f32", "bf16"] {
         for dim in [64, 128, 256, 512] {
@@ -110,7 +143,7 @@ fn table(filter: &str) -> Result<(), String> {
             }
             for text in rows.into_iter().filter(|text| text.contains(filter)) {
                 let mut row = Row::parse(&text)?;
-                let best = (0..7).map(|_| row.run()).fold(f64::INFINITY, f64::min);
+                let best = (0..7).map(|_| row.run(isa)).fold(f64::INFINITY, f64::min);
                 let rate = row.problem.flops() / best / 1e9;
                 println!("{text:44} {:>10.3} {rate:>9.1}", best * 1e3);
             }
@@ -120,8 +153,14 @@ fn table(filter: &str) -> Result<(), String> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match std::env::args().nth(1).as_deref() {
-        Some("--serve") => serve(),
-        filter => Ok(table(filter.unwrap_or(""))?),
+    let mut arguments = std::env::args().skip(1).peekable();
+    let named = |name: &String| {
+        Isa::detected().into_iter().find(|isa| format!("{isa:?}").eq_ignore_ascii_case(name))
+    };
+    let found = arguments.peek().and_then(named);
+    let isa = found.inspect(|_| drop(arguments.next())).unwrap_or(Isa::best());
+    match arguments.next().as_deref() {
+        Some("--serve") => serve(isa),
+        filter => Ok(table(isa, filter.unwrap_or(""))?),
     }
 }

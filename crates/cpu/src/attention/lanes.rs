@@ -8,8 +8,9 @@
 //!
 //! Several panels share a tile, so that widening bf16 rows is paid once for all of them.
 
+use super::buffer::Buffer;
 use super::plan::Item;
-use super::state::{SLACK, Scratch, refill};
+use super::state::{SLACK, Scratch};
 use super::tile::{Places, Tile, base};
 use super::{Call, TILE};
 use crate::inputs::SegmentInputs;
@@ -49,7 +50,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     let panels = item.rows.div_ceil(width);
     scratch.partial.reset(panels, width, problem.value_dim() as usize);
     load_queries(call, item, width, &mut scratch.queries);
-    refill(&mut scratch.scores, TILE * width, 0.0);
+    scratch.scores.reserve(TILE * width);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
@@ -109,12 +110,12 @@ const ROWS_AT_ONCE: usize = 16;
 
 /// Transposes and scales the item's queries to `[panel][dim][row]`; rows past the last are 0.
 #[inline(always)]
-fn load_queries<E: Element>(call: &Call<E>, item: &Item, width: usize, to: &mut Vec<f32>) {
+fn load_queries<E: Element>(call: &Call<E>, item: &Item, width: usize, to: &mut Buffer<f32>) {
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
     let factor = query_factor(problem.scale, problem.softcap);
     let base = base::<E>(call.inputs.q);
-    refill(to, item.rows.div_ceil(width) * width * dim, 0.0);
+    to.refill(item.rows.div_ceil(width) * width * dim, 0.0);
     let group = ROWS_AT_ONCE.min(width);
     for first in (0..item.rows).step_by(group) {
         let rows = group.min(item.rows - first);

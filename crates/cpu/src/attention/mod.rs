@@ -13,6 +13,7 @@
 //! Keys are visited in tiles of [`TILE`] that start at multiples of it, and long key lists are cut
 //! by their length alone, so a row's bits do not depend on threads, blocking or batch.
 
+mod buffer;
 mod lanes;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod matrix;

@@ -1,3 +1,4 @@
+use super::buffer::Buffer;
 use super::rows::MOST_NEIGHBOURS;
 use std::cell::Cell;
 use std::f32::consts::{LN_2, LOG2_E};
@@ -18,20 +19,20 @@ pub(crate) struct Partial {
     /// Columns of a panel, at least the value dim.
     pub columns: usize,
     /// What each row's exponentials are relative to: its largest score, or up to [`SLACK`] less.
-    pub max: Vec<f32>,
+    pub max: Buffer<f32>,
     /// Sum of each row's exponentials.
-    pub sum: Vec<f32>,
+    pub sum: Buffer<f32>,
     /// Weighted values, `[panel][column][row]`.
-    pub out: Vec<f32>,
+    pub out: Buffer<f32>,
 }
 
 impl Partial {
     /// Empties the state of `panels` panels.
     pub fn reset(&mut self, panels: usize, width: usize, columns: usize) {
         (self.width, self.columns) = (width, columns);
-        refill(&mut self.max, panels * width, f32::NEG_INFINITY);
-        refill(&mut self.sum, panels * width, 0.0);
-        refill(&mut self.out, panels * width * columns, 0.0);
+        self.max.refill(panels * width, f32::NEG_INFINITY);
+        self.sum.refill(panels * width, 0.0);
+        self.out.refill(panels * width * columns, 0.0);
     }
 
     /// Rows from `row` on that can be written side by side.
@@ -91,13 +92,13 @@ pub(crate) struct Scratch {
     /// The running softmax.
     pub partial: Partial,
     /// Scaled queries: `[panel][dim][row]` in lanes, `[row][dim]` when streaming.
-    pub queries: Vec<f32>,
+    pub queries: Buffer<f32>,
     /// Scores, then probabilities, of one panel and tile.
-    pub scores: Vec<f32>,
+    pub scores: Buffer<f32>,
     /// Widened key rows of a tile.
-    pub keys: Vec<f32>,
+    pub keys: Buffer<f32>,
     /// Widened value rows of a tile.
-    pub values: Vec<f32>,
+    pub values: Buffer<f32>,
     /// First and end of each row's visible keys.
     pub visible: Vec<Range<u64>>,
     /// Operands of tile registers.
@@ -138,10 +139,4 @@ impl Drop for Loan {
     fn drop(&mut self) {
         KEPT.set(self.0.take());
     }
-}
-
-/// Makes `vec` hold `len` times `value`.
-pub(crate) fn refill(vec: &mut Vec<f32>, len: usize, value: f32) {
-    vec.clear();
-    vec.resize(len, value);
 }

@@ -4,9 +4,10 @@
 //! that the sums across lanes are taken four by four. Values likewise, `C` vectors of columns at a
 //! time.
 
+use super::buffer::Buffer;
 use super::lanes::{cap_scores, query_factor, visible};
 use super::plan::Item;
-use super::state::{Scratch, refill};
+use super::state::Scratch;
 use super::tile::{Places, Tile, base};
 use super::{Call, TILE};
 use crate::simd::{Element, Simd};
@@ -49,7 +50,7 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
     let columns = value_dim.next_multiple_of(S::LANES);
     scratch.partial.reset(R, 1, columns);
     load_queries::<S, E>(call, item, &mut scratch.queries);
-    refill(&mut scratch.scores, R * TILE, 0.0);
+    scratch.scores.refill(R * TILE, 0.0);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
@@ -78,12 +79,12 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
 
 /// Scales the item's queries to `[row][dim]`, padded with 0 to whole vectors and `R` rows.
 #[inline(always)]
-fn load_queries<S: Simd, E: Element>(call: &Call<E>, item: &Item, to: &mut Vec<f32>) {
+fn load_queries<S: Simd, E: Element>(call: &Call<E>, item: &Item, to: &mut Buffer<f32>) {
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
     let pitch = dim.next_multiple_of(S::LANES);
     let factor = query_factor(problem.scale, problem.softcap);
-    refill(to, 8 * pitch, 0.0);
+    to.refill(8 * pitch, 0.0);
     for row in 0..item.rows {
         let at = item.row(&call.inputs, row);
         let offset = problem.q.row_offset(at.q_batch, at.head, at.token) as usize;

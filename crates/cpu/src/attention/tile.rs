@@ -1,4 +1,5 @@
 use super::TILE;
+use super::buffer::Buffer;
 use super::plan::Item;
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
 use crate::model1;
@@ -85,8 +86,8 @@ impl Places {
         simd: S,
         segment: &SegmentInputs,
         kv_head: u64,
-        keys: &mut Vec<f32>,
-        values: &mut Vec<f32>,
+        keys: &mut Buffer<f32>,
+        values: &mut Buffer<f32>,
     ) -> Tile<f32> {
         if segment.segment.storage == Storage::Model1 {
             return self.unpacked(segment, keys);
@@ -109,12 +110,12 @@ impl Places {
         Tile { keys: wide_keys, values: wide_values, count: self.count }
     }
 
-    fn unpacked(&self, segment: &SegmentInputs, keys: &mut Vec<f32>) -> Tile<f32> {
+    fn unpacked(&self, segment: &SegmentInputs, keys: &mut Buffer<f32>) -> Tile<f32> {
         let HostRef::U8(bytes) = segment.k else { unreachable!("checked with the inputs") };
         let page_rows = segment.segment.k.tokens();
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
         let pitch = pitch(Storage::MODEL1_DIM as usize);
-        keys.resize(TILE * pitch, 0.0);
+        keys.reserve(TILE * pitch);
         for (at, row) in self.rows[..self.count].iter().zip(keys.chunks_exact_mut(pitch)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
             model1::unpack_row(page, page_rows as usize, at.token as usize, row);
@@ -153,10 +154,10 @@ fn widen<S: Simd, E: Element>(
     simd: S,
     rows: &[*const E],
     dim: usize,
-    memory: &mut Vec<f32>,
+    memory: &mut Buffer<f32>,
 ) -> [*const f32; TILE] {
     let pitch = pitch(dim);
-    memory.resize(TILE * pitch, 0.0);
+    memory.reserve(TILE * pitch);
     for (row, to) in rows.iter().zip(memory.chunks_exact_mut(pitch)) {
         let whole = dim / S::LANES * S::LANES;
         for at in (0..whole).step_by(S::LANES) {

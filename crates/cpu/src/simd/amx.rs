@@ -158,9 +158,17 @@ impl Drop for Tiles {
 /// Two tiles of an operand, how far apart their rows are, and how far the next step's tiles are.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
-    pub tiles: [*const u8; 2],
-    pub stride: usize,
-    pub step: usize,
+    tiles: [*const u8; 2],
+    stride: usize,
+    step: usize,
+}
+
+impl Operand {
+    /// The tile at `first` and the one `apart` bytes on, with rows `stride` bytes apart; those of the
+    /// next step lie `step` bytes on.
+    pub(crate) fn pair(first: *const u8, stride: usize, apart: usize, step: usize) -> Self {
+        Self { tiles: [first, first.wrapping_add(apart)], stride, step }
+    }
 }
 
 /// Two by two tiles of a result, how far apart their rows are, and whether to add to what is there.

@@ -1,8 +1,8 @@
-use super::{EXP2_POLYNOMIAL, Kernel, Simd};
+use super::{EXP2_FROM_FLOOR, Kernel, Simd};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
-/// AVX-512 F, with the F16C and AVX2 that every such machine has.
+/// AVX-512 F, BW and DQ, with the F16C and AVX2 that every such machine has.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -10,6 +10,7 @@ impl Avx512 {
     pub(crate) fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("fma");
         found.then_some(Self(()))
     }
@@ -23,7 +24,7 @@ macro_rules! intrinsics {
     };
 }
 
-#[target_feature(enable = "avx512f,avx512bw,fma,f16c,avx2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,fma,f16c,avx2")]
 fn run_with_features<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
     kernel.run(simd)
 }
@@ -93,17 +94,14 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn exp2(self, x: __m512) -> __m512 {
-        const ROUND: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        const FLOOR: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
         intrinsics! {
-            let x = _mm512_max_ps(_mm512_set1_ps(-127.0), x);
-            let whole = _mm512_roundscale_ps::<ROUND>(x);
-            let part = _mm512_sub_ps(x, whole);
-            let mut sum = _mm512_set1_ps(EXP2_POLYNOMIAL[5]);
+            let part = _mm512_reduce_ps::<FLOOR>(x);
+            let mut sum = _mm512_set1_ps(EXP2_FROM_FLOOR[5]);
             for power in (0..5).rev() {
-                sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2_POLYNOMIAL[power]));
+                sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2_FROM_FLOOR[power]));
             }
-            let biased = _mm512_add_epi32(_mm512_cvtps_epi32(whole), _mm512_set1_epi32(127));
-            _mm512_mul_ps(sum, _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased)))
+            _mm512_scalef_ps(sum, x)
         }
     }
     #[inline(always)]

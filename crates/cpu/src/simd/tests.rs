@@ -46,7 +46,7 @@ fn check_exp2<S: Simd>(simd: S) {
         let got = lanes(simd, simd.exp2(simd.splat(x)))[0];
         let want = (x as f64).exp2();
         if x < -126.5 {
-            assert_eq!(got, 0.0, "{x}");
+            assert!((0.0..=1e-38).contains(&got), "{x}: {got}");
         } else {
             assert!((got as f64 / want - 1.0).abs() < 3e-7, "{x}: {got} {want}");
         }

@@ -1,9 +1,10 @@
 //! Bringing queries, keys and values into the layouts that tile registers take.
 
 use super::super::Call;
+use super::super::buffer::Buffer;
 use super::super::plan::Item;
 use super::super::tile::{Places, Tile, base};
-use super::{KEYS, WIDTH};
+use super::{BLOCK, EvenRows, KEYS, ROW_BYTES, WIDTH};
 use crate::inputs::{RowAt, SegmentInputs};
 use crate::model1;
 use crate::simd::Element;
@@ -38,14 +39,12 @@ impl Dims {
 /// bf16 operands in the layouts that tile registers take.
 #[derive(Default)]
 pub(crate) struct Operands {
-    /// Queries, `[panel][16 rows][32 of dim]` tiles.
-    pub queries: Vec<bf16>,
+    /// Queries, `[panel][32 of dim][16 rows]` tiles.
+    pub queries: Buffer<bf16>,
     /// Key rows copied together, where they do not lie evenly or fill no tile.
-    keys: Vec<bf16>,
-    /// Values, `[column][key]`.
-    pub values: Vec<bf16>,
-    /// Probabilities of a panel, `[pair of keys][row][2]`.
-    pub probabilities: Vec<bf16>,
+    keys: Buffer<bf16>,
+    /// Values, `[block of columns][block of keys][column][key]`.
+    pub values: Buffer<bf16>,
     /// One unpacked row.
     row: Vec<f32>,
 }
@@ -54,8 +53,6 @@ pub(crate) struct Operands {
 pub(super) struct KeyRows {
     places: Places<KEYS>,
     tile: Tile<bf16, KEYS>,
-    /// Key rows where they lie evenly in memory: the first, and the bytes between them.
-    pub even: Option<(*const bf16, usize)>,
 }
 
 impl KeyRows {
@@ -70,7 +67,7 @@ impl KeyRows {
             Storage::Elements => places.in_place::<bf16>(segment, item.kv_head),
             Storage::Model1 => Tile::empty(places.count),
         };
-        Self { even: even(&tile.keys[..tile.count]), tile, places }
+        Self { tile, places }
     }
 
     /// Rows in use.
@@ -78,33 +75,41 @@ impl KeyRows {
         self.places.count
     }
 
-    /// Brings keys and values into the layouts of tile registers.
+    /// Brings values into the layout of tile registers, and keys too if they do not lie so already;
+    /// returns where the keys are.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub fn load(&mut self, segment: &SegmentInputs, dims: Dims, operands: &mut Operands) {
+    pub fn load(
+        &mut self,
+        segment: &SegmentInputs,
+        dims: Dims,
+        operands: &mut Operands,
+    ) -> EvenRows {
         let count = self.places.count;
-        let whole = count.is_multiple_of(DEPTH) && dims.key == dims.key_padded;
+        let packed = segment.segment.storage == Storage::Model1;
+        let whole = count.is_multiple_of(BLOCK) && dims.key == dims.key_padded;
+        let in_place = even(&self.tile.keys[..count]).filter(|_| whole && !packed);
         if let HostRef::U8(bytes) = segment.k {
             operands.unpack(segment, bytes, self.places.rows(), dims);
             let row = |n: usize| operands.keys[n * dims.key_padded..].as_ptr();
             (0..count).for_each(|n| self.tile.values[n] = row(n));
-            self.even = None;
-        } else if self.even.is_none() || !whole {
+        } else if in_place.is_none() {
             operands.copy_keys(&self.tile.keys[..count], dims);
-            self.even = None;
         }
-        self.even.get_or_insert((operands.keys.as_ptr(), dims.key_padded * 2));
-        operands.values.resize(dims.value_padded * KEYS, bf16::ZERO);
+        operands.values.reserve(dims.value_padded * KEYS);
         // SAFETY: value rows have `value_dim` elements, and there is room for padded columns.
         unsafe { transpose_values(&self.tile.values[..count], dims, &mut operands.values) };
+        in_place.unwrap_or((operands.keys.as_ptr(), dims.key_padded * 2))
     }
 }
 
-/// The first row and the bytes between rows, where all are the same.
-fn even(rows: &[*const bf16]) -> Option<(*const bf16, usize)> {
+/// The first row and the bytes between rows, where all are the same and no row of a tile register
+/// straddles two cache lines.
+fn even(rows: &[*const bf16]) -> Option<EvenRows> {
     let (first, second) = (*rows.first()?, *rows.get(1)?);
     let step = (second as usize).checked_sub(first as usize)?;
     let evenly = rows.windows(2).all(|w| (w[1] as usize).wrapping_sub(w[0] as usize) == step);
-    evenly.then_some((first, step))
+    let aligned = (first as usize | step).is_multiple_of(ROW_BYTES);
+    (evenly && aligned).then_some((first, step))
 }
 
 impl Operands {
@@ -113,10 +118,9 @@ impl Operands {
     pub(super) fn load_queries<E: Element>(&mut self, call: &Call<E>, item: &Item, dims: Dims) {
         let problem = call.inputs.problem;
         let rows = item.rows.next_multiple_of(WIDTH);
-        self.queries.resize(rows * dims.key_padded, bf16::ZERO);
+        self.queries.reserve(rows * dims.key_padded);
         let base = base::<bf16>(call.inputs.q);
-        let groups = self.queries.chunks_exact_mut(ROWS * dims.key_padded);
-        for (group, to) in groups.enumerate() {
+        for group in 0..rows / ROWS {
             let count = item.rows.saturating_sub(group * ROWS).min(ROWS);
             let mut from = [base; ROWS];
             for (row, from) in from[..count].iter_mut().enumerate() {
@@ -124,7 +128,9 @@ impl Operands {
                 let offset = problem.q.row_offset(at.q_batch, at.head, at.token);
                 *from = base.wrapping_add(offset as usize);
             }
-            for (step, tile) in to.chunks_exact_mut(ROWS * DEPTH).enumerate() {
+            let panel = &mut self.queries[group / 2 * WIDTH * dims.key_padded..];
+            let tiles = panel.chunks_exact_mut(ROWS * DEPTH).skip(group % 2).step_by(2);
+            for (step, tile) in tiles.take(dims.key_padded / DEPTH).enumerate() {
                 let mask = tail_mask(dims.key, step * DEPTH);
                 let mut pairs = [_mm512_setzero_si512(); 16];
                 for row in 0..count {
@@ -152,7 +158,7 @@ impl Operands {
     }
 
     fn clear_keys(&mut self, count: usize, dims: Dims) {
-        self.keys.resize(KEYS * dims.key_padded, bf16::ZERO);
+        self.keys.reserve(KEYS * dims.key_padded);
         let after = count.next_multiple_of(DEPTH).min(KEYS) * dims.key_padded;
         self.keys[count * dims.key_padded..after].fill(bf16::ZERO);
         if dims.key < dims.key_padded {
@@ -176,14 +182,15 @@ impl Operands {
     }
 }
 
-/// Writes value rows as `[column][key]`, zeros up to whole tile registers.
+/// Writes value rows as `[block of columns][block of keys][column][key]`, zeros up to whole blocks.
 ///
 /// # Safety
 /// Each row must have `dims.value` readable elements, and `to` room for the padded columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_values(rows: &[*const bf16], dims: Dims, to: &mut [bf16]) {
-    for key in (0..rows.len()).step_by(DEPTH) {
-        for column in (0..dims.value_padded).step_by(DEPTH) {
+    for key in (0..rows.len()).step_by(BLOCK) {
+        for column in (0..dims.value_padded).step_by(BLOCK) {
+            let block = &mut to[column * KEYS + key * BLOCK..][..BLOCK * BLOCK];
             let mask = tail_mask(dims.value, column);
             let (mut low, mut high) = ([_mm512_setzero_si512(); 16], [_mm512_setzero_si512(); 16]);
             for pair in 0..16 {
@@ -201,8 +208,8 @@ unsafe fn transpose_values(rows: &[*const bf16], dims: Dims, to: &mut [bf16]) {
             // Unpacking takes four of every eight columns.
             for (offset, pairs) in [(0, low), (4, high)] {
                 for (n, pairs) in transpose(pairs).iter().enumerate() {
-                    let column = column + n / 4 * 8 + n % 4 + offset;
-                    let to = &mut to[column * KEYS + key..][..DEPTH];
+                    let column = n / 4 * 8 + n % 4 + offset;
+                    let to = &mut block[column * BLOCK..][..BLOCK];
                     // SAFETY: `to` holds a vector.
                     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *pairs) };
                 }

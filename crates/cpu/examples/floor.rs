@@ -1,0 +1,118 @@
+//! Measures what this machine can do at most, on rayon's threads: multiply-adds of f32 vectors, of
+//! bf16 tiles where it has them, and reading memory. One `NAME RATE` line each, in GFLOP/s or GB/s.
+//!
+//! Attention can take no less than its operations over the first two or its bytes over the last.
+
+use rayon::prelude::*;
+use std::time::Instant;
+
+/// Bytes that each thread reads: far more than any share of a cache.
+const READ_BYTES: usize = 1 << 29;
+
+/// Runs `work` on every thread several times, and returns the amount per second of the best round.
+fn rate(amount: f64, work: impl Fn(usize) + Sync) -> f64 {
+    let threads = rayon::current_num_threads();
+    let round = || {
+        let start = Instant::now();
+        (0..threads).into_par_iter().with_max_len(1).for_each(&work);
+        amount * threads as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..7).map(|_| round()).fold(0.0, f64::max)
+}
+
+fn read_rate() -> f64 {
+    let memory: Vec<Vec<u64>> =
+        (0..rayon::current_num_threads()).map(|t| vec![t as u64 + 1; READ_BYTES / 8]).collect();
+    rate(READ_BYTES as f64, |thread| {
+        let sum = memory[thread].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+        std::hint::black_box(sum);
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::asm;
+    use std::arch::x86_64::*;
+
+    /// Multiply-adds of one call: 16 chains, enough to hide the latency.
+    const CHAINS: usize = 16;
+    pub const STEPS: usize = 4_000_000;
+
+    #[target_feature(enable = "avx512f")]
+    pub fn multiply_512() {
+        let x = _mm512_set1_ps(std::hint::black_box(0.5));
+        let mut sums = [x; CHAINS];
+        for _ in 0..STEPS {
+            sums.iter_mut().for_each(|sum| *sum = _mm512_fmadd_ps(*sum, x, x));
+        }
+        std::hint::black_box(sums);
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub fn multiply_256() {
+        let x = _mm256_set1_ps(std::hint::black_box(0.5));
+        let mut sums = [x; 12];
+        for _ in 0..STEPS {
+            sums.iter_mut().for_each(|sum| *sum = _mm256_fmadd_ps(*sum, x, x));
+        }
+        std::hint::black_box(sums);
+    }
+
+    /// Operations of [`multiply_512`] and [`multiply_256`].
+    pub const OPERATIONS_512: f64 = (2 * 16 * CHAINS * STEPS) as f64;
+    pub const OPERATIONS_256: f64 = (2 * 8 * 12 * STEPS) as f64;
+
+    /// Products of tile registers, four sums from four operands.
+    pub fn multiply_tiles(steps: usize) {
+        #[repr(C, align(64))]
+        struct Config([u8; 64]);
+        let mut config = Config([0; 64]);
+        config.0[0] = 1;
+        for tile in 0..8 {
+            config.0[16 + 2 * tile] = 64;
+            config.0[48 + tile] = 16;
+        }
+        // SAFETY: called only where the engine found usable tiles.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly));
+            asm!("tilezero tmm4", "tilezero tmm5", "tilezero tmm6", "tilezero tmm7");
+            for _ in 0..steps {
+                asm!(
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                );
+            }
+            asm!("tilerelease");
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn multiply_rates() {
+    use sixwarp_cpu::Isa;
+    use x86::*;
+    let found = Isa::detected();
+    if found.contains(&Isa::Amx) {
+        let steps = 1_000_000;
+        let operations = (steps * 4 * 2 * 16 * 16 * 32) as f64;
+        println!("bf16-tiles {:.0}", rate(operations, |_| multiply_tiles(steps)) / 1e9);
+    }
+    if found.contains(&Isa::Avx512) {
+        // SAFETY: the machine has AVX-512.
+        let best = rate(OPERATIONS_512, |_| unsafe { multiply_512() });
+        println!("f32-avx512 {:.0}", best / 1e9);
+    }
+    if found.contains(&Isa::Avx2) {
+        // SAFETY: the machine has AVX2 and FMA.
+        let best = rate(OPERATIONS_256, |_| unsafe { multiply_256() });
+        println!("f32-avx2 {:.0}", best / 1e9);
+    }
+}
+
+fn main() {
+    #[cfg(target_arch = "x86_64")]
+    multiply_rates();
+    println!("read {:.1}", read_rate() / 1e9);
+}
