@@ -25,28 +25,38 @@ impl<T, const N: usize> Tile<T, N> {
     }
 }
 
+/// Neighbouring tokens.
+#[derive(Clone, Copy)]
+struct Run {
+    first: RowAt,
+    count: usize,
+}
+
 /// Where the rows of a tile lie, before they are resolved to memory.
 pub(crate) struct Places<const N: usize = TILE> {
-    rows: [RowAt; N],
+    runs: [Run; N],
+    run_count: usize,
     pub count: usize,
 }
 
 impl<const N: usize> Places<N> {
     /// Keys `range` (at most `N`) of a segment; unused list entries are left out.
     pub fn find(inputs: &Inputs, segment: &SegmentInputs, item: &Item, range: Range<u64>) -> Self {
-        let mut places = Self { rows: [RowAt { batch: 0, token: 0 }; N], count: 0 };
-        let mut push = |row: RowAt| {
-            places.rows[places.count] = row;
-            places.count += 1;
+        let none = Run { first: RowAt { batch: 0, token: 0 }, count: 0 };
+        let mut places = Self { runs: [none; N], run_count: 0, count: 0 };
+        let mut push = |first, count| {
+            places.runs[places.run_count] = Run { first, count };
+            places.run_count += 1;
+            places.count += count;
         };
         if segment.is_listed() {
             let at = item.row(inputs, 0);
             let flat = at.q_batch * inputs.problem.q.tokens() + at.token;
-            range.filter_map(|j| segment.listed_row(item.b, flat, j)).for_each(&mut push);
+            let rows = range.filter_map(|j| segment.listed_row(item.b, flat, j));
+            rows.for_each(|row| push(row, 1));
         } else {
-            for (first, count) in segment.runs(item.b, range) {
-                (0..count).for_each(|i| push(first.after(i)));
-            }
+            let runs = segment.runs(item.b, range);
+            runs.for_each(|(first, count)| push(first, count as usize));
         }
         places
     }
@@ -61,20 +71,25 @@ impl<const N: usize> Places<N> {
     fn pointers<E: Element>(&self, memory: HostRef, view: &View, kv_head: u64) -> [*const E; N] {
         let base = base::<E>(memory);
         let mut rows = [base; N];
-        let last = self.count.saturating_sub(1);
-        for (n, row) in rows.iter_mut().enumerate() {
-            let at = self.rows[n.min(last)];
-            let offset = view.row_offset(at.batch, kv_head, at.token) as usize;
-            debug_assert!(self.count == 0 || offset + view.dim() as usize <= memory.len());
-            *row = base.wrapping_add(offset);
+        let mut next = 0;
+        for Run { first, count } in &self.runs[..self.run_count] {
+            let first = view.row_offset(first.batch, kv_head, first.token) as usize;
+            let step = view.strides[2] as usize;
+            debug_assert!(first + (count - 1) * step + view.dim() as usize <= memory.len());
+            for (n, row) in rows[next..next + count].iter_mut().enumerate() {
+                *row = base.wrapping_add(first + n * step);
+            }
+            next += count;
         }
+        let last = rows[next.saturating_sub(1)];
+        rows[next..].fill(last);
         rows
     }
 
     /// The rows' places.
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    pub fn rows(&self) -> &[RowAt] {
-        &self.rows[..self.count]
+    pub fn rows(&self) -> impl Iterator<Item = RowAt> {
+        let runs = self.runs[..self.run_count].iter();
+        runs.flat_map(|run| (0..run.count as u64).map(|n| run.first.after(n)))
     }
 }
 
@@ -116,7 +131,7 @@ impl Places {
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
         let pitch = pitch(Storage::MODEL1_DIM as usize);
         keys.reserve(TILE * pitch);
-        for (at, row) in self.rows[..self.count].iter().zip(keys.chunks_exact_mut(pitch)) {
+        for (at, row) in self.rows().zip(keys.chunks_exact_mut(pitch)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
             model1::unpack_row(page, page_rows as usize, at.token as usize, row);
         }

@@ -89,7 +89,8 @@ impl Tiles {
         Self(())
     }
 
-    /// Computes two by two tiles: `C[i][j] (+)= Σ_s A[i][s] · B[j][s]` over `steps` tiles.
+    /// Computes two by two tiles: `C[i][j] (+)= Σ_s A[i][s] · B[j][s]` over `steps` tiles. `A` is
+    /// expected to stream by: it is loaded with a hint that spares the first cache for `B` and `C`.
     ///
     /// # Safety
     /// Every tile of `a`, `b` and `c` must be 16 readable (`c`: writable) rows of 64 bytes.
@@ -115,12 +116,12 @@ impl Tiles {
             }
             for step in 0..steps {
                 asm!(
-                    "tileloadd tmm4, [{a0} + {a_stride}*1]",
+                    "tileloaddt1 tmm4, [{a0} + {a_stride}*1]",
                     "tileloadd tmm6, [{b0} + {b_stride}*1]",
                     "tdpbf16ps tmm0, tmm4, tmm6",
                     "tileloadd tmm7, [{b1} + {b_stride}*1]",
                     "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tileloadd tmm5, [{a1} + {a_stride}*1]",
+                    "tileloaddt1 tmm5, [{a1} + {a_stride}*1]",
                     "tdpbf16ps tmm2, tmm5, tmm6",
                     "tdpbf16ps tmm3, tmm5, tmm7",
                     a0 = in(reg) a.tiles[0].wrapping_add(step * a.step),

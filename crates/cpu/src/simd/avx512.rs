@@ -170,32 +170,38 @@ impl Simd for Avx512 {
 }
 
 /// Transposes 16 × 16 numbers of 32 bits.
-#[target_feature(enable = "avx512f")]
-pub(crate) fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
-    let mut pairs = rows;
-    for i in 0..8 {
-        let (a, b) = (rows[2 * i], rows[2 * i + 1]);
-        pairs[2 * i] = _mm512_unpacklo_epi32(a, b);
-        pairs[2 * i + 1] = _mm512_unpackhi_epi32(a, b);
+///
+/// # Safety
+/// The machine must have AVX-512. (A function with the feature enabled would not be inlined, and
+/// pass 2 KiB through memory.)
+#[inline(always)]
+pub(crate) unsafe fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
+    intrinsics! {
+        let mut pairs = rows;
+        for i in 0..8 {
+            let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+            pairs[2 * i] = _mm512_unpacklo_epi32(a, b);
+            pairs[2 * i + 1] = _mm512_unpackhi_epi32(a, b);
+        }
+        let mut quads = pairs;
+        for i in (0..16).step_by(4) {
+            quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+            quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+            quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+            quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+        }
+        let mut columns = quads;
+        for c in 0..4 {
+            let (a, b, e, d) = (quads[c], quads[4 + c], quads[8 + c], quads[12 + c]);
+            let (even_low, even_high) =
+                (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(e, d));
+            let (odd_low, odd_high) =
+                (_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(e, d));
+            columns[c] = _mm512_shuffle_i32x4::<0x88>(even_low, even_high);
+            columns[4 + c] = _mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
+            columns[8 + c] = _mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
+            columns[12 + c] = _mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
+        }
+        columns
     }
-    let mut quads = pairs;
-    for i in (0..16).step_by(4) {
-        quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-        quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-    }
-    let mut columns = quads;
-    for c in 0..4 {
-        let (a, b, e, d) = (quads[c], quads[4 + c], quads[8 + c], quads[12 + c]);
-        let (even_low, even_high) =
-            (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(e, d));
-        let (odd_low, odd_high) =
-            (_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(e, d));
-        columns[c] = _mm512_shuffle_i32x4::<0x88>(even_low, even_high);
-        columns[4 + c] = _mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
-        columns[8 + c] = _mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
-        columns[12 + c] = _mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
-    }
-    columns
 }

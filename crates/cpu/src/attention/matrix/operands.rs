@@ -5,7 +5,7 @@ use super::super::buffer::Buffer;
 use super::super::plan::Item;
 use super::super::tile::{Places, Tile, base};
 use super::{BLOCK, EvenRows, KEYS, ROW_BYTES, WIDTH};
-use crate::inputs::{RowAt, SegmentInputs};
+use crate::inputs::SegmentInputs;
 use crate::model1;
 use crate::simd::Element;
 use crate::simd::amx::{DEPTH, ROWS};
@@ -89,7 +89,7 @@ impl KeyRows {
         let whole = count.is_multiple_of(BLOCK) && dims.key == dims.key_padded;
         let in_place = even(&self.tile.keys[..count]).filter(|_| whole && !packed);
         if let HostRef::U8(bytes) = segment.k {
-            operands.unpack(segment, bytes, self.places.rows(), dims);
+            operands.unpack(segment, bytes, &self.places, dims);
             let row = |n: usize| operands.keys[n * dims.key_padded..].as_ptr();
             (0..count).for_each(|n| self.tile.values[n] = row(n));
         } else if in_place.is_none() {
@@ -139,7 +139,8 @@ impl Operands {
                     // the mask leaves out what lies beyond.
                     pairs[row] = unsafe { _mm512_maskz_loadu_epi16(mask, at.cast()) };
                 }
-                let rows = transpose(pairs);
+                // SAFETY: this function has the features enabled.
+                let rows = unsafe { transpose(pairs) };
                 for (row, to) in rows.iter().zip(tile.chunks_exact_mut(DEPTH)) {
                     // SAFETY: a chunk holds a vector.
                     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *row) };
@@ -169,12 +170,12 @@ impl Operands {
     }
 
     /// Unpacks fp8 rows, which bf16 holds exactly.
-    fn unpack(&mut self, segment: &SegmentInputs, bytes: &[u8], rows: &[RowAt], dims: Dims) {
+    fn unpack(&mut self, segment: &SegmentInputs, bytes: &[u8], rows: &Places<KEYS>, dims: Dims) {
         let page_rows = segment.segment.k.tokens();
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        self.clear_keys(rows.len(), dims);
+        self.clear_keys(rows.count, dims);
         self.row.resize(dims.key, 0.0);
-        for (at, to) in rows.iter().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
+        for (at, to) in rows.rows().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
             model1::unpack_row(page, page_rows as usize, at.token as usize, &mut self.row);
             to.iter_mut().zip(&self.row).for_each(|(to, x)| *to = <bf16 as Element>::from_f32(*x));
@@ -188,33 +189,40 @@ impl Operands {
 /// Each row must have `dims.value` readable elements, and `to` room for the padded columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_values(rows: &[*const bf16], dims: Dims, to: &mut [bf16]) {
-    for key in (0..rows.len()).step_by(BLOCK) {
+    for (n, rows) in rows.chunks(BLOCK).enumerate() {
         for column in (0..dims.value_padded).step_by(BLOCK) {
-            let block = &mut to[column * KEYS + key * BLOCK..][..BLOCK * BLOCK];
-            let mask = tail_mask(dims.value, column);
-            let (mut low, mut high) = ([_mm512_setzero_si512(); 16], [_mm512_setzero_si512(); 16]);
-            for pair in 0..16 {
-                let load = |n: usize| match rows.get(n) {
-                    // SAFETY: the mask leaves out what lies beyond the row.
-                    Some(row) => unsafe {
-                        _mm512_maskz_loadu_epi16(mask, row.wrapping_add(column).cast())
-                    },
-                    None => _mm512_setzero_si512(),
-                };
-                let (first, second) = (load(key + 2 * pair), load(key + 2 * pair + 1));
-                low[pair] = _mm512_unpacklo_epi16(first, second);
-                high[pair] = _mm512_unpackhi_epi16(first, second);
-            }
-            // Unpacking takes four of every eight columns.
-            for (offset, pairs) in [(0, low), (4, high)] {
-                for (n, pairs) in transpose(pairs).iter().enumerate() {
-                    let column = n / 4 * 8 + n % 4 + offset;
-                    let to = &mut block[column * BLOCK..][..BLOCK];
-                    // SAFETY: `to` holds a vector.
-                    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *pairs) };
-                }
-            }
+            let block = &mut to[column * KEYS + n * BLOCK * BLOCK..][..BLOCK * BLOCK];
+            // SAFETY: the caller promises the rows; the mask leaves out what lies beyond.
+            unsafe { transpose_block(rows, column, tail_mask(dims.value, column), block) };
         }
+    }
+}
+
+/// Writes `BLOCK` columns of as many rows as `[column][row]`, zeros for rows that are not there.
+///
+/// # Safety
+/// There must be a row, and each must have the elements of `mask` from `column` on.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn transpose_block(rows: &[*const bf16], column: usize, mask: u32, to: &mut [bf16]) {
+    let mut found = [_mm512_setzero_si512(); BLOCK];
+    for n in 0..BLOCK {
+        let (row, mask) = (rows[n.min(rows.len() - 1)], if n < rows.len() { mask } else { 0 });
+        // SAFETY: the caller's promise.
+        found[n] = unsafe { _mm512_maskz_loadu_epi16(mask, row.add(column).cast()) };
+    }
+    let (mut low, mut high) = ([_mm512_setzero_si512(); 16], [_mm512_setzero_si512(); 16]);
+    for pair in 0..16 {
+        low[pair] = _mm512_unpacklo_epi16(found[2 * pair], found[2 * pair + 1]);
+        high[pair] = _mm512_unpackhi_epi16(found[2 * pair], found[2 * pair + 1]);
+    }
+    // SAFETY: this function has the feature enabled.
+    let halves = unsafe { [transpose(low), transpose(high)] };
+    for column in 0..BLOCK {
+        // Unpacking took four of every eight columns.
+        let (half, n) = (column / 4 % 2, column / 8 * 4 + column % 4);
+        let to = &mut to[column * BLOCK..][..BLOCK];
+        // SAFETY: `to` holds a vector.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), halves[half][n]) };
     }
 }
 
