@@ -86,6 +86,12 @@ impl<const N: usize> Places<N> {
         rows
     }
 
+    /// Whether all rows are neighbouring tokens.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub fn are_neighbours(&self) -> bool {
+        self.run_count == 1
+    }
+
     /// The rows' places.
     pub fn rows(&self) -> impl Iterator<Item = RowAt> {
         let runs = self.runs[..self.run_count].iter();

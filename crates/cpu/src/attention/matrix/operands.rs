@@ -85,9 +85,7 @@ impl KeyRows {
         operands: &mut Operands,
     ) -> EvenRows {
         let count = self.places.count;
-        let packed = segment.segment.storage == Storage::Model1;
-        let whole = count.is_multiple_of(BLOCK) && dims.key == dims.key_padded;
-        let in_place = even(&self.tile.keys[..count]).filter(|_| whole && !packed);
+        let in_place = self.even_keys(segment, dims);
         if let HostRef::U8(bytes) = segment.k {
             operands.unpack(segment, bytes, &self.places, dims);
             let row = |n: usize| operands.keys[n * dims.key_padded..].as_ptr();
@@ -100,16 +98,16 @@ impl KeyRows {
         unsafe { transpose_values(&self.tile.values[..count], dims, &mut operands.values) };
         in_place.unwrap_or((operands.keys.as_ptr(), dims.key_padded * 2))
     }
-}
 
-/// The first row and the bytes between rows, where all are the same and no row of a tile register
-/// straddles two cache lines.
-fn even(rows: &[*const bf16]) -> Option<EvenRows> {
-    let (first, second) = (*rows.first()?, *rows.get(1)?);
-    let step = (second as usize).checked_sub(first as usize)?;
-    let evenly = rows.windows(2).all(|w| (w[1] as usize).wrapping_sub(w[0] as usize) == step);
-    let aligned = (first as usize | step).is_multiple_of(ROW_BYTES);
-    (evenly && aligned).then_some((first, step))
+    /// The keys, where they lie evenly, fill whole blocks, and no row of a tile register straddles
+    /// two cache lines.
+    fn even_keys(&self, segment: &SegmentInputs, dims: Dims) -> Option<EvenRows> {
+        let (first, stride) = (self.tile.keys[0], segment.segment.k.strides[2] as usize * 2);
+        let evenly = self.places.are_neighbours() && segment.segment.storage == Storage::Elements;
+        let whole = self.count().is_multiple_of(BLOCK) && dims.key == dims.key_padded;
+        let aligned = (first as usize | stride).is_multiple_of(ROW_BYTES);
+        (evenly && whole && aligned).then_some((first, stride))
+    }
 }
 
 impl Operands {
