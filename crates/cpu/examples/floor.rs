@@ -1,13 +1,11 @@
 //! Measures what this machine can do at most, on rayon's threads: multiply-adds of f32 vectors, of
-//! bf16 tiles where it has them, and reading memory. One `NAME RATE` line each, in GFLOP/s or GB/s.
+//! bf16 tiles where it has them, and reading 1 GiB (from memory) or 64 MiB (from the last cache, if that
+//! is large). One `NAME RATE` line each, in GFLOP/s or GB/s.
 //!
-//! Attention can take no less than its operations over the first two or its bytes over the last.
+//! Attention can take no less than its operations over the first or its bytes over the last.
 
 use rayon::prelude::*;
 use std::time::Instant;
-
-/// Bytes that each thread reads: far more than any share of a cache.
-const READ_BYTES: usize = 1 << 29;
 
 /// Runs `work` on every thread several times, and returns the amount per second of the best round.
 fn rate(amount: f64, work: impl Fn(usize) + Sync) -> f64 {
@@ -20,13 +18,33 @@ fn rate(amount: f64, work: impl Fn(usize) + Sync) -> f64 {
     (0..7).map(|_| round()).fold(0.0, f64::max)
 }
 
-fn read_rate() -> f64 {
+/// Bytes per second at which all threads together read `bytes`, again and again.
+fn read_rate(bytes: usize) -> f64 {
+    let threads = rayon::current_num_threads();
     let memory: Vec<Vec<u64>> =
-        (0..rayon::current_num_threads()).map(|t| vec![t as u64 + 1; READ_BYTES / 8]).collect();
-    rate(READ_BYTES as f64, |thread| {
-        let sum = memory[thread].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
-        std::hint::black_box(sum);
+        (0..threads).map(|thread| vec![thread as u64 + 1; bytes / threads / 8]).collect();
+    rate(bytes as f64 / threads as f64, |thread| {
+        // Several streams, each fetched ahead: one alone waits for memory.
+        let parts: Vec<&[u64]> = memory[thread].chunks(memory[thread].len().div_ceil(4)).collect();
+        let mut sums = [0u64; 8];
+        for at in (0..parts[parts.len() - 1].len() / 8 * 8).step_by(8) {
+            for part in &parts {
+                prefetch(part[at..].as_ptr().wrapping_byte_add(4096));
+                sums.iter_mut().zip(&part[at..at + 8]).for_each(|(s, x)| *s = s.wrapping_add(*x));
+            }
+        }
+        std::hint::black_box(sums);
     })
+}
+
+fn prefetch(at: *const u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: any address may be prefetched.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -114,5 +132,6 @@ fn multiply_rates() {
 fn main() {
     #[cfg(target_arch = "x86_64")]
     multiply_rates();
-    println!("read {:.1}", read_rate() / 1e9);
+    println!("read {:.1}", read_rate(1 << 30) / 1e9);
+    println!("read-cached {:.1}", read_rate(1 << 26) / 1e9);
 }

@@ -3,7 +3,7 @@
 //! `speed [ISA] [TEXT]`: the rows of the CPU suite that contain the text, as a table.
 //! `speed [ISA] --serve`: reads commands from standard input, so that another program can interleave
 //! its own measurements: `setup DTYPE BATCH HEADS KV_HEADS QUERIES KEYS DIM MASK` answers the number
-//! of floating-point operations, `run` answers the seconds of one call.
+//! of floating-point operations, `run N` answers the seconds of the best of N calls in a row.
 //!
 //! The instruction set (`avx2`, `avx512`, ...) is this machine's best unless named.
 
@@ -96,6 +96,11 @@ impl Row {
         }
     }
 
+    /// Seconds of the best of `calls` calls.
+    fn best(&mut self, isa: Isa, calls: usize) -> f64 {
+        (0..calls).map(|_| self.run(isa)).fold(f64::INFINITY, f64::min)
+    }
+
     /// Seconds of one call.
     fn run(&mut self, isa: Isa) -> f64 {
         let Self { problem, q, k, v, out } = self;
@@ -122,7 +127,7 @@ fn serve(isa: Isa) -> Result<(), Box<dyn std::error::Error>> {
                 println!("{}", new.problem.flops());
                 row = Some(new);
             }
-            (None, Some(row)) if line == "run" => println!("{}", row.run(isa)),
+            (Some(("run", calls)), Some(row)) => println!("{}", row.best(isa, calls.parse()?)),
             _ => return Err(format!("unknown command `{line}`").into()),
         }
         std::io::stdout().flush()?;
@@ -143,7 +148,7 @@ fn table(isa: Isa, filter: &str) -> Result<(), String> {
             }
             for text in rows.into_iter().filter(|text| text.contains(filter)) {
                 let mut row = Row::parse(&text)?;
-                let best = (0..7).map(|_| row.run(isa)).fold(f64::INFINITY, f64::min);
+                let best = row.best(isa, 7);
                 let rate = row.problem.flops() / best / 1e9;
                 println!("{text:44} {:>10.3} {rate:>9.1}", best * 1e3);
             }

@@ -129,9 +129,9 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
         .map(|tokens| (tokens.end - tokens.start) * inputs.problem.query_heads())
         .sum();
     let share = rows / (4 * rayon::current_num_threads() as u64);
-    // Tile registers are used two by two.
-    let (least, most) = if matrix { (2 * lanes, MOST_MATRIX_ROWS) } else { (lanes, MOST_ROWS) };
-    share.clamp(least, most).next_multiple_of(least)
+    // Registers hold at least two vectors of rows.
+    let most = if matrix { MOST_MATRIX_ROWS } else { MOST_ROWS };
+    share.clamp(2 * lanes, most).next_multiple_of(2 * lanes)
 }
 
 fn splits(inputs: &Inputs, b: u64, rows: u64) -> usize {
