@@ -5,17 +5,20 @@ The library calls no Python function, so one wheel serves every Python 3 of a pl
 
 import base64
 import hashlib
+import io
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
-ROOT = HERE.parent
+# The Rust workspace: beside this folder in a checkout, within it in a source distribution.
+ROOT = HERE / "rust" if (HERE / "rust" / "Cargo.toml").exists() else HERE.parent
 PACKAGE = HERE / "src" / "sixwarp"
 NAME, VERSION = "sixwarp", "0.1.0"
 
@@ -119,6 +122,38 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     return wheel.close()
 
 
+def walk(root, names):
+    """Files of a folder by their names in it, without what is built or hidden."""
+    for name in names:
+        path = root / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            name = file.relative_to(root)
+            built = file.suffix in (".so", ".dll", ".dylib") or "__pycache__" in name.parts
+            hidden = any(part == "target" or part.startswith(".") for part in name.parts)
+            if file.is_file() and not built and not hidden:
+                yield name.as_posix(), file
+
+
+def sdist_files():
+    """What a source distribution holds: this folder, and under `rust/` the workspace the library is built from."""
+    yield from walk(HERE, ["pyproject.toml", "README.md", "backend", "src", "tests"])
+    workspace = ["Cargo.toml", "Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "crates", "xtask"]
+    for name, file in walk(ROOT, [*workspace, "tests/cases.toml"]):
+        yield f"rust/{name}", file
+
+
 def build_sdist(sdist_directory, config_settings=None):
-    """PEP 517; the sources of the kernels lie outside this folder."""
-    raise SystemExit("sixwarp has no source distribution: build a wheel from a checkout")
+    """PEP 517."""
+    base = f"{NAME}-{VERSION}"
+    path = pathlib.Path(sdist_directory) / f"{base}.tar.gz"
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+
+        def add(name, data):
+            entry = tarfile.TarInfo(f"{base}/{name}")
+            entry.size, entry.mode = len(data), 0o644
+            archive.addfile(entry, io.BytesIO(data))
+
+        add("PKG-INFO", metadata().encode())
+        for name, file in sdist_files():
+            add(name, file.read_bytes())
+    return path.name

@@ -156,3 +156,33 @@ def test_a_gpu_merge_is_the_cpu_merge(device):
     want, want_lse = sixwarp.attention(q, k, v, sinks=sinks, return_lse=True)
     close(out, want)
     close(lse, want_lse)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_the_merge_of_torchs_operations_is_the_hosts(layout):
+    """What runs on a GPU, on the CPU: parts without keys, rows without parts, sinks from none to all."""
+    from sixwarp._merge import merge_torch
+
+    generator = torch.Generator().manual_seed(3)
+    shape = (2, 4, 3, 16) if layout == "bhsd" else (2, 3, 4, 16)
+    outs = [torch.randn(shape, generator=generator) for _ in range(3)]
+    lses = [torch.randn((2, 4, 3), generator=generator) for _ in range(3)]
+    for out, lse, missing in zip(outs, lses, (float("-inf"), float("inf"), float("nan"))):
+        lse[0, :2] = missing
+        (out[0, :, :2] if layout == "bshd" else out[0, :2]).fill_(float("nan"))
+    lses[1][1, 3, 2] = float("-inf")
+    for sinks in (None, torch.tensor([1.0, float("-inf"), float("inf"), 1e30])):
+        want = sixwarp.merge(outs, lses, sinks=sinks, layout=layout)
+        got = merge_torch(outs, lses, sinks, layout)
+        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
+        assert not got[0].isnan().any() and got[1][0, :2].isneginf().all()
+
+
+def test_what_cannot_be_merged_is_named(device):
+    out, lse = torch.zeros(1, 2, 3, 8, device=device), torch.zeros(1, 3, 2, device=device)
+    with pytest.raises(ValueError, match="at least one"):
+        sixwarp.merge([], [])
+    with pytest.raises(ValueError, match="lse has shape"):
+        sixwarp.merge([out], [lse.transpose(1, 2)])
+    with pytest.raises(ValueError, match="outputs differ"):
+        sixwarp.merge([out, out[:, :1]], [lse, lse[..., :1]])

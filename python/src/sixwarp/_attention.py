@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 from . import _describe as describe
 from . import _quick
+from ._exchange import is_foreign, through
 from ._plan import Bound, raw_stream
 from ._planned import PlannedAttention
 from ._prepare import ensure_one_library, prepare
@@ -41,7 +42,8 @@ def attention(
 ) -> Any:
     """Attention of `q` over `k` and `v`, on the device they are on.
 
-    Tensors are `[batch, tokens, heads, dim]`, or `[batch, heads, tokens, dim]` with `layout="bhsd"`;
+    NumPy arrays, torch tensors, CuPy arrays, and arrays of other libraries that DLPack carries (JAX); the result
+    is of the library of `q`. Tensors are `[batch, tokens, heads, dim]`, or `[batch, heads, tokens, dim]` with `layout="bhsd"`;
     any strides with contiguous rows. Query heads are a multiple of KV heads.
 
     - `causal` is aligned at the bottom right: the last query sees the last key.
@@ -83,6 +85,10 @@ def attention(
 def _attention(tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
     """The long way: plans, runs, and makes the quick way know the call."""
     q, k, v, sinks, cu_q, cu_k, used, table, out = tensors
+    if is_foreign(q):
+        if out is not None:
+            raise TypeError(f"out: arrays of {type(q).__module__.partition('.')[0]} are not written; leave it out")
+        return through(lambda lent: _attention(lent, options, stream), tensors, q)
     layout, causal, window, softcap, scale, max_q, max_k, return_lse, split = options
     a = adapter_of(q)
     key_of = a.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Sequence, Tuple
 
 from . import _describe as describe
+from ._exchange import is_foreign, through
 from ._plan import merge_host
 from ._tensor import CPU
 from ._tensor import adapter as adapter_of
@@ -27,9 +28,11 @@ def merge(
     """
     if not outs or len(outs) != len(lses):
         raise ValueError(f"{len(outs)} outputs and {len(lses)} log-sum-exps: as many of both, at least one")
+    if is_foreign(outs[0]):
+        count = len(outs)
+        whole = lambda lent: merge(lent[:count], lent[count:-1], sinks=lent[-1], layout=layout)
+        return through(whole, (*outs, *lses, sinks), outs[0])
     a = adapter_of(outs[0])
-    if a.device(outs[0]) != CPU:
-        return _merge_torch(outs, lses, sinks, layout)
     views = [describe.view(a, out, layout, "out") for out in outs]
     if any(view != views[0] for view in views):
         raise ValueError("outputs differ in shape, strides or type")
@@ -38,9 +41,11 @@ def merge(
     rows = tuple(shape[:3]) if len(a.shape(outs[0])) == 4 else tuple(shape[1:3])
     for lse in lses:
         describe.ensure_length(a, "lse", lse, rows)
+    describe.ensure_length(a, "sinks", sinks, (shape[1],))
+    if a.device(outs[0]) != CPU:
+        return _merge_on_gpu(outs, lses, sinks, layout)
     out, lse = _like(a, outs[0]), a.empty(rows, "f32", lses[0])
     sinks = None if sinks is None else a.floats(sinks)
-    describe.ensure_length(a, "sinks", sinks, (shape[1],))
     pointers = [a.pointer(out), a.pointer(lse), 0 if sinks is None else a.pointer(sinks)]
     for part in zip(outs, lses):
         pointers += map(a.pointer, part)
@@ -64,8 +69,21 @@ def _span(out: Any) -> int:
     return 1 + sum((extent - 1) * stride for extent, stride in zip(out.shape, out.stride()))
 
 
-def _merge_torch(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:
-    """On a GPU the merge is made of torch's own operations, in float32."""
+def _merge_on_gpu(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:
+    """On a GPU the merge is made of torch's own operations; CuPy's arrays are lent to it."""
+    import torch
+
+    if isinstance(outs[0], torch.Tensor):
+        return merge_torch(outs, lses, sinks, layout)
+    import cupy
+
+    lend = torch.from_dlpack
+    merged = merge_torch([*map(lend, outs)], [*map(lend, lses)], None if sinks is None else lend(sinks), layout)
+    return tuple(map(cupy.from_dlpack, merged))
+
+
+def merge_torch(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:
+    """The merge in torch's operations, in float32."""
     import torch
 
     logits = torch.stack([lse.float() for lse in lses])

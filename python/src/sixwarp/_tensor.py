@@ -1,7 +1,8 @@
 """What is needed of other libraries' tensors: shape, strides, type, address, and new ones.
 
 An adapter is chosen by a tensor's type, once. NumPy arrays and CPU tensors of torch are computed on
-the CPU; CUDA tensors of torch and whatever has `__cuda_array_interface__` (CuPy, Numba, JAX) on their GPU.
+the CPU; CUDA tensors of torch and whatever has `__cuda_array_interface__` (CuPy, Numba) on their GPU. Other
+libraries' arrays are lent to these (`_exchange`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CudaArrayAdapter:
 
     def key(self, x: Any) -> tuple:
         interface = x.__cuda_array_interface__
-        return interface["shape"], interface.get("strides"), interface["typestr"]
+        return interface["shape"], interface.get("strides"), interface["typestr"], self.device(x)
 
     def shape(self, x: Any) -> tuple:
         return tuple(x.__cuda_array_interface__["shape"])
@@ -98,13 +99,14 @@ class CudaArrayAdapter:
         return cupy.empty(shape, {"f32": "float32", "u8": "uint8"}.get(dtype) or like.dtype)
 
     def integers(self, x: Any) -> Any:
-        if self.dtype(x) != "i32":
-            raise TypeError(f"lengths, offsets and tables are int32 on the GPU, not {self.dtype(x)}")
-        return x
+        return self._contiguous(x, "i32", "lengths, offsets and tables")
 
     def floats(self, x: Any) -> Any:
-        if self.dtype(x) != "f32":
-            raise TypeError(f"sinks are float32, not {self.dtype(x)}")
+        return self._contiguous(x, "f32", "sinks")
+
+    def _contiguous(self, x: Any, dtype: str, what: str) -> Any:
+        if self.dtype(x) != dtype or self.strides(x) != tuple(dense_strides(self.shape(x))):
+            raise TypeError(f"{what} are contiguous {dtype} on the GPU, not {self.dtype(x)} of strides {self.strides(x)}")
         return x
 
     def stream(self, device: int) -> int:
@@ -144,5 +146,6 @@ def _choose(x: Any) -> Any:
         return CudaArrayAdapter()
     raise TypeError(
         f"{type(x).__module__}.{type(x).__qualname__} is not a tensor sixwarp reads: give numpy arrays, "
-        "torch tensors (CPU or CUDA), or GPU arrays with __cuda_array_interface__ (CuPy, Numba, JAX)"
+        "torch tensors (CPU or CUDA), or GPU arrays with __cuda_array_interface__ (CuPy, Numba); `attention` "
+        "and `merge` also take arrays that DLPack carries (JAX)"
     )
