@@ -60,6 +60,22 @@ def test_work_goes_to_the_current_stream_and_to_a_given_one():
         torch.testing.assert_close(out, want, atol=0, rtol=0)
 
 
+def test_a_workspace_belongs_to_the_stream_that_uses_it():
+    """While the stream sleeps, its workspace must not be handed out to work on another stream."""
+    q, k, v = tensors(batch=1, queries=1, keys=8192)
+    plan = sixwarp.plan(q, k, v)
+    assert plan.workspace_bytes > 0, "this test is about split keys"
+    want, out = sixwarp.attention(q, k, v), torch.empty_like(q)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+    sixwarp.attention(q, k, v, out=out, stream=stream)
+    others = [torch.full((plan.workspace_bytes,), 255, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    torch.cuda.synchronize()
+    assert torch.equal(out, want) and others
+
+
 def test_the_same_bits_every_time():
     q, k, v = tensors(batch=1, queries=1, keys=8192)
     first = sixwarp.attention(q, k, v)

@@ -4,7 +4,7 @@ use crate::Description;
 use crate::gpu::Gpu;
 use problem::{Problem, Slot};
 use serde::Serialize;
-use sixwarp::{Arch, Device, Error, PlanOptions};
+use sixwarp::{Device, Error, PlanOptions};
 use std::ffi::{CStr, CString};
 
 /// A problem planned for one device.
@@ -43,14 +43,10 @@ impl Plan {
                 let ordinal = u32::try_from(device)
                     .map_err(|_| Error::NoDevice(format!("there is no GPU {device}")))?;
                 let device = Device::cuda(ordinal)?;
+                let split = description.split();
+                let options = device.plan_options().map(|usual| PlanOptions { split, ..usual });
+                let plan = sixwarp::plan_with(&problem, &device, options)?;
                 let opened = cuda::Device::open(ordinal)?;
-                let arch = device.arch().unwrap_or(Arch::Sm90);
-                let options = PlanOptions {
-                    processors: opened.info().sm_count,
-                    split: description.split(),
-                    ..PlanOptions::for_arch(arch)
-                };
-                let plan = sixwarp::plan_with(&problem, &device, Some(options))?;
                 let gpu = plan.program().map(|program| Gpu::new(opened, program)).transpose()?;
                 (plan, gpu)
             }

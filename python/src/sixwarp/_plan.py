@@ -77,7 +77,9 @@ class Bound:
             return
         if plan.workspace_bytes:
             if workspace is None:
-                workspace = adapter.empty((plan.workspace_bytes,), "u8", like)
+                # Allocators reuse memory in the order of the stream it was taken on.
+                with adapter.on(stream, plan.ordinal):
+                    workspace = adapter.empty((plan.workspace_bytes,), "u8", like)
             pointers.append(pointer(workspace))
         else:
             pointers.append(0)

@@ -7,6 +7,7 @@ libraries' arrays are lent to these (`_exchange`).
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ._describe import dense_strides
@@ -115,6 +116,12 @@ class CudaArrayAdapter:
         except ImportError:
             return 0
         return cupy.cuda.get_current_stream().ptr
+
+    def on(self, stream: int | None, device: int) -> Any:
+        """A context in which arrays are made for work on `stream`."""
+        import cupy
+
+        return contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device)
 
     def longest(self, offsets: Any) -> None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -68,6 +69,12 @@ class TorchAdapter:
         if self.raw_stream is not None:
             return self.raw_stream(device)
         return torch.cuda.current_stream(device).cuda_stream
+
+    def on(self, stream: int | None, device: int) -> Any:
+        """A context in which tensors are made for work on `stream`."""
+        if stream is None:
+            return contextlib.nullcontext()
+        return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
     def longest(self, offsets: Any) -> int | None:
         """The longest sequence, where asking does not wait for a GPU."""

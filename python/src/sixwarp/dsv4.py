@@ -12,6 +12,8 @@ These run on the CPU; GPUs decline fp8 rows and lists with `sixwarp.Unsupported`
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any, Optional, Tuple
 
 from . import _describe as describe
@@ -76,6 +78,16 @@ def decode(
     (`page · page_rows + row`, -1 unused). A CSA layer gives `compressed` and `compressed_lists`
     (`[requests, top_k]`), an HCA layer `compressed`, `page_table` (`[requests, pages]`) and
     `compressed_lengths` (`[requests]`).
+
+    >>> import numpy as np
+    >>> from sixwarp import dsv4
+    >>> q = np.zeros((1, 8, 512), np.float32)                    # one request, 8 heads
+    >>> pages = np.ones((2, 64, 512), np.float32)                # two pages of 64 rows
+    >>> lists = np.full((1, 128), -1, np.int32)
+    >>> lists[0, :3] = [64, 65, 66]                              # a window of three rows
+    >>> out, lse = dsv4.decode(q, pages, lists, np.full(8, -np.inf, np.float32))
+    >>> out.shape, float(out[0, 0, 0]), lse.shape
+    ((1, 8, 512), 1.0, (1, 8, 1))
     """
     a = adapter_of(q)
     requests = a.shape(q)[0]
@@ -116,6 +128,15 @@ def prefill(
     `window` (`[rows, 512]`) holds the new tokens' rows after those of up to 127 tokens before them.
     `compressed` (`[rows, 512]`) is seen by position (HCA), or through `compressed_lists`
     (`[tokens, top_k]`, CSA).
+
+    >>> import numpy as np
+    >>> from sixwarp import dsv4
+    >>> q = np.zeros((2, 8, 512), np.float32)                    # tokens 128 and 129, 8 heads
+    >>> window = np.zeros((129, 512), np.float32)                # rows 1 … 129
+    >>> compressed = np.ones((1, 512), np.float32)               # stands for rows 0 … 127
+    >>> out, _ = dsv4.prefill(q, window, np.full(8, -np.inf, np.float32), compressed=compressed, position=128)
+    >>> bool(np.allclose(out, 1 / 129))                          # one of 128 + 1 rows is not zero
+    True
     """
     a = adapter_of(q)
     tokens = a.shape(q)[0]
@@ -145,9 +166,15 @@ def _run(
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)
-    bound = Bound(Plan(description, a.device(q)), a, shape, lse_shape, query["dtype"], True)
+    plan = _planned(json.dumps(description), a.device(q))
+    bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
     bound.run([q, out, lse, a.floats(sinks), positions, *tensors], q)
     return out, lse
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(description: str, device: int) -> Plan:
+    return Plan(json.loads(description), device)
 
 
 def _queries(a: Any, q: Any, one_each: bool) -> dict:

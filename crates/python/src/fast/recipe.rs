@@ -178,7 +178,7 @@ impl Recipe {
             *address = tensor.map_or_else(|| made[position - OUT], Tensor::address);
         }
         let slots = self.order.len();
-        let scratch = self.workspace(device, place.workspace)?;
+        let scratch = self.workspace(device, place)?;
         addresses[slots] = scratch.address();
         // SAFETY: the tensors fit the plan, and Python's arguments keep them alive.
         unsafe { self.launch(&addresses[..=slots], stream) }?;
@@ -196,11 +196,15 @@ impl Recipe {
         }
     }
 
-    fn workspace(&self, device: Device, given: Option<Tensor>) -> Option<Scratch> {
+    fn workspace(&self, device: Device, place: Place) -> Option<Scratch> {
         if self.workspace_bytes == 0 {
             return Some(Scratch::None);
         }
-        let Some(tensor) = given else {
+        let Some(tensor) = place.workspace else {
+            // An allocator that orders by its own stream must be told of another.
+            if place.stream.is_some() {
+                return None;
+            }
             let bytes = self.workspace_bytes as i64;
             let made = self.context.library.allocate(&[bytes], DataType::U8, device)?;
             return Some(Scratch::Made(made));

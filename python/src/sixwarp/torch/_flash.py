@@ -71,7 +71,16 @@ def flash_attn_varlen_func(
     seqused_k: Optional[Tensor] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor, None]]:
     """flash-attn's `flash_attn_varlen_func`. With a `block_table`, keys are pages and each sequence's
-    length comes from `seqused_k` or from `cu_seqlens_k`."""
+    length comes from `seqused_k` or from `cu_seqlens_k`.
+
+    >>> import torch
+    >>> from sixwarp.torch import flash_attn_func, flash_attn_varlen_func
+    >>> x, ends = torch.randn(7, 2, 32), torch.tensor([0, 3, 7], dtype=torch.int32)
+    >>> out = flash_attn_varlen_func(x, x, x, ends, ends, 4, 4, causal=True)
+    >>> first = flash_attn_func(*[x[None, :3]] * 3, causal=True)[0]
+    >>> torch.allclose(out[:3], first, atol=1e-6)
+    True
+    """
     _refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes)
     if block_table is not None and seqused_k is None and cu_seqlens_k is not None:
         seqused_k = cu_seqlens_k.diff()
@@ -108,7 +117,15 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """flash-attn's `flash_attn_with_kvcache`: new rows `k` and `v` are written to the cache at
-    `cache_seqlens` first, then `q` attends to the cache. Rotary embeddings are applied beforehand."""
+    `cache_seqlens` first, then `q` attends to the cache. Rotary embeddings are applied beforehand.
+
+    >>> import torch
+    >>> from sixwarp.torch import flash_attn_func, flash_attn_with_kvcache
+    >>> cache, new = torch.randn(1, 16, 2, 32), torch.randn(1, 1, 2, 32)
+    >>> out = flash_attn_with_kvcache(new, cache, cache, new, new, cache_seqlens=4)
+    >>> torch.allclose(out, flash_attn_func(new, cache[:, :5], cache[:, :5]), atol=1e-6)
+    True
+    """
     _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx)
     _refuse(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
     if isinstance(cache_seqlens, int):
