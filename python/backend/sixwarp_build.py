@@ -106,7 +106,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517."""
     wheel = Wheel(wheel_directory)
     for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix == ".py" or path.name == "py.typed":
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed":
             wheel.add(path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes())
     with tempfile.TemporaryDirectory() as directory:
         library = stripped(build_library(), directory)

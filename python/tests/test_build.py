@@ -1,5 +1,7 @@
 """What is built from the package's folder."""
 
+import ast
+import inspect
 import pathlib
 import shutil
 import subprocess
@@ -9,6 +11,7 @@ import zipfile
 
 import pytest
 
+import sixwarp
 import sixwarp._library
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
@@ -45,3 +48,19 @@ def test_a_wheel_is_small_and_for_every_python(backend, tmp_path, monkeypatch):
     assert wheel.stat().st_size < 10e6, "the wheel was to stay under 10 MB"
     names = zipfile.ZipFile(wheel).namelist()
     assert "sixwarp/py.typed" in names and any(name.startswith("sixwarp/_sixwarp.") for name in names)
+
+
+def test_the_stubs_name_the_parameters_there_are():
+    tree = ast.parse((PACKAGE / "src" / "sixwarp" / "__init__.pyi").read_text(encoding="utf-8"))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    stubs = [(sixwarp, node) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    stubs += [(getattr(sixwarp, x.name), node) for x in classes for node in x.body if isinstance(node, ast.FunctionDef)]
+    checked = set()
+    for owner, node in stubs:
+        found = inspect.getattr_static(owner, node.name)
+        if isinstance(found, property):
+            continue
+        named = [argument.arg for argument in node.args.args + node.args.kwonlyargs]
+        assert named == list(inspect.signature(found).parameters), node.name
+        checked.add(node.name)
+    assert checked == {"attention", "plan", "merge", "__call__"}

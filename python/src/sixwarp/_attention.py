@@ -70,7 +70,8 @@ def attention(
     if stream is not None:
         stream = raw_stream(stream)
     if window is not None:
-        window = tuple(window)
+        left, right = window
+        window = (left, right)
     result = _quick.attention(
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out, stream, layout, causal,
         window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from . import _describe as describe
 from . import _quick
@@ -18,10 +18,14 @@ class PlannedAttention:
 
     def __init__(self, bound: Bound, return_lse: bool, tensors: tuple) -> None:
         self._bound, self._return_lse = bound, return_lse
-        self._planned = [None if x is None else signature(bound.adapter, x) for x in tensors]
-        if self._planned[-1] is None:
+        *inputs, out = tensors
+        self._planned = [None if x is None else signature(bound.adapter, x) for x in inputs]
+        if out is None:
             strides = normal(bound.out_shape, describe.dense_strides(bound.out_shape))
-            self._planned[-1] = (bound.out_shape, strides, bound.dtype, self._planned[0][3])
+            planned_out = (bound.out_shape, strides, bound.dtype, bound.adapter.device(inputs[0]))
+        else:
+            planned_out = signature(bound.adapter, out)
+        self._planned.append(planned_out)
         self._call = _quick.unknown
 
     @property
@@ -95,7 +99,7 @@ class PlannedAttention:
             raise ValueError("v is other memory than k: the plan was made for values that are the keys")
 
 
-def normal(shape: tuple, strides: tuple) -> tuple:
+def normal(shape: tuple, strides: Sequence[int]) -> tuple:
     """Strides, without those of single entries, which do not matter."""
     return tuple(stride if extent > 1 else 0 for extent, stride in zip(shape, strides))
 

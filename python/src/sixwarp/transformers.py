@@ -10,7 +10,7 @@ only.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def attention_forward(
         raise NotImplementedError(f"sixwarp has no dropout, and it is {dropout}: call model.eval()")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = None if sliding_window is None else (sliding_window - 1, 0 if causal else sliding_window - 1)
-    options = dict(causal=causal, window=window, scale=scaling, softcap=softcap, sinks=s_aux)
+    options: Dict[str, Any] = dict(causal=causal, window=window, scale=scaling, softcap=softcap, sinks=s_aux)
     if attention_mask is not None:
         return _padded(query, key, value, attention_mask, options), None
     query, key, value = (x.detach() for x in (query, key, value))

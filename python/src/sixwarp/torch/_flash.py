@@ -132,7 +132,7 @@ def flash_attn_with_kvcache(
         cache_seqlens = torch.full((q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device)
     if (k is None) != (v is None):
         raise ValueError("k and v are given together")
-    if k is not None:
+    if k is not None and v is not None:
         if cache_seqlens is None:
             raise ValueError("new rows need cache_seqlens to say where they go")
         _append(k_cache, k, cache_seqlens, block_table)

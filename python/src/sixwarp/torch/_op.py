@@ -1,6 +1,6 @@
 """The operator `torch.ops.sixwarp.attention`."""
 
-from typing import Optional, Tuple, Union
+from typing import Literal, Optional, Tuple, Union, overload
 
 import torch
 from torch import Tensor
@@ -60,6 +60,48 @@ def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, lay
     return out, q.new_empty((*batch, heads, tokens), dtype=torch.float32)
 
 
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    window: Window = None,
+    sinks: Optional[Tensor] = None,
+    softcap: Optional[float] = None,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    seqused_k: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    return_lse: Literal[False] = False,
+    split: Optional[int] = None,
+) -> Tensor: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    window: Window = None,
+    sinks: Optional[Tensor] = None,
+    softcap: Optional[float] = None,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    seqused_k: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    return_lse: Literal[True],
+    split: Optional[int] = None,
+) -> Tuple[Tensor, Tensor]: ...
 def attention(
     q: Tensor,
     k: Tensor,
