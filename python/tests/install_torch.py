@@ -25,7 +25,9 @@ NO_DRIVER = 35
 
 
 def pip(*arguments):
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    # What torch says it needs and does not get is the point of this file.
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]
+    install = [sys.executable, "-m", "pip", "install", *quiet]
     subprocess.run([*install, *arguments], check=True)
 
 
