@@ -50,6 +50,6 @@ def attach(types: tuple) -> None:
     make = ctypes.PyDLL(str(path())).sixwarp_quick
     make.restype = ctypes.py_object
     words = lambda values: (ctypes.c_size_t * len(values))(*values)
-    made = make(words(addresses), ctypes.c_void_p(pointer), words([id(x) for x in types]), len(types))
+    made = make(words(addresses), ctypes.c_void_p(pointer), words([id(x) for x in types]), ctypes.c_size_t(len(types)))
     if made is not None:
         attention, (remember, planned) = made

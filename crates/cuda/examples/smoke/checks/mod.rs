@@ -17,7 +17,7 @@ pub type Outcome = Result<String, Box<dyn std::error::Error>>;
 pub type Check = fn(&Device) -> Outcome;
 
 /// All checks, in the order in which a failure explains later ones.
-pub const ALL: [(&str, Check); 16] = [
+pub const ALL: [(&str, Check); 17] = [
     ("vector kernel", vector::scale_add),
     ("compiler errors name lines", code::errors_name_lines),
     ("machine code cache", code::cache),
@@ -33,6 +33,7 @@ pub const ALL: [(&str, Check); 16] = [
     ("TMA 32-byte swizzle", tma::b32),
     ("TMA 64-byte swizzle", tma::b64),
     ("TMA 128-byte swizzle", tma::b128),
+    ("a binding that moves", tma::moved),
     // The last one: the device is lost to the process afterwards.
     ("a kernel that does not end", launches::endless),
 ];

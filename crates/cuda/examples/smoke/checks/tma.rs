@@ -2,7 +2,7 @@ use super::{Outcome, buffer, kernels, launch, program, same};
 use program::{
     Access, Argument, BufferId, ElementType, L2Promotion, OobFill, Program, Swizzle, TensorMap,
 };
-use sixwarp_cuda::Device;
+use sixwarp_cuda::{Device, DeviceBuffer};
 
 const COLUMNS: usize = 80;
 const ROWS: usize = 40;
@@ -82,6 +82,31 @@ fn round_trip(device: &Device, swizzle: Swizzle, width: usize) -> Outcome {
         same(&format!("copy of the box at {place:?}"), &buffers[1], &bytes(&copy))?;
     }
     Ok(format!("{} boxes of {width} x {BOX_ROWS}, each byte in its place", PLACES.len()))
+}
+
+/// A binding that moves to other buffers does there what a new binding does: its tensor maps follow.
+pub fn moved(device: &Device) -> Outcome {
+    const WIDTH: usize = 64;
+    let source: Vec<u16> = (0..COLUMNS * ROWS).map(|i| i as u16 + 1).collect();
+    let bytes = |values: &[u16]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let program = round_trip_program(Swizzle::B128, WIDTH, (8, 3));
+    let place = |values: &[u16]| {
+        let raw = vec![0xFF; 2 * WIDTH * BOX_ROWS];
+        let contents = [bytes(values), vec![0xFF; 2 * COLUMNS * ROWS], raw];
+        contents.iter().map(|bytes| device.upload(bytes)).collect::<Result<Vec<_>, _>>()
+    };
+    let (first, second) = (place(&vec![0; source.len()])?, place(&source)?);
+    let pointers =
+        |memory: &[DeviceBuffer]| -> Vec<_> { memory.iter().map(DeviceBuffer::pointer).collect() };
+    let stream = device.default_stream();
+    let mut bound = device.load(&program)?.bind(&pointers(&first))?;
+    bound.launch(&stream)?;
+    bound.rebind(&pointers(&second))?;
+    bound.launch(&stream)?;
+    let (raw, copy) = expected(&source, Swizzle::B128, WIDTH, (8, 3));
+    same("shared memory of the moved binding", &second[2].read()?, &bytes(&raw))?;
+    same("copy of the moved binding", &second[1].read()?, &bytes(&copy))?;
+    Ok("two tensor maps and an address follow".into())
 }
 
 /// Shared memory and the stored copy, element by element from the definition.
