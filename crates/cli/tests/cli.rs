@@ -82,7 +82,9 @@ fn a_timeline_is_drawn_for_a_problem_and_for_any_ptx() {
         let events: serde_json::Value = serde_json::from_slice(&perfetto).unwrap();
         assert!(events["traceEvents"].as_array().unwrap().len() > rows.len());
     }
-    [".svg", ".json"].map(|end| std::fs::remove_file(format!("{name}{end}")).unwrap());
+    for end in [".svg", ".json"] {
+        std::fs::remove_file(format!("{name}{end}")).unwrap();
+    }
     let refused = sixwarp(&["trace", "--device", "cpu"]);
     assert!(text(&refused.stderr).starts_with("sixwarp: cpu draws no timeline"));
 }
