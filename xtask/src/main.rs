@@ -1,5 +1,6 @@
-//! Project chores: `cargo xtask test`.
+//! Project chores: `cargo xtask test`, `cargo xtask miri`.
 
+mod miri;
 mod python;
 mod sections;
 
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test [SECTION…]   everything a change must pass; with names, only those sections
 cargo xtask list              the sections of `test`
+cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 ";
 
 fn main() -> ExitCode {
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test", names @ ..] => sections::run(names),
+        ["miri"] => miri::run(),
         ["list"] => {
             sections::ALL
                 .iter()

@@ -40,14 +40,22 @@ impl Builder {
         condition: impl Fn(&mut Self) -> Reg<bool>,
         body: impl FnOnce(&mut Self),
     ) {
-        let (again, end) = (self.label(), self.label());
         let enter = condition(self);
-        self.branch_unless(enter, end);
+        self.if_(enter, |b| {
+            b.loop_(|b| {
+                body(b);
+                condition(b)
+            });
+        });
+    }
+
+    /// Runs `body`, and again as long as the predicate it returns holds.
+    #[track_caller]
+    pub fn loop_(&mut self, body: impl FnOnce(&mut Self) -> Reg<bool>) {
+        let again = self.label();
         self.place(again);
-        body(self);
-        let stay = condition(self);
+        let stay = body(self);
         self.branch_if(stay, again);
-        self.place(end);
     }
 
     /// Runs `body` for `i` from `start` up to, not including, `end`.

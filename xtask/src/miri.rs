@@ -1,0 +1,29 @@
+//! `layout`, and the unsafe parts of `cpu`, under miri.
+
+use crate::sections::run_command;
+use std::process::{Command, ExitCode};
+
+/// What miri runs: the tests of `layout`, and attention on the CPU's portable instruction set (miri
+/// knows no others) over small shapes of every type and kernel.
+const RUNS: [&[&str]; 2] = [
+    &["-p", "sixwarp-layout", "--lib", "--test", "algebra", "--test", "faq"],
+    &["-p", "sixwarp-cpu", "--lib", "--test", "attention"],
+];
+
+/// Runs the tests; needs `rustup toolchain install nightly --component miri`.
+pub fn run() -> ExitCode {
+    for arguments in RUNS {
+        let mut command = Command::new("cargo");
+        // Outside the toolchain that runs this program.
+        command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN").env_remove("RUSTC");
+        command.args(["+nightly", "miri", "test"]).args(arguments);
+        // rayon asks for the number of cores, and never stops its threads.
+        command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
+        command.env("RAYON_NUM_THREADS", "2");
+        if let Err(why) = run_command(command) {
+            eprintln!("miri: {why}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
