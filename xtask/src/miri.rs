@@ -17,8 +17,10 @@ pub fn run() -> ExitCode {
         // Outside the toolchain that runs this program.
         command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN").env_remove("RUSTC");
         command.args(["+nightly", "miri", "test"]).args(arguments);
-        // rayon asks for the number of cores, and never stops its threads.
-        command.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
+        // rayon asks for the number of cores and never stops its threads; tests want the bits that
+        // hardware gives.
+        let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-deterministic-floats";
+        command.env("MIRIFLAGS", flags);
         command.env("RAYON_NUM_THREADS", "2");
         if let Err(why) = run_command(command) {
             eprintln!("miri: {why}");

@@ -41,7 +41,8 @@ impl Kernel for Check {
 
 #[inline(always)]
 fn check_exp2<S: Simd>(simd: S) {
-    for step in -12_800..=1280 {
+    // miri interprets some thousand times slower.
+    for step in (-12_800..=1280).step_by(if cfg!(miri) { 320 } else { 1 }) {
         let x = step as f32 / 100.0;
         let got = lanes(simd, simd.exp2(simd.splat(x)))[0];
         let want = (x as f64).exp2();

@@ -4,12 +4,14 @@
 //! them. A tile wider than a slot takes several, so the ring runs at its own grain whatever the head
 //! dim.
 
-use super::config::{Piece, ROWS, TILE};
+use super::config::{Piece, ROWS};
 use super::frame::Frame;
 use crate::copies::{Column, Panels, Tail};
 use crate::rows::Block;
 use crate::task::OpenTile;
-use ptx::build::{Arg, Builder, Cursor, Mbarrier, Producer, Reg, Slot, SmemPtr, TensorMapParam};
+use ptx::build::{
+    Arg, Builder, Cursor, Mbarrier, Producer, Reg, SharedTile, SharedTiles, Slot, TensorMapParam,
+};
 
 /// The loading warp's side of the buffers.
 pub struct Filler<'f> {
@@ -17,9 +19,9 @@ pub struct Filler<'f> {
     /// True in the one thread that issues copies.
     pub lead: Reg<bool>,
     /// Buffers of queries: every block of rows of a tile.
-    pub queries: (SmemPtr, Cursor<Producer>),
+    pub queries: (SharedTiles, Cursor<Producer>),
     /// The ring of keys and values.
-    pub kv: (SmemPtr, Cursor<Producer>),
+    pub kv: (SharedTiles, Cursor<Producer>),
     /// Publishes values whose last rows must be cleared first.
     pub tail: Tail,
 }
@@ -36,11 +38,10 @@ impl Filler<'_> {
             let panels = config.query_tile().blocks() as u32;
             let bytes = config.packing.used() * config.panel_bytes() / ROWS;
             full.arrive_expect(b, config.blocks * panels * bytes);
-            let to = slot.buffer(b, *ring, config.blocks * config.query_bytes());
+            let to = slot.tiles(b, *ring);
             for block in 0..config.blocks {
                 let number = b.add(open.first_block, block);
-                let to = to.plus(block * config.query_bytes());
-                self.copy_block(b, open, number, to, full);
+                self.copy_block(b, open, number, to.tile(block), full);
             }
         });
     }
@@ -50,13 +51,13 @@ impl Filler<'_> {
         b: &mut Builder,
         open: &OpenTile,
         number: Reg<u32>,
-        to: SmemPtr,
+        to: SharedTile,
         full: Mbarrier,
     ) {
         let config = &self.frame.config;
         let block = Block::at(b, config.packing, config.group, number);
         let token = b.add(open.sequence.q_start, block.token);
-        for panel in 0..config.query_tile().blocks() as u32 {
+        for panel in 0..to.layout().blocks() as u32 {
             let coordinates = [
                 Arg::from((panel * config.panel.columns()) as i32),
                 Builder::coordinate(block.head),
@@ -64,8 +65,7 @@ impl Filler<'_> {
                 Builder::coordinate(open.tile.kv_head),
                 Builder::coordinate(open.sequence.q_batch),
             ];
-            let to = to.plus(panel * config.panel_bytes());
-            b.tma_load(to, self.frame.params.tma_q, &coordinates, full);
+            b.tma_load(to.block(panel), self.frame.params.tma_q, &coordinates, full);
         }
     }
 
@@ -115,14 +115,9 @@ impl Filler<'_> {
         let (ring, cursor) = &self.kv;
         let slot: Slot<Producer> = cursor.take(b);
         slot.wait(b);
-        let panels = Panels {
-            at: slot.buffer(b, *ring, config.slot_bytes()),
-            bytes: config.panel_bytes(),
-            count: piece.stored / config.panel.columns(),
-            rows: TILE,
-            ctas: None,
-        };
-        (panels, slot.full(b))
+        let used = piece.stored / config.panel.columns();
+        let tile = slot.tile(b, *ring).blocks(0..used);
+        (Panels::of(tile), slot.full(b))
     }
 
     /// Issues the copies of tile `n`, counted on `barrier`.

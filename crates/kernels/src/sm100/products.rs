@@ -5,8 +5,8 @@ use super::frame::Frame;
 use super::operand::instruction;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Pipeline, Reg, SignalCursor,
-    Slot, SmemPtr, Tcgen05A, TmemPtr,
+    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Pipeline, Reg, SharedTile,
+    SharedTiles, SignalCursor, Slot, SmemPtr, Tcgen05A, TmemPtr,
 };
 use std::ops::Range;
 
@@ -45,14 +45,14 @@ pub struct Products<'f> {
     lead: Reg<bool>,
     tmem: TmemPtr,
     /// The ring of keys and values.
-    kv: SmemPtr,
+    kv: SharedTiles,
     /// Where the next keys are.
     next_keys: Cursor<Consumer>,
     /// Where the next values are: behind the last keys taken, or, where values came with keys, at
     /// those that were taken for the scores before.
     next_values: Cursor<Consumer>,
     /// Probabilities, where they are in shared memory.
-    p: Option<SmemPtr>,
+    p: Option<SharedTile>,
     queries: MatrixOperand,
     keys: MatrixOperand,
     values: MatrixOperand,
@@ -66,8 +66,8 @@ impl<'f> Products<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         tmem: TmemPtr,
-        (kv, ring): (SmemPtr, &Pipeline),
-        p: Option<SmemPtr>,
+        (kv, ring): (SharedTiles, &Pipeline),
+        p: Option<SharedTile>,
     ) -> Self {
         let config = &frame.config;
         let next_keys = ring.consumer(b);
@@ -93,10 +93,10 @@ impl<'f> Products<'f> {
         self.yes
     }
 
-    /// The descriptor of the queries at `at`.
+    /// The descriptor of a tile of queries.
     #[track_caller]
-    pub fn queries(&self, b: &mut Builder, at: SmemPtr) -> Reg<u64> {
-        self.queries.at(b, at)
+    pub fn queries(&self, b: &mut Builder, tile: SharedTile) -> Reg<u64> {
+        self.queries.at(b, tile.at())
     }
 
     /// The tensor memory of tile `index` of scores.
@@ -231,16 +231,15 @@ impl<'f> Products<'f> {
         match self.p {
             None => Tcgen05A::Tmem(scores.columns(step * self.frame.map.probability_step)),
             Some(p) => {
-                let operand = MatrixOperand::new(b.target(), self.frame.config.probability_tile());
-                let descriptor = operand.at(b, p);
-                Tcgen05A::Shared(operand.step(b, descriptor, step))
+                let descriptor = p.descriptor(b);
+                Tcgen05A::Shared(p.step(b, descriptor, step))
             }
         }
     }
 
     #[track_caller]
     fn buffer(&self, b: &mut Builder, slot: &Slot<Consumer>) -> SmemPtr {
-        slot.buffer(b, self.kv, self.frame.config.slot_bytes())
+        slot.tile(b, self.kv).at()
     }
 
     /// Frees a slot when everything issued so far is done, if this was its last product.

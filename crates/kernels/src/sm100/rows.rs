@@ -3,8 +3,7 @@
 use super::operand::UNIT;
 use crate::task::Params;
 use crate::visible::RowWindow;
-use layout::hw::SmemTile;
-use ptx::build::{Builder, Cmp, HalfType, Reg, RowUnits, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, HalfType, Reg, SharedTile, TmemPtr};
 
 /// Warps that hold the rows of a block.
 pub const ROW_WARPS: u32 = 4;
@@ -109,16 +108,10 @@ impl<'f> RowThread<'f> {
         b.tmem_wait_store();
     }
 
-    /// Stores a row of probabilities in shared memory, in the operand tile at `at`.
+    /// Stores a row of probabilities in shared memory, in an operand tile.
     #[track_caller]
-    pub fn store_in_shared_memory(
-        &self,
-        b: &mut Builder,
-        tile: SmemTile,
-        at: SmemPtr,
-        packed: &[Reg<u32>],
-    ) {
-        let units = RowUnits::new(b, tile, at, self.row);
+    pub fn store_in_shared_memory(&self, b: &mut Builder, tile: SharedTile, packed: &[Reg<u32>]) {
+        let units = tile.row(b, self.row);
         for (i, unit) in packed.chunks(UNIT as usize / 2).enumerate() {
             let to = units.unit(b, i as u32 * UNIT);
             b.st_shared_vector(to, unit);

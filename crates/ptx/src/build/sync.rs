@@ -280,16 +280,6 @@ impl<Side: Copy> Slot<Side> {
         self.cursor.parity.assign(b, other.cursor.parity);
     }
 
-    /// Address of the buffer in a ring of `bytes` each.
-    #[track_caller]
-    pub fn buffer(&self, b: &mut Builder, ring: SmemPtr, bytes: u32) -> SmemPtr {
-        if self.cursor.pipeline.stages == 1 {
-            return ring;
-        }
-        let base = b.mad(self.cursor.stage, bytes, ring.base);
-        SmemPtr { base, offset: ring.offset }
-    }
-
     /// The buffer's tiles of a ring, which its buffers share evenly.
     #[track_caller]
     pub fn tiles(&self, b: &mut Builder, ring: SharedTiles) -> SharedTiles {

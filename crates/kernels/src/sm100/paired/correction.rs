@@ -125,7 +125,7 @@ impl Corrector<'_> {
     ) {
         let output = BlockOutput { params: &self.frame.params, open, block };
         let finished = epilogue::finish(b, &self.rows, &output, state, None);
-        let (columns, staging) = (self.frame.config.value_dim, self.shared.staging);
+        let (columns, staging) = (self.frame.config.value_dim, self.shared.staging.at());
         let run = Run { accumulated, column: b.value(0), columns, staging };
         epilogue::write(b, &self.rows, &output, &finished, &run);
     }

@@ -4,13 +4,13 @@ use super::kernel::{BLOCKS, Shared};
 use crate::sm100::frame::Frame;
 use crate::sm100::products::{Products, Slots, Turn};
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
 
 struct Issuer<'f> {
     frame: &'f Frame,
     products: Products<'f>,
     tmem: TmemPtr,
-    queries: (SmemPtr, Cursor<Consumer>),
+    queries: (SharedTiles, Cursor<Consumer>),
     scores: SignalCursor,
     probabilities: SignalCursor,
     rest: SignalCursor,
@@ -43,9 +43,8 @@ impl Issuer<'_> {
             let (ring, cursor) = &self.queries;
             let q = cursor.take(b);
             q.wait(b);
-            let bytes = self.frame.config.query_bytes();
-            let at = q.buffer(b, *ring, BLOCKS * bytes);
-            let queries = [0, 1].map(|block: u32| self.products.queries(b, at.plus(block * bytes)));
+            let tiles = q.tiles(b, *ring);
+            let queries = [0, 1].map(|block: u32| self.products.queries(b, tiles.tile(block)));
             let keys = self.products.take_keys(b);
             for (queries, turn) in queries.into_iter().zip(TURNS) {
                 self.issue_scores(b, queries, &keys, turn);

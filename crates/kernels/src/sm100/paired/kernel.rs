@@ -11,8 +11,8 @@ use crate::task::{Params, Task};
 use layout::Layout;
 use program::Argument;
 use ptx::build::{
-    Budget, Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTiles, Signals,
-    SmemPtr, Target, TmemPtr, Warp,
+    Budget, Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTile, SharedTiles,
+    Signals, SmemPtr, Target, TmemPtr, Warp,
 };
 
 /// Blocks of rows of a CTA.
@@ -60,10 +60,10 @@ impl PerRow {
 
 /// Shared memory and barriers.
 pub struct Shared {
-    pub q: SmemPtr,
-    pub kv: SmemPtr,
+    pub q: SharedTiles,
+    pub kv: SharedTiles,
     /// Finished rows on their way out.
-    pub staging: SmemPtr,
+    pub staging: SharedTile,
     pub factors_at: PerRow,
     pub maxima_at: PerRow,
     pub sums_at: PerRow,
@@ -106,9 +106,9 @@ pub fn emit(
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
     Shared {
-        q: SharedTiles::reserve(b, base, config.query_tile(), config.q_stages * BLOCKS).at(),
-        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots).at(),
-        staging: SharedTiles::reserve(b, base, staging_tile(), 1).at(),
+        q: SharedTiles::reserve(b, base, config.query_tile(), config.q_stages * BLOCKS),
+        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots),
+        staging: SharedTile::reserve(b, base, staging_tile()),
         factors_at: PerRow::reserve(b, base, 1),
         maxima_at: PerRow::reserve(b, base, 2),
         sums_at: PerRow::reserve(b, base, 2),

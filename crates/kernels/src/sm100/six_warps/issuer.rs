@@ -4,14 +4,13 @@ use super::kernel::Shared;
 use crate::sm100::frame::Frame;
 use crate::sm100::products::{Products, Turn};
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
 
 struct Issuer<'f> {
-    frame: &'f Frame,
     products: Products<'f>,
     /// First column of the output.
     accumulated: TmemPtr,
-    queries: (SmemPtr, Cursor<Consumer>),
+    queries: (SharedTiles, Cursor<Consumer>),
     scores: SignalCursor,
     probabilities: SignalCursor,
     output: SignalCursor,
@@ -20,7 +19,6 @@ struct Issuer<'f> {
 /// Emits the issuing warp.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
     let issuer = Issuer {
-        frame,
         products: Products::new(b, frame, tmem, (shared.kv, &shared.kv_ring), shared.p),
         accumulated: tmem.columns(frame.map.output),
         queries: (shared.q, shared.q_ring.consumer(b)),
@@ -40,7 +38,7 @@ impl Issuer<'_> {
             let (ring, cursor) = &self.queries;
             let q = cursor.take(b);
             q.wait(b);
-            let queries = q.buffer(b, *ring, self.frame.config.query_bytes());
+            let queries = q.tile(b, *ring);
             let queries = self.products.queries(b, queries);
             let started = b.predicate(false);
             self.issue_scores(b, queries);

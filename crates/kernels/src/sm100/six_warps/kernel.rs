@@ -10,8 +10,8 @@ use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::task::{Params, Task};
 use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, SharedArray, SharedTiles, Signals, SmemPtr, Target,
-    TmemPtr, Warp,
+    Builder, Cmp, CtaGroup, Kernel, Pipeline, SharedArray, SharedTile, SharedTiles, Signals,
+    SmemPtr, Target, TmemPtr, Warp,
 };
 
 /// The warp that owns tensor memory and issues multiplies.
@@ -24,11 +24,11 @@ pub const THREADS: u32 = 32 * 6;
 /// Shared memory and barriers.
 pub struct Shared {
     /// Queries; also where finished rows are staged.
-    pub q: SmemPtr,
+    pub q: SharedTiles,
     /// The ring of keys and values.
-    pub kv: SmemPtr,
+    pub kv: SharedTiles,
     /// Probabilities, where they do not stay in tensor memory.
-    pub p: Option<SmemPtr>,
+    pub p: Option<SharedTile>,
     pub q_ring: Pipeline,
     pub kv_ring: Pipeline,
     /// Scores are in tensor memory.
@@ -69,12 +69,12 @@ pub fn emit(
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
-    let mut tiles = |tile, count| SharedTiles::reserve(b, base, tile, count).at();
+    let mut tiles = |tile, count| SharedTiles::reserve(b, base, tile, count);
     let q = tiles(config.query_tile(), config.q_stages);
     let kv = tiles(config.key_tile(), config.slots);
     let p = match config.probabilities {
         Probabilities::TensorMemory => None,
-        Probabilities::SharedMemory => Some(tiles(config.probability_tile(), 1)),
+        Probabilities::SharedMemory => Some(tiles(config.probability_tile(), 1).tile(0)),
     };
     Shared {
         q,

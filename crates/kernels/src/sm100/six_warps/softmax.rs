@@ -14,13 +14,15 @@ use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
 use crate::task::OpenTile;
 use crate::visible::RowWindow;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{
+    Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SharedTiles, SignalCursor, SmemPtr, TmemPtr,
+};
 
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
     rows: RowThread<'f>,
-    queries: (SmemPtr, Cursor<Consumer>),
-    p: Option<SmemPtr>,
+    queries: (SharedTiles, Cursor<Consumer>),
+    p: Option<SharedTile>,
     scores: SignalCursor,
     probabilities: SignalCursor,
     /// The output up to the tile before this one.
@@ -64,13 +66,13 @@ impl SoftmaxThread<'_> {
                 self.accumulate(b, open, &block);
                 self.output.wait(b);
                 b.tcgen05_fence_after();
-                let staging = q.buffer(b, *ring, frame.config.query_bytes());
+                let staging = q.tile(b, *ring).at();
                 self.write(b, &output, Some(self.accumulated), staging);
                 b.fence_proxy_async();
                 b.warp_sync();
                 q.release_if(b, self.rows.lead);
             },
-            |b| self.write(b, &output, None, self.queries.0),
+            |b| self.write(b, &output, None, self.queries.0.at()),
         );
     }
 
@@ -136,10 +138,7 @@ impl SoftmaxThread<'_> {
         b.tcgen05_fence_after();
         match self.p {
             None => self.rows.store_in_tensor_memory(b, at, &packed),
-            Some(p) => {
-                let tile = self.frame.config.probability_tile();
-                self.rows.store_in_shared_memory(b, tile, p, &packed);
-            }
+            Some(p) => self.rows.store_in_shared_memory(b, p, &packed),
         }
         let due = b.and(rescale.due, self.started);
         let any_due = b.vote_any(due);

@@ -1,6 +1,6 @@
 //! The issuing warp of the even CTA: every multiply runs on both SMs of the pair.
 
-use super::config::{PANEL_BYTES, SLOT_BYTES, SLOT_ROWS};
+use super::config::{PANEL_BYTES, SLOT_ROWS};
 use super::kernel::{BOTH, Frame};
 use crate::sm100::config::TILE;
 use crate::sm100::operand::instruction;
@@ -79,14 +79,14 @@ impl Issuer<'_> {
     /// `S = Q·Kᵀ` of 128 rows and 128 keys.
     fn issue_scores(&self, b: &mut Builder) {
         let config = &self.frame.config;
-        let queries = self.queries.at(b, self.frame.shared.q);
+        let queries = self.queries.at(b, self.frame.shared.q.at());
         let shape = instruction(config.half, TILE, Major::K);
         let base = b.mad(self.scores.stage, self.frame.map.score_stride, self.tmem.base);
         let to = TmemPtr { base, ..self.tmem };
         for (column, steps) in config.key_pieces() {
             let slot = self.next_slot(b);
             b.if_(self.lead, |b| {
-                let at = slot.buffer(b, self.frame.shared.kv, SLOT_BYTES);
+                let at = slot.tile(b, self.frame.shared.kv).at();
                 let keys = self.keys.at(b, at);
                 for step in 0..steps {
                     let of_row = column / 16 + step;
@@ -120,8 +120,8 @@ impl Issuer<'_> {
     fn output_steps(&self, b: &mut Builder, slot: &Slot<Consumer>, half: u32, started: Reg<bool>) {
         let config = &self.frame.config;
         let shape = instruction(config.half, config.group_columns(), Major::Mn);
-        let at = slot.buffer(b, self.frame.shared.kv, SLOT_BYTES);
-        let probabilities = self.p.at(b, self.frame.shared.p);
+        let at = slot.tile(b, self.frame.shared.kv).at();
+        let probabilities = self.p.at(b, self.frame.shared.p.at());
         let group_bytes = (config.group_columns() / 2).div_ceil(64) * PANEL_BYTES;
         for group in 0..config.groups() {
             let values = self.values.at(b, at.plus(group * group_bytes));

@@ -9,8 +9,8 @@ use crate::task::{Params, Task};
 use layout::Layout;
 use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTiles, Signals, SmemPtr,
-    Target, TmemPtr, Warp,
+    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
+    SmemPtr, Target, TmemPtr, Warp,
 };
 
 /// The warp that owns tensor memory and, in the even CTA, issues multiplies.
@@ -27,11 +27,11 @@ pub const EXCHANGE_BYTES: u32 = 2 * ROW_WARPS * 32 * 4;
 /// Shared memory and barriers.
 pub struct Shared {
     /// Queries; also where finished rows are staged.
-    pub q: SmemPtr,
+    pub q: SharedTile,
     /// The ring of keys and values.
-    pub kv: SmemPtr,
+    pub kv: SharedTiles,
     /// Probabilities.
-    pub p: SmemPtr,
+    pub p: SharedTile,
     /// Where threads of a row leave numbers for each other.
     pub exchange: SmemPtr,
     pub q_ring: Pipeline,
@@ -76,9 +76,9 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
     let exchange = Layout::column_major((u64::from(ROW_WARPS * 32), 2)).expect("a small layout");
     Shared {
-        q: SharedTiles::reserve(b, base, config.query_tile(), 1).at(),
-        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots).at(),
-        p: SharedTiles::reserve(b, base, config.probability_tile(), 1).at(),
+        q: SharedTile::reserve(b, base, config.query_tile()),
+        kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots),
+        p: SharedTile::reserve(b, base, config.probability_tile()),
         exchange: SharedArray::<f32>::reserve(b, base, &exchange).at(),
         q_ring: Pipeline::reserve(b, base, 1),
         kv_ring: Pipeline::reserve(b, base, config.slots),

@@ -3,7 +3,7 @@
 //! Everything is counted on the even CTA's barriers, where the one that multiplies waits; each CTA's
 //! loader arrives there with the bytes it brings.
 
-use super::config::{PANEL, PANEL_BYTES, SLOT_BYTES, SLOT_ROWS};
+use super::config::{PANEL, PANEL_BYTES, SLOT_ROWS};
 use super::kernel::Frame;
 use crate::copies::{Column, Counter, Panels};
 use crate::rows::Block;
@@ -74,7 +74,7 @@ impl Loader<'_> {
                     Builder::coordinate(open.tile.kv_head),
                     Builder::coordinate(open.sequence.q_batch),
                 ];
-                let to = self.frame.shared.q.plus(panel * PANEL_BYTES);
+                let to = self.frame.shared.q.block(panel);
                 b.tma_load_pair(to, self.frame.params.tma_q, &coordinates, full);
             }
         });
@@ -120,7 +120,7 @@ impl Loader<'_> {
         let slot = self.kv.take(b);
         slot.wait(b);
         let full = slot.full(b).in_cta(b, 0);
-        (slot.buffer(b, self.frame.shared.kv, SLOT_BYTES), full)
+        (slot.tile(b, self.frame.shared.kv).at(), full)
     }
 
     /// Panels of one group of a CTA's value columns.

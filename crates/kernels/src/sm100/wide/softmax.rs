@@ -11,7 +11,7 @@ use crate::sm100::rows::RowThread;
 use crate::softmax::RowState;
 use crate::task::OpenTile;
 use crate::visible::RowWindow;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SignalCursor, SmemPtr, TmemPtr};
 
 /// First named barrier of the exchanges between two warps; barrier 0 is the CTA's.
 const EXCHANGE_BARRIER: u32 = 1;
@@ -111,7 +111,7 @@ impl SoftmaxThread<'_> {
         let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
         let columns = config.group_columns() / 2;
         let panel = b.mul(self.half, PANEL_BYTES);
-        let staging = b.smem_add(self.frame.shared.q, panel);
+        let staging = b.smem_add(self.frame.shared.q.at(), panel);
         for group in 0..config.groups() {
             let at = self.rows.tmem.columns(map.output + group * map.group_stride);
             let column = b.mul(self.half, columns);
@@ -184,8 +184,8 @@ impl SoftmaxThread<'_> {
     fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
         let tile = self.frame.config.probability_tile();
         let panel = b.mul(self.half, tile.block_bytes() as u32);
-        let at = b.smem_add(self.frame.shared.p, panel);
-        self.rows.store_in_shared_memory(b, tile, at, packed);
+        let at = b.smem_add(self.frame.shared.p.at(), panel);
+        self.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
     }
 
     /// Tells the issuing warp that this warp's probabilities and output rows are ready.
