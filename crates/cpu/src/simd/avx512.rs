@@ -146,7 +146,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn prefetch<T>(self, at: *const T) {
-        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(at.cast()))
+        intrinsics!(_mm_prefetch::<_MM_HINT_T1>(at.cast()))
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {

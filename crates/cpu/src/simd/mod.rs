@@ -84,7 +84,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         to
     }
 
-    /// Starts bringing the cache line of `at` near; any address will do.
+    /// Starts bringing the cache line of `at` into the second cache, which has more room for lines
+    /// under way than the first; any address will do.
     #[inline(always)]
     fn prefetch<T>(self, at: *const T) {
         let _ = at;
