@@ -12,8 +12,10 @@ pub const NAIVE_FACTOR: f64 = 2.0;
 pub const SLACK: f64 = 1e-5;
 /// The largest allowed absolute error of a log-sum-exp up to [`LARGE_LSE`].
 pub const LSE_TOLERANCE: f64 = 1e-4;
-/// Above this magnitude a log-sum-exp's tolerance grows in proportion: it is a sum of f32 products,
-/// and at 1000 two neighbouring f32 are already 6e-5 apart.
+/// Above this magnitude a log-sum-exp's tolerance grows in proportion, because no engine can keep an
+/// absolute one: it is returned as f32, and from 2048 on even the nearest f32 may be 1.2e-4 off; and
+/// it is near a score, a sum of rounded products whose error at 512 of them is about
+/// √512 · 2⁻²⁵ ≈ 7e-7 of its size.
 pub const LARGE_LSE: f64 = 100.0;
 
 /// An element and how far off it is.
