@@ -89,7 +89,7 @@ fn map(
         element_strides: vec![1; dims.len()],
         swizzle: panel.swizzle(),
         oob_fill: OobFill::Zero,
-        l2_promotion: L2Promotion::B256,
+        l2_promotion: L2Promotion::B128,
     }
 }
 
