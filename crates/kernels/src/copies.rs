@@ -19,7 +19,7 @@ pub struct Panels {
     /// Rows.
     pub rows: u32,
     /// CTAs of the cluster that get the copy, `None` for this one alone.
-    pub ctas: Option<u16>,
+    pub ctas: Option<Reg<u16>>,
 }
 
 /// The barrier a copy is counted on.

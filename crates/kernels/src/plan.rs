@@ -95,14 +95,9 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut memory = Memory::of(problem);
-    let mut stages = Vec::new();
     let with_keys = (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0);
-    for n in with_keys {
-        let schedule = Schedule::choose(problem, n, arch, options);
-        let (list, tiles_per_split) = split(problem, n, &schedule, options);
-        stages.push((n, schedule, list, tiles_per_split));
-    }
-    let parts: u32 = stages.iter().map(|(_, _, list, _)| list.splits).sum();
+    let stages: Vec<Stage> = with_keys.map(|n| Stage::new(problem, n, arch, options)).collect();
+    let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
     // Without any key the combination of no parts writes what an empty row is.
     let partial = (parts != 1).then(|| {
         let rows = problem.lse_len() * parts as u64;
@@ -113,13 +108,15 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut launches = Vec::new();
     let mut summary = Vec::new();
     let mut first = 0;
-    for (n, schedule, list, tiles_per_split) in stages {
+    for Stage { segment: n, schedule, list, tiles_per_split } in stages {
         let destination = match partial {
             None => Destination::Output,
             Some([rows, lse]) => Destination::Partial { rows, lse, first },
         };
         first += list.splits;
-        let task = Task { problem, segment: n as u8, destination, list, tiles_per_split };
+        let merged_parts = schedule.merged_parts();
+        let task =
+            Task { problem, segment: n as u8, destination, list, tiles_per_split, merged_parts };
         let name = format!("attention{n}");
         let (kernel, args) = schedule.emit(&name, arch.target(), &task, &memory);
         summary.push(format!("{schedule}, {} split(s)", list.splits));
@@ -172,52 +169,74 @@ fn combine_launch(
     (kernel, launch)
 }
 
-/// The work list of segment `n`, and key tiles per part.
-fn split(
-    problem: &Problem,
-    n: usize,
-    schedule: &Schedule,
-    options: &PlanOptions,
-) -> (TileList, u32) {
-    let segment = &problem.segments[n];
-    let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
-    let units = options.processors / schedule.cluster();
-    let key_tiles = (segment.longest().div_ceil(tile as u64)).max(1) as u32;
-    let heads = (problem.kv_heads() * problem.batch()) as u32;
-    let splits = match options.split {
-        Split::Never => 1,
-        Split::Every { keys } => key_tiles.div_ceil(keys.div_ceil(tile as u64).max(1) as u32),
-        Split::Auto => work(problem, schedule, tiles * heads, key_tiles, units).best_splits(),
-    };
-    let tiles_per_split = key_tiles.div_ceil(splits);
-    let mut list = TileList {
-        tiles,
-        splits: key_tiles.div_ceil(tiles_per_split),
-        kv_heads: problem.kv_heads() as u32,
-        batch: problem.batch() as u32,
-        paired: false,
-    };
-    list.paired = grows(&segment.mask) && list.len() >= 2 * units;
-    (list, tiles_per_split)
+/// One launch of the attention kernel: a segment, its kernel, its work list.
+struct Stage {
+    segment: usize,
+    schedule: Schedule,
+    list: TileList,
+    tiles_per_split: u32,
 }
 
-fn work(
-    problem: &Problem,
-    schedule: &Schedule,
-    units: u32,
-    key_tiles: u32,
-    processors: u32,
-) -> Work {
+impl Stage {
+    fn new(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
+        let (schedule, splits) = arrange(problem, n, arch, options);
+        let key_tiles = key_tiles(problem, n, &schedule);
+        let tiles_per_split = key_tiles.div_ceil(splits * schedule.merged_parts());
+        let mut list = TileList {
+            tiles: schedule.tiles(problem),
+            splits: key_tiles.div_ceil(tiles_per_split * schedule.merged_parts()),
+            kv_heads: problem.kv_heads() as u32,
+            batch: problem.batch() as u32,
+            paired: false,
+        };
+        let units = options.processors / schedule.cluster();
+        list.paired = grows(&problem.segments[n].mask) && list.len() >= 2 * units;
+        Stage { segment: n, schedule, list, tiles_per_split }
+    }
+}
+
+/// The kernel for segment `n`, and into how many parts its keys go that another launch combines.
+fn arrange(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> (Schedule, u32) {
+    let schedule = Schedule::choose(problem, n, arch, options);
+    let key_tiles = key_tiles(problem, n, &schedule);
+    match options.split {
+        Split::Never => (schedule, 1),
+        Split::Every { keys } => {
+            let tiles = keys.div_ceil(schedule.tile() as u64).max(1) as u32;
+            (schedule, key_tiles.div_ceil(tiles))
+        }
+        Split::Auto => {
+            let split = work(problem, n, &schedule, options);
+            let splits = split.best_splits();
+            let merging = [2, 4, 8].into_iter().filter(|parts| *parts <= key_tiles);
+            let merging =
+                merging.filter_map(|parts| schedule.merging(parts)).filter_map(|merging| {
+                    let time =
+                        work(problem, n, &merging, options).merge_time(merging.merged_parts())?;
+                    Some((time, merging))
+                });
+            match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+                Some((time, merging)) if time < split.time(splits) => (merging, 1),
+                _ => (schedule, splits),
+            }
+        }
+    }
+}
+
+fn key_tiles(problem: &Problem, n: usize, schedule: &Schedule) -> u32 {
+    problem.segments[n].longest().div_ceil(schedule.tile() as u64).max(1) as u32
+}
+
+fn work(problem: &Problem, n: usize, schedule: &Schedule, options: &PlanOptions) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as f64;
-    let tile = schedule.tile() as f64;
+    let (tiles, tile) = (schedule.tiles(problem), schedule.tile() as f64);
     Work {
-        units,
-        key_tiles,
-        processors,
+        units: tiles * (problem.kv_heads() * problem.batch()) as u32,
+        key_tiles: key_tiles(problem, n, schedule),
+        processors: options.processors / schedule.cluster(),
         step_flops: 2.0 * columns * tile * schedule.rows() as f64,
         // Tiles of one KV head read the same keys at about the same time: memory sees them once.
-        step_bytes: columns * tile * problem.dtype().bytes() as f64
-            / schedule.tiles(problem).max(1) as f64,
+        step_bytes: columns * tile * problem.dtype().bytes() as f64 / tiles.max(1) as f64,
         partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
     }
 }

@@ -64,7 +64,7 @@ impl Schedule {
                 c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
             }
             Schedule::HopperWide(c) => {
-                c.packing.blocks(c.group, queries).div_ceil(c.cluster.into()) as u32
+                c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
             }
             Schedule::PairOfCtas(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(sm100::wide::CLUSTER.into()) as u32
@@ -99,8 +99,24 @@ impl Schedule {
     /// CTAs that work on a tile together.
     pub fn cluster(&self) -> u32 {
         match self {
-            Schedule::HopperWide(config) => config.cluster,
+            Schedule::HopperWide(config) => config.cluster(),
             Schedule::PairOfCtas(_) => sm100::wide::CLUSTER,
+            _ => 1,
+        }
+    }
+
+    /// The same kernel on `parts` parts of the keys that a cluster merges, where there is one.
+    pub fn merging(&self, parts: u32) -> Option<Schedule> {
+        match self {
+            Schedule::HopperWide(config) => config.merging(parts).map(Schedule::HopperWide),
+            _ => None,
+        }
+    }
+
+    /// Parts of the keys that a cluster merges.
+    pub fn merged_parts(&self) -> u32 {
+        match self {
+            Schedule::HopperWide(config) => config.parts,
             _ => 1,
         }
     }
@@ -145,9 +161,10 @@ impl fmt::Display for Schedule {
             }
             Schedule::HopperWide(c) => write!(
                 f,
-                "64 rows × {} keys per CTA, {} CTAs share copies, {} buffers",
+                "64 rows × {} keys per CTA, {} CTAs share copies, {} merge parts of the keys, {} buffers",
                 sm90::wide::TILE,
-                c.cluster,
+                c.copies,
+                c.parts,
                 c.stages
             ),
             Schedule::PairOfCtas(c) => write!(

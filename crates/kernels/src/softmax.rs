@@ -231,6 +231,25 @@ impl Softmax {
         }
     }
 
+    /// One row's states of several parts of the keys, put together: the state of the whole, and the
+    /// factor on what each part accumulated.
+    #[track_caller]
+    pub fn merge(&self, b: &mut Builder, parts: &[RowState]) -> (RowState, Vec<Reg<f32>>) {
+        let maxima: Vec<_> = parts.iter().map(|part| part.max).collect();
+        let max = b.max_tree(&maxima);
+        let reference = finite(b, max);
+        let shift = self.shift(b, reference);
+        let mut sum = b.value::<f32>(0.0);
+        let mut factors = Vec::new();
+        for part in parts {
+            let exponent = b.fma(part.max, self.factor, shift);
+            let factor = b.ex2(exponent);
+            sum = b.fma(part.sum, factor, sum);
+            factors.push(factor);
+        }
+        (RowState { max, sum }, factors)
+    }
+
     /// Denominator and LSE of a row whose `sum` is complete; `sink` is a natural-log logit.
     #[track_caller]
     pub fn finish(

@@ -17,6 +17,8 @@ const MEMORY: f64 = 4.2e6;
 const MEMORY_OF_ONE: f64 = 8e4;
 /// Microseconds of the combining launch.
 const COMBINE: f64 = 2.5;
+/// Microseconds in which a cluster merges its parts.
+const MERGE: f64 = 2.0;
 /// Parts at most.
 const MOST: u32 = 128;
 
@@ -45,12 +47,24 @@ impl Work {
         (1..=most).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
     }
 
-    fn time(&self, splits: u32) -> f64 {
+    /// Microseconds with `parts` parts that clusters of that many units merge, if all run at once.
+    pub fn merge_time(&self, parts: u32) -> Option<f64> {
+        let steps = self.key_tiles.div_ceil(parts) as f64 + ENDS;
+        let fits = self.units <= self.processors;
+        fits.then(|| steps * self.step(self.units * parts) + MERGE)
+    }
+
+    /// Microseconds of one step when `units` are at work.
+    fn step(&self, units: u32) -> f64 {
+        let bandwidth = (MEMORY / units as f64).min(MEMORY_OF_ONE);
+        STEP.max(self.step_flops / FLOPS).max(self.step_bytes / bandwidth)
+    }
+
+    /// Microseconds with `splits` parts that another launch combines.
+    pub fn time(&self, splits: u32) -> f64 {
         let ctas = self.units * splits;
         let rounds = ctas.div_ceil(self.processors) as f64;
-        let active = ctas.min(self.processors) as f64;
-        let bandwidth = (MEMORY / active).min(MEMORY_OF_ONE);
-        let step = STEP.max(self.step_flops / FLOPS).max(self.step_bytes / bandwidth);
+        let step = self.step(ctas.min(self.processors));
         let main = rounds * (self.key_tiles.div_ceil(splits) as f64 + ENDS) * step;
         match splits {
             1 => main,

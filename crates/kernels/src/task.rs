@@ -42,6 +42,8 @@ pub struct Task<'p> {
     pub list: TileList,
     /// Tiles of keys per part.
     pub tiles_per_split: u32,
+    /// Parts that a cluster merges: neighbours in it have the same part.
+    pub merged_parts: u32,
 }
 
 /// How a CTA's tile covers queries, keys and values.
@@ -76,6 +78,8 @@ pub struct Params {
     pub visible: Visible,
     pub softmax: Softmax,
     pub tiles_per_split: Option<Reg<u32>>,
+    /// This CTA's part of the keys, where the cluster merges parts.
+    pub part: Option<Reg<u32>>,
     pub output: Output,
     pub sinks: Option<GlobalPtr>,
     pub tiling: Tiling,
@@ -159,8 +163,12 @@ impl Params {
             lengths: Lengths::declare(b, args, memory, problem, n),
             visible: Visible::declare(b, args, memory, problem, n, tile),
             softmax: Softmax::declare(b, args, problem),
-            tiles_per_split: (task.list.splits > 1)
+            tiles_per_split: (task.list.splits * task.merged_parts > 1)
                 .then(|| args.u32(b, "tiles_per_split", task.tiles_per_split)),
+            part: (task.merged_parts > 1).then(|| {
+                let rank = b.special("%cluster_ctarank");
+                b.div(rank, tiling.cluster / task.merged_parts)
+            }),
             output: Output::declare(b, args, task, memory),
             sinks: (problem.sinks && matches!(task.destination, Destination::Output))
                 .then(|| args.pointer(b, "sinks", memory.slot(Slot::Sinks))),
@@ -202,7 +210,7 @@ impl Params {
                 let bounds = self.visible.bounds(b, &sequence, tile.batch);
                 let mut range = bounds.tiles(b, block.token, last);
                 if let Some(per_split) = self.tiles_per_split {
-                    range = range.part(b, tile.split, per_split);
+                    range = range.part(b, self.part.unwrap_or(tile.split), per_split);
                 }
                 body(b, OpenTile { tile, sequence, bounds, range, first_block, slice });
             });

@@ -91,10 +91,15 @@ impl Engines {
         pick: Option<usize>,
         accept: impl Fn(&Pending) -> bool,
     ) -> Option<Pending> {
-        let candidates: Vec<usize> = self.eligible().filter(|i| accept(&self.queue[*i])).collect();
-        let index = match pick {
-            None => *candidates.first()?,
-            Some(number) => *candidates.get(number.checked_rem(candidates.len())?)?,
+        let index = {
+            let mut candidates = self.eligible().filter(|i| accept(&self.queue[*i]));
+            match pick {
+                None => candidates.next()?,
+                Some(number) => {
+                    let candidates: Vec<usize> = candidates.collect();
+                    candidates[number.checked_rem(candidates.len())?]
+                }
+            }
         };
         Some(self.queue.remove(index))
     }

@@ -8,6 +8,7 @@
 use super::fragment;
 use super::scores::Scores;
 use crate::output::{BlockOutput, RowPlace};
+use crate::softmax::RowState;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Finished output columns of a warpgroup.
@@ -23,14 +24,31 @@ pub struct Columns<'a> {
 }
 
 /// Completes both rows of a thread, writes their LSEs and returns the factors on their outputs.
+#[track_caller]
 pub fn finish(b: &mut Builder, scores: &Scores, output: &BlockOutput<'_>) -> [Reg<f32>; 2] {
-    let places = places(b, scores.thread, output);
-    let quad = b.and(scores.thread, 3);
+    let states = scores.totals(b);
+    finish_rows(b, scores.thread, states, output, true)
+}
+
+/// The factors on the outputs of a thread's rows whose `states` are complete; writes their LSEs if
+/// this warpgroup is the one that does.
+#[track_caller]
+pub fn finish_rows(
+    b: &mut Builder,
+    thread: Reg<u32>,
+    states: [RowState; 2],
+    output: &BlockOutput<'_>,
+    writes_lse: bool,
+) -> [Reg<f32>; 2] {
+    let places = places(b, thread, output);
+    let quad = b.and(thread, 3);
     let first_of_row = b.setp(Cmp::Eq, quad, 0);
     [0, 1].map(|half| {
-        let sum = scores.total(b, half);
-        let result = output.finish_row(b, &places[half], scores.rows[half].max, sum);
-        output.write_lse(b, &places[half], &result, Some(first_of_row));
+        let RowState { max, sum } = states[half];
+        let result = output.finish_row(b, &places[half], max, sum);
+        if writes_lse {
+            output.write_lse(b, &places[half], &result, Some(first_of_row));
+        }
         result.inverse
     })
 }

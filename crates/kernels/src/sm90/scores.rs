@@ -100,14 +100,16 @@ impl Scores {
         }
     }
 
-    /// The sum of a row over the four threads that share it.
+    /// The rows' states with sums over the four threads that share a row.
     #[track_caller]
-    pub fn total(&self, b: &mut Builder, half: usize) -> Reg<f32> {
-        let mut sum = self.rows[half].sum;
-        for distance in [1, 2] {
-            let other = b.shuffle_xor(sum, distance);
-            sum = b.add(sum, other);
-        }
-        sum
+    pub fn totals(&self, b: &mut Builder) -> [RowState; 2] {
+        self.rows.map(|row| {
+            let mut sum = row.sum;
+            for distance in [1, 2] {
+                let other = b.shuffle_xor(sum, distance);
+                sum = b.add(sum, other);
+            }
+            RowState { max: row.max, sum }
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Parameters, shared-memory pointers, loads and stores.
 
 use super::builder::{Builder, DYNAMIC_SHARED};
+use super::sync::RemoteMbarrier;
 use super::value::{Arg, Reg, Scalar};
 use crate::Symbol;
 use crate::ast::{Address, AddressBase, Operand, Type};
@@ -18,6 +19,33 @@ impl SmemPtr {
     /// `bytes` further on.
     pub fn plus(self, bytes: u32) -> Self {
         SmemPtr { offset: self.offset + bytes, ..self }
+    }
+
+    /// As a memory operand.
+    pub fn operand(self) -> Operand {
+        address(self.base, self.offset as i64)
+    }
+}
+
+/// An address in the shared memory of a CTA of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSmemPtr {
+    base: Reg<u32>,
+    offset: u32,
+}
+
+impl SmemPtr {
+    /// The same place in CTA `rank` of the cluster.
+    #[track_caller]
+    pub fn in_cta(self, b: &mut Builder, rank: impl Into<Arg<u32>>) -> RemoteSmemPtr {
+        RemoteSmemPtr { base: b.map_to_rank(self.base, rank), offset: self.offset }
+    }
+}
+
+impl RemoteSmemPtr {
+    /// `bytes` further on.
+    pub fn plus(self, bytes: u32) -> Self {
+        RemoteSmemPtr { offset: self.offset + bytes, ..self }
     }
 
     /// As a memory operand.
@@ -160,6 +188,22 @@ impl Builder {
     pub fn st_shared_vector<T: Scalar>(&mut self, to: SmemPtr, values: &[Reg<T>]) {
         let text = format!("st.shared.v{}.{}", values.len(), T::SUFFIX);
         self.emit(&text, vec![to.operand(), vector(values)]);
+    }
+
+    /// Stores 2 or 4 values in a CTA of the cluster, counted in bytes on the `barrier` there.
+    #[track_caller]
+    pub fn st_async_vector<T: Scalar>(
+        &mut self,
+        to: RemoteSmemPtr,
+        values: &[Reg<T>],
+        barrier: RemoteMbarrier,
+    ) {
+        let text = format!(
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v{}.{}",
+            values.len(),
+            T::SUFFIX
+        );
+        self.emit(&text, vec![to.operand(), vector(values), barrier.operand()]);
     }
 
     /// Loads 2 or 4 neighbouring values from shared memory.

@@ -33,7 +33,7 @@ mod wgmma;
 
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
-pub use memory::{GlobalPtr, SmemPtr, TensorMapParam, address};
+pub use memory::{GlobalPtr, RemoteSmemPtr, SmemPtr, TensorMapParam, address};
 pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};
 pub use pair::Pair;
 pub use roles::{Budget, Roles, Warp};

@@ -8,8 +8,8 @@ use super::work::{CpAsyncPart, End, Work};
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Stream};
 use crate::op::{Addr, BulkCopy, MemSpace, Op, TensorCopy, TensorDirection};
-use crate::register::Registers;
-use crate::tensor_copy::{CopyPlan, Direction, Piece};
+use crate::register::{Reg, Registers};
+use crate::tensor_copy::{CopyPlan, Direction, Piece, ReduceOp, ReduceType};
 use program::TensorDescriptor;
 
 impl Cluster<'_> {
@@ -55,23 +55,7 @@ impl Cluster<'_> {
             }
             Op::BulkWait { pending, read } => self.bulk_wait(w, *pending, *read),
             Op::StoreAsync { addr, src, bytes, mbar, reduce } => {
-                for lane in lanes(mask) {
-                    let total = bytes * src.len() as u32;
-                    let to = self.shared_end(w, lane, *addr, total)?;
-                    let signal = self.barrier_at(w, lane, *mbar, MemSpace::Shared)?;
-                    self.known_barrier(w, lane, signal)?;
-                    let registers = &self.warps[w].registers;
-                    let word = |r: &crate::register::Reg| registers.lane(*r, lane).to_le_bytes();
-                    let data =
-                        src.iter().flat_map(|r| word(r)[..*bytes as usize].to_vec()).collect();
-                    self.issue(
-                        w,
-                        Stream::Free,
-                        Group::None,
-                        Work::StoreAsync { to, data, signal, reduce: *reduce },
-                    )?;
-                }
-                Ok(Flow::Next)
+                self.store_async(w, (*addr, *mbar), (src, *bytes), *reduce, mask)
             }
             Op::TensormapReplace { map, space, field, ordinal, value } => {
                 lanes(mask).try_for_each(|lane| {
@@ -87,6 +71,39 @@ impl Cluster<'_> {
             }
             _ => self.matrix_op(w, op, mask),
         }
+    }
+
+    /// `st.async` and `red.async`. Lanes that store one behind the other are one operation.
+    fn store_async(
+        &mut self,
+        w: usize,
+        (addr, mbar): (Addr, Addr),
+        (src, bytes): (&[Reg], u32),
+        reduce: Option<(ReduceOp, ReduceType)>,
+        mask: u32,
+    ) -> Run<Flow> {
+        let mut runs: Vec<(End, Vec<u8>, BarrierId)> = Vec::new();
+        for lane in lanes(mask) {
+            let to = self.shared_end(w, lane, addr, bytes * src.len() as u32)?;
+            let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
+            self.known_barrier(w, lane, signal)?;
+            let registers = &self.warps[w].registers;
+            let words = src.iter().map(|r| registers.lane(*r, lane).to_le_bytes());
+            let data = words.flat_map(|word| word.into_iter().take(bytes as usize));
+            match runs.last_mut() {
+                Some((first, run, barrier))
+                    if reduce.is_none() && first.plus(run.len()) == to && *barrier == signal =>
+                {
+                    run.extend(data);
+                }
+                _ => runs.push((to, data.collect(), signal)),
+            }
+        }
+        for (to, data, signal) in runs {
+            let work = Work::StoreAsync { to, data, signal, reduce };
+            self.issue(w, Stream::Free, Group::None, work)?;
+        }
+        Ok(Flow::Next)
     }
 
     /// A shared-memory operand of `bytes` bytes.

@@ -20,6 +20,16 @@ pub enum End {
     Shared(usize, u32),
 }
 
+impl End {
+    /// `bytes` further on.
+    pub(crate) fn plus(self, bytes: usize) -> End {
+        match self {
+            End::Global(address) => End::Global(address + bytes as u64),
+            End::Shared(cta, offset) => End::Shared(cta, offset + bytes as u32),
+        }
+    }
+}
+
 /// One lane's part of a `cp.async`.
 #[derive(Clone, Copy, Debug)]
 pub struct CpAsyncPart {

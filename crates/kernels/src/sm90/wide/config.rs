@@ -10,6 +10,8 @@ use ptx::build::HalfType;
 
 /// Keys per tile.
 pub const TILE: u32 = 64;
+/// CTAs that every device can run as one cluster.
+const LARGEST_CLUSTER: u32 = 8;
 
 /// Everything a wide kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,8 +26,10 @@ pub struct Config {
     pub packing: Packing,
     /// Query heads per KV head.
     pub group: u32,
-    /// CTAs that share every copy of keys and values.
-    pub cluster: u32,
+    /// Blocks of rows, in one CTA each, that share every copy of keys and values.
+    pub copies: u32,
+    /// Parts of the keys, in CTAs of the same cluster, which merges their results.
+    pub parts: u32,
     /// Tiles of keys (and of values, where they are separate) in shared memory.
     pub stages: u32,
     /// Tiles of probabilities in shared memory.
@@ -57,7 +61,8 @@ impl Config {
             value_dim: problem.value_dim() as u32,
             packing,
             group,
-            cluster: if blocks >= 2 { 2 } else { 1 },
+            copies: if blocks >= 2 { 2 } else { 1 },
+            parts: 1,
             stages: 1,
             p_stages: 1,
             shared_kv,
@@ -68,11 +73,39 @@ impl Config {
     }
 
     fn fits(&self) -> bool {
-        let values = if self.shared_kv { 0 } else { self.values().bytes() };
         let bytes = self.queries().bytes()
-            + self.stages * (self.keys().bytes() + values)
+            + self.ring_bytes()
             + self.p_stages * self.probabilities().bytes();
         bytes <= SHARED_LIMIT - SHARED_RESERVE
+    }
+
+    /// Bytes of all tiles of keys and values.
+    fn ring_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().bytes() };
+        self.stages * (self.keys().bytes() + values)
+    }
+
+    /// The same kernel on `parts` parts of the keys that a cluster merges, if it can.
+    pub fn merging(&self, parts: u32) -> Option<Config> {
+        let copies = self.copies.min(LARGEST_CLUSTER / parts);
+        let config = Config { copies, parts, ..*self };
+        let pieces = parts / 2;
+        let even = [self.left_columns(), self.right_columns()]
+            .iter()
+            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * pieces));
+        let fits = parts * config.piece_columns() * ROWS * 4 <= self.ring_bytes()
+            && parts * ROWS * 8 <= self.probabilities().bytes();
+        (even && fits).then_some(config)
+    }
+
+    /// Columns that a CTA of a merging cluster finishes, at most.
+    pub fn piece_columns(&self) -> u32 {
+        self.left_columns().max(self.right_columns()) * 2 / self.parts
+    }
+
+    /// CTAs of a cluster.
+    pub fn cluster(&self) -> u32 {
+        self.copies * self.parts
     }
 
     /// A block of queries.
@@ -127,8 +160,8 @@ impl Config {
         Tiling {
             packing: self.packing,
             group: self.group,
-            blocks: self.cluster,
-            cluster: self.cluster,
+            blocks: self.copies,
+            cluster: self.cluster(),
             tile: TILE,
             copied_rows: TILE,
             slices: 1,

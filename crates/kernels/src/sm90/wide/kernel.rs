@@ -1,11 +1,13 @@
 //! The wide kernel's frame: shared memory, barriers, roles.
 
 use super::config::Config;
+use super::merge::Meeting;
 use super::{left, loaders, right};
 use crate::arguments::{Arguments, Memory};
+use crate::rows::Block;
 use crate::sm90::config::ROWS;
 use crate::sm90::tile::TileShape;
-use crate::task::{Params, Task};
+use crate::task::{OpenTile, Params, Task};
 use layout::Layout;
 use program::Argument;
 use ptx::build::{
@@ -14,7 +16,7 @@ use ptx::build::{
 };
 
 /// Warps of a warpgroup.
-const WARPS: u32 = 4;
+pub const WARPS: u32 = 4;
 /// Registers of a loader thread.
 const LOADER_REGISTERS: Budget = Budget::Shrunk(40);
 /// Registers of the others.
@@ -37,6 +39,8 @@ pub struct Shared {
     pub p_ring: Pipeline,
     /// Counts a unit of values whose tail must be cleared before it is published.
     pub tail: Signals,
+    /// Where the parts of the keys meet.
+    pub meeting: Meeting,
 }
 
 /// The kernel being emitted.
@@ -44,8 +48,10 @@ pub struct Frame {
     pub config: Config,
     pub params: Params,
     pub shared: Shared,
-    /// Rank of this CTA in its cluster.
-    pub rank: Reg<u32>,
+    /// Which of the blocks of rows that share copies is this CTA's.
+    pub block: Reg<u32>,
+    /// Which part of the keys is this CTA's.
+    pub part: Reg<u32>,
 }
 
 /// Emits the kernel `name` and its arguments.
@@ -61,11 +67,13 @@ pub fn emit(
     let tiling = config.tiling();
     let params = Params::declare(&mut b, &mut args, tiling, task, memory, !config.shared_kv);
     let shared = reserve(&mut b, &config);
-    let rank = match config.cluster {
+    let rank = match config.cluster() {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
     };
-    let frame = Frame { config, params, shared, rank };
+    let block = b.rem(rank, config.copies);
+    let part = params.part.unwrap_or_else(|| b.value(0));
+    let frame = Frame { config, params, shared, block, part };
     frame.emit(&mut b);
     (b.finish(), args.into_values())
 }
@@ -95,6 +103,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         tail: Signals::reserve(b, base, 1),
+        meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
 }
 
@@ -124,20 +133,23 @@ impl Frame {
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
-        let Config { cluster, shared_kv, .. } = self.config;
+        let Config { copies, parts, shared_kv, .. } = self.config;
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
             shared.q_ring.init(b, 1, WARPS);
-            shared.k_rings[0].init(b, 1, WARPS * cluster);
+            shared.k_rings[0].init(b, 1, WARPS * copies);
             // With K = V the right warpgroup reads the second unit too.
             let readers = if shared_kv && self.has_right() { 2 } else { 1 };
-            shared.k_rings[1].init(b, 1, readers * WARPS * cluster);
+            shared.k_rings[1].init(b, 1, readers * WARPS * copies);
             if !shared_kv {
-                shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * cluster));
+                shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * copies));
             }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
+            if parts > 1 {
+                shared.meeting.init(b, parts);
+            }
             b.fence_mbarrier_init();
         });
         b.wait_previous_grid();
@@ -153,21 +165,31 @@ impl Frame {
 
     /// Waits for the other CTA: before it is written to, and before its memory goes away.
     fn join_cluster(&self, b: &mut Builder) {
-        if self.config.cluster > 1 {
+        if self.config.cluster() > 1 {
             b.cluster_barrier();
         }
     }
 
-    /// Says, once per warp and in every CTA of the cluster, that a unit has been read.
+    /// Says, once per warp and in every CTA that shares copies, that a unit has been read.
     #[track_caller]
     pub fn release(&self, b: &mut Builder, slot: &Slot<Consumer>, lead: Reg<bool>) {
-        if self.config.cluster == 1 {
+        if self.config.copies == 1 {
             return slot.release_if(b, lead);
         }
         b.if_(lead, |b| {
             let empty = slot.empty(b);
-            (0..self.config.cluster).for_each(|rank| empty.arrive_remote(b, rank));
+            for block in 0..self.config.copies {
+                let rank = b.mad(self.part, self.config.copies, block);
+                empty.arrive_remote(b, rank);
+            }
         });
+    }
+
+    /// The block of rows of this CTA in a tile.
+    #[track_caller]
+    pub fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
+        let number = b.add(open.first_block, self.block);
+        Block::at(b, self.config.packing, self.config.group, number)
     }
 
     /// Where unit `unit` of a stage of keys is.

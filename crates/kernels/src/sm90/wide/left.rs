@@ -2,6 +2,7 @@
 
 use super::config::TILE;
 use super::kernel::Frame;
+use super::merge::Side;
 use crate::output::BlockOutput;
 use crate::rows::Block;
 use crate::sm90::epilogue::{self, Columns};
@@ -57,15 +58,13 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
 
 impl Left<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.frame.config;
         self.scores.reset(b);
         for &register in &self.out {
             b.assign(register, 0.0);
         }
         let q = self.q.take(b);
         q.wait(b);
-        let number = b.add(open.first_block, self.frame.rank);
-        let block = Block::at(b, config.packing, config.group, number);
+        let block = self.frame.block(b, open);
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
         b.if_else(
             any,
@@ -76,12 +75,23 @@ impl Left<'_> {
             },
             |b| q.release_if(b, self.lead),
         );
-        self.finish(b, open, &block);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => self.merge(b, &output),
+        }
     }
 
-    fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
-        let output = BlockOutput { params: &self.frame.params, open, block };
-        let factors = epilogue::finish(b, &self.scores, &output);
+    /// Puts the parts of the keys together, and finishes some of the columns.
+    fn merge(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let states = self.scores.totals(b);
+        let side = Side::left(self.frame, self.scores.thread, &self.out);
+        side.meet(b, Some(states));
+        side.finish(b, output);
+    }
+
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let factors = epilogue::finish(b, &self.scores, output);
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
         let columns = Columns {
@@ -90,7 +100,7 @@ impl Left<'_> {
             first: 0,
             half: self.frame.config.half,
         };
-        columns.write(b, &output, factors);
+        columns.write(b, output, factors);
     }
 
     /// All tiles of keys, last to first, but the output of the last one visited.

@@ -3,7 +3,6 @@
 
 use super::kernel::Frame;
 use crate::copies::{Column, Panels, Tail};
-use crate::rows::Block;
 use crate::sm90::tile::ROW_BYTES;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
@@ -61,8 +60,7 @@ fn load_queries(
         let full = slot.full(b);
         let chunks = config.key_dim.div_ceil(CHUNK);
         full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
-        let number = b.add(open.first_block, frame.rank);
-        let block = Block::at(b, config.packing, config.group, number);
+        let block = frame.block(b, open);
         let token = b.add(open.sequence.q_start, block.token);
         for chunk in 0..chunks {
             let coordinates = [
@@ -87,6 +85,8 @@ struct Stream<'f> {
     cleared: bool,
     lead: Reg<bool>,
     tail: Tail,
+    /// The CTAs that share copies, where there is more than one.
+    ctas: Option<Reg<u16>>,
 }
 
 impl<'f> Stream<'f> {
@@ -100,7 +100,12 @@ impl<'f> Stream<'f> {
         let cleared = values && frame.params.dirty_tail;
         let lead = b.elect();
         let tail = Tail::new(b, lead, &frame.shared.tail);
-        Stream { frame, map, units, cleared, lead, tail }
+        let ctas = (frame.config.copies > 1).then(|| {
+            let both = b.value::<u16>(0b11);
+            let first = b.mul(frame.part, 2);
+            b.shl(both, first)
+        });
+        Stream { frame, map, units, cleared, lead, tail, ctas }
     }
 
     fn load(
@@ -155,18 +160,17 @@ impl<'f> Stream<'f> {
         barrier: Mbarrier,
     ) {
         let params = &self.frame.params;
-        let cluster = self.frame.config.cluster;
         b.if_(self.lead, |b| {
             barrier.arrive_expect(b, to.total_bytes());
-            if cluster == 1 {
+            let Some(ctas) = self.ctas else {
                 let column = Column::fixed(column);
                 return params.copy_rows(b, open, n, self.map, column, to, barrier);
-            }
+            };
             let half = to.count.div_ceil(2);
-            let is_first = b.setp(Cmp::Eq, self.frame.rank, 0);
+            let is_first = b.setp(Cmp::Eq, self.frame.block, 0);
             let share = |b: &mut Builder, from: u32, count: u32| {
                 let at = to.at.plus(from * to.bytes);
-                let to = Panels { at, count, ctas: Some(0b11), ..to };
+                let to = Panels { at, count, ctas: Some(ctas), ..to };
                 let column = Column::fixed(column + from * CHUNK);
                 params.copy_rows(b, open, n, self.map, column, to, barrier);
             };

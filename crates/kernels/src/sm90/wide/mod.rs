@@ -26,6 +26,7 @@ mod config;
 mod kernel;
 mod left;
 mod loaders;
+mod merge;
 mod right;
 
 pub use config::{Config, TILE};

@@ -1,8 +1,8 @@
 //! The right warpgroup: the second half of the output columns.
 
 use super::kernel::Frame;
+use super::merge::Side;
 use crate::output::BlockOutput;
-use crate::rows::Block;
 use crate::sm90::epilogue::Columns;
 use crate::sm90::fragment;
 use crate::task::OpenTile;
@@ -51,12 +51,32 @@ impl Right<'_> {
                 b.assign(n, next);
             },
         );
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => {
+                let side = Side::right(self.frame, self.thread, &self.out);
+                side.meet(b, None);
+                side.finish(b, &output);
+            }
+        }
+    }
+
+    /// Waits for the final factors and writes the rows.
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let last = self.p.take(b);
         last.wait(b);
         let factors = self.factors(b, &last);
         b.warp_sync();
         last.release_if(b, self.lead);
-        self.write(b, open, factors);
+        let columns = Columns {
+            thread: self.thread,
+            out: &self.out,
+            first: self.frame.config.left_columns(),
+            half: self.frame.config.half,
+        };
+        columns.write(b, output, factors);
     }
 
     /// `O = O · factor + P·V` for one tile.
@@ -91,15 +111,5 @@ impl Right<'_> {
         let factors = &self.frame.shared.factors;
         let at = factors.element(b, &[row, slot.stage()]);
         [b.ld_shared(at), b.ld_shared(at.plus(factors.offset(&[8])))]
-    }
-
-    fn write(&self, b: &mut Builder, open: &OpenTile, factors: [Reg<f32>; 2]) {
-        let config = &self.frame.config;
-        let number = b.add(open.first_block, self.frame.rank);
-        let block = Block::at(b, config.packing, config.group, number);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let first = config.left_columns();
-        let columns = Columns { thread: self.thread, out: &self.out, first, half: config.half };
-        columns.write(b, &output, factors);
     }
 }
