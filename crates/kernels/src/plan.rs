@@ -208,19 +208,24 @@ fn arrange(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> (S
         Split::Auto => {
             let split = work(problem, n, &schedule, options);
             let splits = split.best_splits();
-            let merging = [2, 4, 8].into_iter().filter(|parts| *parts <= key_tiles);
-            let merging =
-                merging.filter_map(|parts| schedule.merging(parts)).filter_map(|merging| {
-                    let time =
-                        work(problem, n, &merging, options).merge_time(merging.merged_parts())?;
-                    Some((time, merging))
-                });
+            let merging = schedule.merging().into_iter().filter_map(|merging| {
+                let time =
+                    work(problem, n, &merging, options).merge_time(merging.merged_parts())?;
+                Some((time, merging))
+            });
             match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
                 Some((time, merging)) if time < split.time(splits) => (merging, 1),
                 _ => (schedule, splits),
             }
         }
     }
+}
+
+/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
+/// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
+fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
+    let whole = options.processors / cluster;
+    if cluster > 2 { (whole * 7 / 8).max(1) } else { whole }
 }
 
 fn key_tiles(problem: &Problem, n: usize, schedule: &Schedule) -> u32 {
@@ -233,7 +238,7 @@ fn work(problem: &Problem, n: usize, schedule: &Schedule, options: &PlanOptions)
     Work {
         units: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles: key_tiles(problem, n, schedule),
-        processors: options.processors / schedule.cluster(),
+        processors: clusters(schedule.cluster(), options),
         step_flops: 2.0 * columns * tile * schedule.rows() as f64,
         // Tiles of one KV head read the same keys at about the same time: memory sees them once.
         step_bytes: columns * tile * problem.dtype().bytes() as f64 / tiles.max(1) as f64,

@@ -105,11 +105,11 @@ impl Schedule {
         }
     }
 
-    /// The same kernel on `parts` parts of the keys that a cluster merges, where there is one.
-    pub fn merging(&self, parts: u32) -> Option<Schedule> {
+    /// The same kernel on parts of the keys that a cluster merges, in all ways there are.
+    pub fn merging(&self) -> Vec<Schedule> {
         match self {
-            Schedule::HopperWide(config) => config.merging(parts).map(Schedule::HopperWide),
-            _ => None,
+            Schedule::HopperWide(config) => config.merging().map(Schedule::HopperWide).collect(),
+            _ => Vec::new(),
         }
     }
 

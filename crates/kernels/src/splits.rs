@@ -50,7 +50,7 @@ impl Work {
     /// Microseconds with `parts` parts that clusters of that many units merge, if all run at once.
     pub fn merge_time(&self, parts: u32) -> Option<f64> {
         let steps = self.key_tiles.div_ceil(parts) as f64 + ENDS;
-        let fits = self.units <= self.processors;
+        let fits = self.units <= self.processors && parts <= self.key_tiles;
         fits.then(|| steps * self.step(self.units * parts) + MERGE)
     }
 

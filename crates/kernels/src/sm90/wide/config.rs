@@ -10,8 +10,6 @@ use ptx::build::HalfType;
 
 /// Keys per tile.
 pub const TILE: u32 = 64;
-/// CTAs that every device can run as one cluster.
-const LARGEST_CLUSTER: u32 = 8;
 
 /// Everything a wide kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,21 +83,25 @@ impl Config {
         self.stages * (self.keys().bytes() + values)
     }
 
-    /// The same kernel on `parts` parts of the keys that a cluster merges, if it can.
-    pub fn merging(&self, parts: u32) -> Option<Config> {
-        let copies = self.copies.min(LARGEST_CLUSTER / parts);
-        let config = Config { copies, parts, ..*self };
-        let pieces = parts / 2;
+    /// The same kernel on parts of the keys that a cluster merges, in all ways there are, those that
+    /// share copies first.
+    pub fn merging(&self) -> impl Iterator<Item = Config> {
+        let copies = (1..=self.copies).rev();
+        let ways = copies.flat_map(|copies| [2, 4].map(|parts| (copies, parts)));
+        ways.map(|(copies, parts)| Config { copies, parts, ..*self }).filter(Config::merges)
+    }
+
+    fn merges(&self) -> bool {
+        let (parts, pieces) = (self.parts, self.parts / 2);
         let even = [self.left_columns(), self.right_columns()]
             .iter()
             .all(|columns| *columns > 0 && columns.is_multiple_of(8 * pieces));
-        let fits = parts * config.piece_columns() * ROWS * 4 <= self.ring_bytes()
-            && parts * ROWS * 8 <= self.probabilities().bytes();
-        (even && fits).then_some(config)
+        let columns = parts * self.piece_columns() * ROWS * 4;
+        even && columns <= self.ring_bytes() && parts * ROWS * 8 <= self.probabilities().bytes()
     }
 
     /// Columns that a CTA of a merging cluster finishes, at most.
-    pub fn piece_columns(&self) -> u32 {
+    fn piece_columns(&self) -> u32 {
         self.left_columns().max(self.right_columns()) * 2 / self.parts
     }
 
