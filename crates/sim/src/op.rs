@@ -276,6 +276,15 @@ pub enum Op {
     Load(Box<Load>),
     /// `st`.
     Store(Box<Store>),
+    /// `st.bulk`.
+    StoreZeros {
+        /// Space.
+        space: MemSpace,
+        /// Address.
+        addr: Addr,
+        /// Bytes.
+        bytes: Reg,
+    },
     /// `atom`, `red`.
     Atomic(Box<Atomic>),
     /// `shfl.sync`.

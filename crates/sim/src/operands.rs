@@ -141,6 +141,10 @@ impl Op {
                 addr(visit, load.addr);
                 outs(visit, &load.dst);
             }
+            Op::StoreZeros { addr: at, bytes, .. } => {
+                addr(visit, *at);
+                visit(*bytes, Read);
+            }
             Op::Store(store) => {
                 addr(visit, store.addr);
                 regs(visit, &store.src);

@@ -138,6 +138,7 @@ impl Machine {
             options,
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
+            wide_atomics: Mutex::new(()),
             heartbeat: AtomicU64::new(0),
         };
         let results = run_clusters(&state)?;

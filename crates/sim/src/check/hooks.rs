@@ -160,20 +160,18 @@ impl Cluster<'_> {
         }
     }
 
-    /// Words of shared memory that the lanes of a warp load or store.
-    pub(crate) fn note_words(
+    /// Ranges of shared memory that the lanes of a warp load or store.
+    pub(crate) fn note_ranges(
         &mut self,
         w: usize,
         cta: usize,
-        offsets: &[u32; 32],
-        mask: u32,
-        bytes: u32,
+        ranges: impl Iterator<Item = (usize, usize)>,
         write: bool,
     ) -> Run<()> {
         let pc = self.warps[w].fragments[0].pc;
         let Some(checker) = &mut self.checker else { return Ok(()) };
         let memory = Memory::Shared(cta);
-        match checker.by_lanes(w, pc, memory, offsets, mask, bytes, write) {
+        match checker.by_ranges(w, pc, memory, ranges, write) {
             Ok(()) => Ok(()),
             outcome => self.judge(w, memory, outcome, write),
         }

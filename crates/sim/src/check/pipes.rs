@@ -15,6 +15,24 @@ pub(crate) enum Memory {
     Global,
 }
 
+/// The shadows of a cluster's memories: so few that looking through them is faster than hashing.
+#[derive(Default)]
+struct Shadows(Vec<(Memory, Shadow)>);
+
+impl Shadows {
+    fn get(&self, memory: Memory) -> Option<&Shadow> {
+        self.0.iter().find(|(m, _)| *m == memory).map(|(_, shadow)| shadow)
+    }
+
+    fn of(&mut self, memory: Memory) -> &mut Shadow {
+        let at = self.0.iter().position(|(m, _)| *m == memory).unwrap_or_else(|| {
+            self.0.push((memory, Shadow::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+}
+
 /// Pipes of a warp, each an agent of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pipe {
@@ -46,7 +64,7 @@ pub(crate) struct Checker {
     /// Who issued what a slot holds.
     owners: Vec<usize>,
     next_slot: usize,
-    shadows: HashMap<Memory, Shadow>,
+    shadows: Shadows,
     /// Knowledge published at addresses by strong operations.
     pub(crate) locations: HashMap<(Memory, u64), Clocks>,
     /// Work that group waits refer to.
@@ -67,7 +85,7 @@ impl Checker {
             times: vec![1; 6 * warps + SLOTS],
             owners: vec![0; SLOTS],
             next_slot: 0,
-            shadows: HashMap::new(),
+            shadows: Shadows::default(),
             locations: HashMap::new(),
             issued: Vec::new(),
             ordered: pedantic.then(|| vec![Clock::default(); warps]),
@@ -148,18 +166,16 @@ impl Checker {
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
-        shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
+        shadows.of(memory).access(&viewer, range.0, range.1, write)
     }
 
-    /// Accesses of `bytes` bytes at each lane's offset by a warp itself.
-    pub(crate) fn by_lanes(
+    /// A warp's own accesses to several ranges by one instruction.
+    pub(crate) fn by_ranges(
         &mut self,
         w: usize,
         pc: Pc,
         memory: Memory,
-        offsets: &[u32; 32],
-        mask: u32,
-        bytes: u32,
+        ranges: impl Iterator<Item = (usize, usize)>,
         write: bool,
     ) -> Outcome {
         let Checker { known, times, shadows, .. } = self;
@@ -174,19 +190,16 @@ impl Checker {
             generic: &|_| true,
             own: [usize::MAX; 2],
         };
-        let shadow = shadows.entry(memory).or_default();
-        let mut left = mask;
-        while left != 0 {
-            let lane = left.trailing_zeros() as usize;
-            left &= left - 1;
-            shadow.access(&viewer, offsets[lane].into(), bytes.into(), write)?;
+        let shadow = shadows.of(memory);
+        for (at, len) in ranges {
+            shadow.access(&viewer, at as u64, len as u64, write)?;
         }
         Ok(())
     }
 
     /// Who last wrote the cell at a byte address.
     pub(crate) fn last_write(&self, memory: Memory, at: u64) -> Option<Access> {
-        self.shadows.get(&memory)?.last_write(at)
+        self.shadows.get(memory)?.last_write(at)
     }
 
     /// A warp executes `fence.proxy.async`: what it knows, or in pedantic mode only what it wrote, is
@@ -224,7 +237,7 @@ impl Checker {
 
     /// A check of a warp's view without an access.
     pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
-        let Some(shadow) = self.shadows.get(&memory) else { return Ok(()) };
+        let Some(shadow) = self.shadows.get(memory) else { return Ok(()) };
         let viewer = Viewer {
             agent: w,
             time: self.times[w],
@@ -280,7 +293,7 @@ impl Checker {
             generic: &generic,
             own,
         };
-        self.shadows.entry(memory).or_default().access(&viewer, range.0, range.1, write)
+        self.shadows.of(memory).access(&viewer, range.0, range.1, write)
     }
 }
 

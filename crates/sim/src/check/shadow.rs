@@ -138,6 +138,14 @@ impl Shadow {
             } else {
                 self.pages.entry(page).or_insert_with(fresh)
             };
+            if at.is_multiple_of(4) && page_end.is_multiple_of(4) {
+                let (first, last) =
+                    ((at / 4) as usize % PAGE, ((page_end - 1) / 4) as usize % PAGE);
+                let cells = &mut cells[first..=last];
+                whole_cells(viewer, cells, at / 4, write, &mut self.more)?;
+                at = page_end;
+                continue;
+            }
             while at < page_end {
                 let first = (at % 4) as u32;
                 let count = (4 - first).min((end - at) as u32);
@@ -180,6 +188,33 @@ impl Shadow {
         }
         Ok(())
     }
+}
+
+/// Accesses every byte of neighbouring cells, of which `number` is the first.
+fn whole_cells(
+    viewer: &Viewer,
+    cells: &mut [Cell],
+    number: u64,
+    write: bool,
+    more: &mut HashMap<u64, Vec<Access>>,
+) -> Result<(), (u64, Conflict)> {
+    let access = Access::new(viewer.agent, viewer.time, viewer.pc, 0xF);
+    // Whoever wrote one cell mostly wrote its neighbours too: judged once.
+    let mut known_write = None;
+    for (i, cell) in cells.iter_mut().enumerate() {
+        let number = number + i as u64;
+        let again = if write { cell.write == access } else { cell.reads[0] == access };
+        if again && (write || known_write == Some(cell.write)) {
+            continue;
+        }
+        let result = match write {
+            true => cell.write(viewer, access, number, more),
+            false => cell.read(viewer, access, number, more),
+        };
+        result.map_err(|conflict| (4 * number, conflict))?;
+        known_write = Some(cell.write);
+    }
+    Ok(())
 }
 
 impl Cell {

@@ -25,6 +25,7 @@ use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Everything the clusters of a launch share.
@@ -51,6 +52,8 @@ pub struct LaunchState<'a> {
     pub(crate) owners: WordOwners,
     /// Whether anything that could order clusters was executed.
     pub(crate) synchronised: AtomicBool,
+    /// Held during an atomic operation that is wider than the host's.
+    pub(crate) wide_atomics: Mutex<()>,
     /// Moves on while any cluster does.
     pub(crate) heartbeat: AtomicU64,
 }

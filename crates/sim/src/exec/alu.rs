@@ -192,13 +192,7 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
 
 fn convert(r: &mut Registers, cvt: &crate::alu::Cvt, d: Reg, s: &[Reg; 2], mask: u32) {
     if let (Some(c), Reg::R32(d), [Reg::R32(a), Reg::R32(b)]) = (cvt.packs_nearest(), d, s) {
-        let (a, b) = (*r.r32(*a), *r.r32(*b));
-        let half = cvt.width() / 2;
-        let lane = |i: usize| {
-            let [high, low] = [a.0[i], b.0[i]].map(|x| c.apply_f32(f32::from_bits(x)));
-            high << half | low
-        };
-        let out = Row32(std::array::from_fn(lane));
+        let out = c.pack_rows(r.r32(*a), r.r32(*b), cvt.width() / 2);
         r.set32(d, mask, &out);
         return;
     }

@@ -2,6 +2,7 @@
 
 use super::Flow;
 use super::alu::lanes;
+use super::banks::bank_conflicts;
 use crate::cluster::{Cluster, Run};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
 use crate::op::{Addr, AtomOp, Atomic, Load, MemSpace, Store};
@@ -441,43 +442,10 @@ impl Cluster<'_> {
         }
         if space == MemSpace::Shared {
             let registers = &self.warps[w].registers;
-            c.bank_conflicts += bank_conflicts(registers, addr, mask, bytes);
+            let at = std::array::from_fn(|lane| lane_address(registers, addr, lane) as u32);
+            c.bank_conflicts += bank_conflicts(&at, mask, bytes);
         }
     }
-}
-
-/// Cycles beyond the first that a shared access needs: 32 banks of 4 bytes, wide accesses in groups
-/// of lanes that together move 128 bytes.
-fn bank_conflicts(r: &Registers, addr: Addr, mask: u32, bytes: u32) -> u64 {
-    let group = (128 / bytes.max(4)) as usize;
-    let words = bytes.div_ceil(4);
-    let groups = (0..32).step_by(group);
-    groups
-        .map(|first| {
-            group_conflicts(r, addr, mask & (((1u64 << group) - 1) << first) as u32, words)
-        })
-        .sum()
-}
-
-fn group_conflicts(r: &Registers, addr: Addr, mask: u32, words: u32) -> u64 {
-    // The first word each bank was asked for; more than one makes a conflict worth counting.
-    let (mut seen, mut first, mut clash) = (0u32, [0u32; 32], false);
-    let starts = lanes(mask).map(|lane| lane_address(r, addr, lane) as u32 / 4);
-    for word in starts.clone().flat_map(|at| at..at + words) {
-        let bank = (word % 32) as usize;
-        clash |= seen >> bank & 1 != 0 && first[bank] != word;
-        seen |= 1 << bank;
-        first[bank] = word;
-    }
-    if !clash {
-        return 0;
-    }
-    let mut asked: Vec<u32> = starts.flat_map(|at| at..at + words).collect();
-    asked.sort_unstable();
-    asked.dedup();
-    let mut per_bank = [0u64; 32];
-    asked.iter().for_each(|word| per_bank[(word % 32) as usize] += 1);
-    per_bank.iter().max().map_or(0, |most| most - 1)
 }
 
 /// The place `bytes` further on.

@@ -1,6 +1,7 @@
 //! Executing instructions.
 
 mod alu;
+mod banks;
 mod barrier;
 mod copy;
 mod matrix;
@@ -10,6 +11,7 @@ mod system;
 mod tensor_memory;
 mod tensormap;
 mod warp_wide;
+mod wide;
 mod words;
 mod work;
 
@@ -185,6 +187,10 @@ impl Cluster<'_> {
             }
             Op::Load(load) => self.load(w, load, mask),
             Op::Store(store) => self.store(w, store, mask),
+            Op::StoreZeros { space, addr, bytes } => {
+                self.store_zeros(w, *space, *addr, *bytes, mask)
+            }
+            Op::Atomic(atomic) if atomic.bytes > 8 => self.atomic_wide(w, atomic, mask),
             Op::Atomic(atomic) => self.atomic(w, atomic, mask),
             Op::Shfl { .. }
             | Op::Vote { .. }

@@ -2,96 +2,152 @@
 //! memory, whole rows at a time.
 
 use super::alu::lanes;
+use super::banks::bank_conflicts;
 use crate::cluster::{Cluster, Run};
 use crate::load::RESERVED_SHARED;
 use crate::memory::address::SHARED_OFFSET;
 use crate::op::{Addr, Load, MemSpace, Store};
-use crate::register::{LANES, R32, Reg, Row32};
+use crate::register::{FULL, LANES, Reg, Row32};
+
+/// Where the lanes of a warp access shared memory.
+struct Words {
+    at: [u32; LANES],
+    /// Bytes of each lane.
+    bytes: u32,
+    mask: u32,
+    /// All lanes take part and follow each other without a gap.
+    run: bool,
+}
+
+impl Words {
+    /// The ranges accessed, as few as possible.
+    fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.blocks().map(|(_, at, len)| (at, len))
+    }
+
+    /// The same, each with the first lane that accesses it.
+    fn blocks(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let (mask, len) = match self.run {
+            true => (1, LANES as u32 * self.bytes),
+            false => (self.mask, self.bytes),
+        };
+        lanes(mask).map(move |lane| (lane, self.at[lane] as usize, len as usize))
+    }
+
+    fn bank_conflicts(&self) -> u64 {
+        if self.run { 0 } else { bank_conflicts(&self.at, self.mask, self.bytes) }
+    }
+}
 
 impl Cluster<'_> {
     /// Each lane's offset, if all are aligned and inside the CTA's own shared memory.
-    fn word_offsets(
-        &self,
-        w: usize,
-        addr: Addr,
-        space: MemSpace,
-        mask: u32,
-        bytes: u32,
-    ) -> Option<[u32; LANES]> {
+    #[inline(always)]
+    fn words(&self, w: usize, addr: Addr, space: MemSpace, mask: u32, bytes: u32) -> Option<Words> {
         let (MemSpace::Shared, Reg::R32(base)) = (space, addr.base) else { return None };
         let warp = &self.warps[w];
         let size = self.ctas[warp.cta].shared.len() as u32;
         let align = bytes.next_power_of_two() - 1;
         let row = warp.registers.r32(base);
-        let mut offsets = [0; LANES];
-        for lane in lanes(mask) {
-            let at = row.0[lane].wrapping_add(addr.offset as u32);
-            let offset = at & SHARED_OFFSET;
-            let inside = offset >= RESERVED_SHARED && offset + bytes <= size;
-            if at >> 24 != warp.cta as u32 || !inside || at & align != 0 {
-                return None;
-            }
-            offsets[lane] = offset;
+        let (mut at, mut bad, mut gaps) = ([0; LANES], false, mask ^ FULL);
+        let first = row.0[0].wrapping_add(addr.offset as u32) & SHARED_OFFSET;
+        for lane in 0..LANES {
+            let address = row.0[lane].wrapping_add(addr.offset as u32);
+            let offset = address & SHARED_OFFSET;
+            let outside = offset < RESERVED_SHARED || offset + bytes > size;
+            let wrong = address >> 24 != warp.cta as u32 || outside || address & align != 0;
+            bad |= wrong && mask >> lane & 1 != 0;
+            gaps |= u32::from(offset != first + lane as u32 * bytes);
+            at[lane] = offset;
         }
-        Some(offsets)
+        (!bad).then_some(Words { at, bytes, mask, run: gaps == 0 })
     }
 
     /// Loads rows of words; false leaves the access to the general way.
     pub(super) fn load_words(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
         let bytes = 4 * load.dst.len() as u32;
         let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_)));
-        let offsets = self.word_offsets(w, load.addr, load.space, mask, bytes);
-        let Some(offsets) = offsets.filter(|_| load.dst.iter().all(plain)) else {
+        let words = self.words(w, load.addr, load.space, mask, bytes);
+        let Some(words) = words.filter(|_| load.dst.iter().all(plain)) else {
             return Ok(false);
         };
         let cta = self.warps[w].cta;
-        self.note_words(w, cta, &offsets, mask, bytes, false)?;
         if self.launch.options.checks {
-            let shared = &self.ctas[cta].shared;
-            let missing =
-                |lane: usize| shared.first_unwritten(offsets[lane] as usize, bytes as usize);
-            let marked = lanes(mask).filter(|l| missing(*l).is_some()).fold(0, |m, l| m | 1 << l);
-            if let Some(byte) = lanes(marked).find_map(missing) {
-                let what = format!("shared memory at offset {byte:#x}");
-                self.mark_unwritten(w, load.dst.iter().flatten().copied(), marked, what);
-            }
+            self.note_ranges(w, cta, words.ranges(), false)?;
+            self.mark_unwritten_words(w, cta, load, &words);
         }
         let memory = self.ctas[cta].shared.bytes();
         for (i, d) in load.dst.iter().enumerate() {
             let Some(Reg::R32(d)) = d else { continue };
             let mut row = Row32::splat(0);
-            for lane in lanes(mask) {
-                let at = offsets[lane] as usize + 4 * i;
-                row.0[lane] = memory[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+            match words.ranges().next() {
+                Some((first, len)) if words.run => {
+                    let block = &memory[first..first + len];
+                    let lanes_of = block.chunks_exact(bytes as usize);
+                    row.0.iter_mut().zip(lanes_of).for_each(|(to, lane)| *to = word(lane, 4 * i));
+                }
+                _ => {
+                    for lane in lanes(mask) {
+                        row.0[lane] = word(memory, words.at[lane] as usize + 4 * i);
+                    }
+                }
             }
             self.warps[w].registers.set32(*d, mask, &row);
         }
-        self.count_access(w, load.space, load.addr, mask, bytes, false);
+        let c = &mut self.counters;
+        c.shared_read += u64::from(bytes) * u64::from(mask.count_ones());
+        c.bank_conflicts += words.bank_conflicts();
         Ok(true)
+    }
+
+    /// Remembers which lanes loaded what nobody wrote.
+    fn mark_unwritten_words(&mut self, w: usize, cta: usize, load: &Load, words: &Words) {
+        let shared = &self.ctas[cta].shared;
+        let Some(byte) = words.ranges().find_map(|(at, len)| shared.first_unwritten(at, len))
+        else {
+            return;
+        };
+        let missing = |lane: &usize| {
+            shared.first_unwritten(words.at[*lane] as usize, words.bytes as usize).is_some()
+        };
+        let marked = lanes(words.mask).filter(missing).fold(0, |m, lane| m | 1 << lane);
+        let what = format!("shared memory at offset {byte:#x}");
+        self.mark_unwritten(w, load.dst.iter().flatten().copied(), marked, what);
     }
 
     /// Stores rows of words; false leaves the access to the general way.
     pub(super) fn store_words(&mut self, w: usize, store: &Store, mask: u32) -> Run<bool> {
         let bytes = 4 * store.src.len() as u32;
-        let offsets = self.word_offsets(w, store.addr, store.space, mask, bytes);
-        let rows = store.src.iter().map(|s| match s {
-            Reg::R32(r) => Some(*r),
-            _ => None,
-        });
-        let (Some(offsets), Some(rows)) = (offsets, rows.collect::<Option<Vec<R32>>>()) else {
+        let words = self.words(w, store.addr, store.space, mask, bytes);
+        let plain = |s: &Reg| matches!(s, Reg::R32(_));
+        let Some(words) = words.filter(|_| store.src.iter().all(plain)) else {
             return Ok(false);
         };
         let cta = self.warps[w].cta;
-        self.note_words(w, cta, &offsets, mask, bytes, true)?;
+        if self.launch.options.checks {
+            self.note_ranges(w, cta, words.ranges(), true)?;
+        }
         let shared = &mut self.ctas[cta].shared;
         let registers = &self.warps[w].registers;
-        for lane in lanes(mask) {
-            let place = shared.write(offsets[lane] as usize, bytes as usize);
-            for (word, r) in place.chunks_exact_mut(4).zip(&rows) {
-                word.copy_from_slice(&registers.r32(*r).0[lane].to_le_bytes());
+        let row = |s: &Reg| match s {
+            Reg::R32(r) => Some(registers.r32(*r)),
+            _ => None,
+        };
+        for (first, at, len) in words.blocks() {
+            let place = shared.write(at, len);
+            for (lane, place) in place.chunks_exact_mut(bytes as usize).enumerate() {
+                for (to, row) in place.chunks_exact_mut(4).zip(store.src.iter().filter_map(row)) {
+                    to.copy_from_slice(&row.0[first + lane].to_le_bytes());
+                }
             }
         }
-        self.count_access(w, store.space, store.addr, mask, bytes, true);
+        let c = &mut self.counters;
+        c.shared_written += u64::from(bytes) * u64::from(mask.count_ones());
+        c.bank_conflicts += words.bank_conflicts();
         Ok(true)
     }
+}
+
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
 }

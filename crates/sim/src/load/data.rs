@@ -152,7 +152,7 @@ impl<'m> Loader<'m> {
             return self.store_async(i);
         }
         if i.instruction.has("bulk") {
-            return Err("st.bulk is not known here".into());
+            return self.store_zeros(i);
         }
         let ty = element_type(i.instruction)?;
         let value = arg(i, 1)?.clone();
@@ -169,6 +169,17 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
+    /// `st.bulk`: zeros.
+    fn store_zeros(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        if self.immediate(i, 2)? != 0 {
+            return Err("st.bulk stores zeros only".into());
+        }
+        let space = space(i.instruction);
+        let (addr, bytes) = (self.address(i, 0)?, self.source(arg(i, 1)?, 64)?);
+        self.emit(i, Op::StoreZeros { space, addr, bytes });
+        Ok(())
+    }
+
     fn atomic(&mut self, opcode: &str, i: &Resolved<'m>) -> Decoded<()> {
         if i.instruction.has("async") {
             return self.store_async(i);
@@ -180,8 +191,8 @@ impl<'m> Loader<'m> {
         };
         let ty_name = i.instruction.modifiers.last().ok_or("no type")?;
         let (ty, bytes) = atom_type(ty_name.as_str())?;
-        if bytes > 8 {
-            return Err("128-bit atomics are not known here".into());
+        if bytes > 8 && matches!(op, AtomOp::Reduce(_)) {
+            return Err("128 bits can only be exchanged".into());
         }
         let bits = 8 * bytes;
         let first = usize::from(opcode == "atom");

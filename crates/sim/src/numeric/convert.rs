@@ -1,4 +1,5 @@
 use super::format::{Format, Overflow, Rounding};
+use crate::register::Row32;
 
 /// A `cvt` to a floating-point format, as its modifiers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +27,23 @@ impl Conversion {
         self.format.encode(value, self.rounding, self.overflow)
     }
 
+    /// Whether this is `cvt.rn` and nothing else.
+    fn is_plain(self) -> bool {
+        self.rounding == Rounding::Nearest && self.overflow == Overflow::Format && !self.relu
+    }
+
+    /// Two rows of f32 patterns, the first into the bits above `half`.
+    pub(crate) fn pack_rows(self, high: &Row32, low: &Row32, half: u32) -> Row32 {
+        if self.is_plain() && self.format == Format::BF16 {
+            packed(high, low, half, f32_to_bf16_nearest)
+        } else {
+            packed(high, low, half, |x| self.apply_f32(x))
+        }
+    }
+
     /// The destination pattern of an f32, by bit tricks where the conversion is a common one.
     pub fn apply_f32(self, value: f32) -> u32 {
-        let plain =
-            self.rounding == Rounding::Nearest && self.overflow == Overflow::Format && !self.relu;
+        let plain = self.is_plain();
         if plain && self.format == Format::F16 {
             return f32_to_f16_nearest(value);
         }
@@ -40,6 +54,14 @@ impl Conversion {
     }
 }
 
+#[inline(always)]
+fn packed(high: &Row32, low: &Row32, half: u32, convert: impl Fn(f32) -> u32) -> Row32 {
+    Row32(std::array::from_fn(|i| {
+        let [high, low] = [high.0[i], low.0[i]].map(|x| convert(f32::from_bits(x)));
+        high << half | low
+    }))
+}
+
 fn f32_to_f16_nearest(value: f32) -> u32 {
     if value.is_nan() {
         return Format::F16.nan();
@@ -47,13 +69,12 @@ fn f32_to_f16_nearest(value: f32) -> u32 {
     u32::from(half::f16::from_f32(value).to_bits())
 }
 
+#[inline(always)]
 fn f32_to_bf16_nearest(value: f32) -> u32 {
-    if value.is_nan() {
-        return Format::BF16.nan();
-    }
     let bits = value.to_bits();
     let odd = bits >> 16 & 1;
-    bits.wrapping_add(0x7FFF + odd) >> 16
+    let rounded = bits.wrapping_add(0x7FFF + odd) >> 16;
+    if value.is_nan() { Format::BF16.nan() } else { rounded }
 }
 
 /// `cvt.{rn,rna,rz}.tf32.f32`: an f32 whose lower 13 mantissa bits are 0.
