@@ -1,5 +1,6 @@
 //! Copies of rows of keys and values to shared memory: in one piece, or page by page.
 
+use crate::rows::Block;
 use crate::sequence::element;
 use crate::task::{OpenTile, Params};
 use ptx::build::{
@@ -29,6 +30,25 @@ pub enum Counter {
     Own(Mbarrier),
     /// Of either CTA of a pair.
     OfPair(RemoteMbarrier),
+}
+
+impl Counter {
+    /// Arrives once and announces `bytes` of copies.
+    #[track_caller]
+    pub fn arrive_expect(self, b: &mut Builder, bytes: u32) {
+        match self {
+            Counter::Own(barrier) => barrier.arrive_expect(b, bytes),
+            Counter::OfPair(barrier) => barrier.arrive_expect(b, bytes),
+        }
+    }
+
+    #[track_caller]
+    fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
+        match self {
+            Counter::Own(barrier) => barrier.arrive_if(b, p),
+            Counter::OfPair(barrier) => barrier.arrive_if(b, p),
+        }
+    }
 }
 
 impl From<Mbarrier> for Counter {
@@ -140,9 +160,10 @@ impl Tail {
         open: &OpenTile,
         n: Reg<i32>,
         to: Panels,
-        full: Mbarrier,
-        copy: impl Fn(&mut Builder, Mbarrier),
+        full: impl Into<Counter>,
+        copy: impl Fn(&mut Builder, Counter),
     ) {
+        let full = full.into();
         let first = b.mul(n, to.rows as i32);
         let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
         let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
@@ -150,7 +171,7 @@ impl Tail {
             partial,
             |b| {
                 let arrived = self.arrived.barrier(b);
-                copy(b, arrived);
+                copy(b, arrived.into());
                 self.arrived.wait(b);
                 self.arrived.advance(b);
                 let rows = b.max(rows_left, 0);
@@ -164,7 +185,53 @@ impl Tail {
     }
 }
 
+impl Counter {
+    /// Issues a copy that is counted here, for `ctas` or this CTA alone.
+    #[track_caller]
+    fn load(
+        self,
+        b: &mut Builder,
+        at: SmemPtr,
+        map: TensorMapParam,
+        coordinates: &[Arg<i32>],
+        ctas: Option<Reg<u16>>,
+    ) {
+        match (self, ctas) {
+            (Counter::Own(barrier), None) => b.tma_load(at, map, coordinates, barrier),
+            (Counter::Own(barrier), Some(ctas)) => {
+                b.tma_load_multicast(at, map, coordinates, barrier, ctas);
+            }
+            (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, coordinates, barrier),
+        }
+    }
+}
+
 impl Params {
+    /// Issues (one thread) the copies of the queries of block `number`, counted on `barrier`.
+    #[track_caller]
+    pub fn copy_queries(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        number: Reg<u32>,
+        to: Panels,
+        barrier: impl Into<Counter>,
+    ) {
+        let barrier = barrier.into();
+        let block = Block::at(b, self.tiling.packing, self.tiling.group, number);
+        let token = b.add(open.sequence.q_start, block.token);
+        for panel in 0..to.count {
+            let coordinates = [
+                Arg::from((panel * self.tiling.panel.columns()) as i32),
+                Builder::coordinate(block.head),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(open.sequence.q_batch),
+            ];
+            barrier.load(b, to.at.plus(panel * to.bytes), self.tma_q, &coordinates, to.ctas);
+        }
+    }
+
     /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
     /// `barrier`.
     #[track_caller]
@@ -236,14 +303,7 @@ impl Params {
                 Builder::coordinate(open.tile.kv_head),
                 Builder::coordinate(outer),
             ];
-            let at = to.at.plus(panel * to.bytes);
-            match (barrier, to.ctas) {
-                (Counter::Own(barrier), None) => b.tma_load(at, map, &coordinates, barrier),
-                (Counter::Own(barrier), Some(ctas)) => {
-                    b.tma_load_multicast(at, map, &coordinates, barrier, ctas);
-                }
-                (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, &coordinates, barrier),
-            }
+            barrier.load(b, to.at.plus(panel * to.bytes), map, &coordinates, to.ctas);
         }
     }
 }

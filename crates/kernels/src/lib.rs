@@ -7,11 +7,12 @@
 //! - `rows`: which (token, head) a row of a tile is, and when heads are packed into rows;
 //! - `order`: which tile a CTA works on, and in which order;
 //! - `sequence`: lengths and offsets of one sequence;
-//! - `visible`: which keys a row sees, per tile and per element;
+//! - `visible`: which keys a row sees, per tile and per element, and the walk over tiles;
 //! - `softmax`: the online softmax over registers; `exponential`: powers of two on the FMA pipe;
 //! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
 //! - `task`: what a launch is about, and its parameters in a kernel;
-//! - `copies`: rows of keys and values to shared memory, in one piece or page by page;
+//! - `copies`: queries, keys and values to shared memory, in one piece or page by page;
+//! - `schedule`: the kernels there are, and how one is emitted;
 //! - `output`: where the rows of a block go;
 //! - `combine`: merging partial results of splits and segments, and the sink.
 

@@ -1,12 +1,12 @@
 //! The kernels there are, behind one face.
 
-use crate::arguments::Memory;
+use crate::arguments::{Arguments, Memory};
 use crate::options::{Arch, PlanOptions};
-use crate::task::Task;
+use crate::task::{Params, Task, Tiling};
 use crate::{sm90, sm100};
 use problem::Problem;
 use program::Argument;
-use ptx::build::{Kernel, Target};
+use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 
 /// A kernel with its tile sizes.
@@ -132,7 +132,27 @@ impl Schedule {
         }
     }
 
-    /// Emits the kernel `name` and its arguments.
+    /// How a tile covers queries and keys.
+    fn tiling(&self) -> Tiling {
+        match self {
+            Schedule::Hopper(config) => config.tiling(),
+            Schedule::HopperWide(config) => config.tiling(),
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.tiling(),
+            Schedule::PairOfCtas(config) => config.tiling(),
+        }
+    }
+
+    /// Whether values come with the keys they are columns of.
+    fn shares_keys(&self) -> bool {
+        match self {
+            Schedule::Hopper(config) => config.shared_kv,
+            Schedule::HopperWide(config) => config.shared_kv,
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.shared_kv,
+            Schedule::PairOfCtas(_) => false,
+        }
+    }
+
+    /// Emits the kernel `name`, one CTA per multiprocessor, and its arguments.
     pub fn emit(
         &self,
         name: &str,
@@ -140,15 +160,19 @@ impl Schedule {
         task: &Task<'_>,
         memory: &Memory,
     ) -> (Kernel, Vec<Argument>) {
+        let mut b = Builder::new(name, target);
+        b.launch_bounds(self.threads(), 1);
+        let mut args = Arguments::default();
+        let apart = !self.shares_keys();
+        let params = Params::declare(&mut b, &mut args, self.tiling(), task, memory, apart);
         match self {
-            Schedule::Hopper(config) => sm90::emit(name, *config, task, memory),
-            Schedule::HopperWide(config) => sm90::wide::emit(name, *config, task, memory),
-            Schedule::SixWarps(config) => {
-                sm100::six_warps::emit(name, target, *config, task, memory)
-            }
-            Schedule::Paired(config) => sm100::paired::emit(name, target, *config, task, memory),
-            Schedule::PairOfCtas(config) => sm100::wide::emit(name, target, *config, task, memory),
+            Schedule::Hopper(config) => sm90::emit(&mut b, *config, params),
+            Schedule::HopperWide(config) => sm90::wide::emit(&mut b, *config, params),
+            Schedule::SixWarps(config) => sm100::six_warps::emit(&mut b, *config, params),
+            Schedule::Paired(config) => sm100::paired::emit(&mut b, *config, params),
+            Schedule::PairOfCtas(config) => sm100::wide::emit(&mut b, *config, params),
         }
+        (b.finish(), args.into_values())
     }
 }
 

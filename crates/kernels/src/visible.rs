@@ -46,6 +46,63 @@ pub struct TileRange {
     pub end: Reg<i32>,
 }
 
+impl TileRange {
+    /// Runs `body` with the last tile, if there is any.
+    #[track_caller]
+    pub fn if_any(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
+        let n = b.sub(self.end, 1);
+        let any = b.setp(Cmp::Ge, n, self.begin);
+        b.if_(any, |b| body(b, n));
+    }
+
+    /// Takes `n` down to the first tile; `body` gets the tile before `n` each time.
+    #[track_caller]
+    pub fn while_more(
+        &self,
+        b: &mut Builder,
+        n: Reg<i32>,
+        body: impl FnOnce(&mut Builder, Reg<i32>),
+    ) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| {
+                let next = b.sub(n, 1);
+                body(b, next);
+                b.assign(n, next);
+            },
+        );
+    }
+
+    /// Takes `n` down over the tiles below it: those in which a row may not see every key, those of
+    /// `clear`, and, if a mask hides keys on the left, those in which it may not again. `step` is told
+    /// whether a mask is needed.
+    #[track_caller]
+    pub fn descend(
+        &self,
+        b: &mut Builder,
+        n: Reg<i32>,
+        clear: TileRange,
+        visible: &Visible,
+        step: impl Fn(&mut Builder, bool),
+    ) {
+        let mut down_to = |end, masked| {
+            b.while_(
+                |b| b.setp(Cmp::Gt, n, end),
+                |b| {
+                    let next = b.sub(n, 1);
+                    b.assign(n, next);
+                    step(b, masked);
+                },
+            );
+        };
+        down_to(clear.end, true);
+        down_to(clear.begin, false);
+        if visible.has_left() {
+            down_to(self.begin, true);
+        }
+    }
+}
+
 impl Visible {
     /// Declares the mask parameters of segment `n` for tiles of `tile` keys.
     #[track_caller]
@@ -77,7 +134,7 @@ impl Visible {
     }
 
     /// Whether tiles at the low end can need a mask.
-    pub fn has_left(&self) -> bool {
+    fn has_left(&self) -> bool {
         self.left.is_some()
     }
 

@@ -2,9 +2,10 @@
 
 mod common;
 
+use cases::CaseData;
 use common::{FEATURES, Simulated, named, run_table};
-use problem::{DType, Problem, Segment, View};
-use sixwarp_kernels::{Arch, Loads, Probabilities, RowBlocks, Split, plan};
+use problem::{DType, Problem, Segment, Slot, View};
+use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
 /// What the kernels do not do, and say so.
 const DECLINED: [&str; 4] = ["dtype f32", "index lists", "fp8 rows", "without swizzle"];
@@ -119,4 +120,74 @@ fn long_prefill_keeps_the_tensor_unit_busy() {
     let counters = sim::run(&program, &memory, &options).expect("runs").counters;
     let busy = counters.tensor_busy as f64 / counters.cycles as f64;
     assert!(busy >= 0.7, "{busy}");
+}
+
+/// Output and LSE of a problem with 16-bit output, from the bytes of its tensors.
+fn run(problem: &Problem, bytes: impl Fn(Slot) -> Vec<u8>) -> (Vec<f32>, Vec<f32>) {
+    let engine = blackwell();
+    let program = plan(problem, engine.arch, &engine.options).expect("supported").program;
+    let slots = problem.slots();
+    let memory = program.buffers.iter().map(|buffer| {
+        let slot = slots.iter().find(|slot| slot.to_string() == buffer.name);
+        slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| bytes(*slot))
+    });
+    let memory: Vec<Vec<u8>> = memory.collect();
+    let report = sim::run(&program, &memory, &engine.simulator).expect("runs");
+    let buffer = |slot: Slot| &report.buffers[program.buffer(&slot.to_string()).expect("there").0];
+    let bf16 = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+    let f32 = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    let out = buffer(Slot::Out).chunks(2).map(bf16).collect();
+    (out, buffer(Slot::Lse).chunks(4).map(f32).collect())
+}
+
+#[test]
+fn two_segments_are_one_pass() {
+    const CASE: &str = "
+[[case]]
+name = 'd{dim}'
+heads = 4
+kv_heads = 1
+queries = 40
+keys = 300
+sinks = 'random'
+each = { dim = [64, 512] }
+";
+    for case in cases::parse(CASE).expect("cases") {
+        let data = CaseData::new(&case).expect("a valid case");
+        let dim = data.problem.key_dim();
+        let view = |heads, tokens| View::bhsd(DType::Bf16, [1, heads, tokens, dim]);
+        let part = |keys| Segment::new(view(1, keys), view(1, keys));
+        let parts = Problem::builder(view(4, 40)).segment(part(100)).segment(part(200));
+        let parts = parts.sinks().return_lse().build().expect("valid");
+        let cut = 100 * dim as usize * 2;
+        let (out, lse) = run(&data.problem, |slot| data.bytes(slot));
+        let (merged, merged_lse) = run(&parts, |slot| match slot {
+            Slot::Segment(0, which) => data.bytes(Slot::Segment(0, which))[..cut].to_vec(),
+            Slot::Segment(_, which) => data.bytes(Slot::Segment(0, which))[cut..].to_vec(),
+            _ => data.bytes(slot),
+        });
+        let apart = |a: &[f32], b: &[f32]| {
+            assert_eq!(a.len(), b.len());
+            a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        };
+        assert!(apart(&out, &merged) <= 4e-3, "{}: {}", case.name, apart(&out, &merged));
+        assert!(apart(&lse, &merged_lse) <= 1e-5, "{}", case.name);
+    }
+}
+
+#[test]
+fn the_planner_takes_sixteen_warps_for_long_queries() {
+    let summary = |queries, dim| {
+        let view = |heads, tokens| View::bshd(DType::Bf16, [1, heads, tokens, dim]);
+        let segment = Segment::new(view(8, 8192), view(8, 8192));
+        let problem = Problem::builder(view(32, queries)).segment(segment).build().expect("valid");
+        plan(&problem, Arch::Sm100, &PlanOptions::for_arch(Arch::Sm100)).expect("supported").summary
+    };
+    for dim in [64, 128] {
+        assert!(summary(1, dim).starts_with("6 warps, 128 rows"), "{}", summary(1, dim));
+        assert!(summary(128, dim).starts_with("6 warps"), "{}", summary(128, dim));
+        assert!(summary(8192, dim).starts_with("16 warps, 256 rows"), "{}", summary(8192, dim));
+    }
+    assert!(summary(8192, 256).starts_with("6 warps"), "{}", summary(8192, 256));
+    assert!(summary(1, 512).starts_with("six warps in each of a pair"), "{}", summary(1, 512));
 }

@@ -4,73 +4,121 @@
 //! them. A tile wider than a slot takes several, so the ring runs at its own grain whatever the head
 //! dim.
 
-use super::config::{Piece, ROWS};
+use super::config::{Config, Piece, ROWS};
 use super::frame::Frame;
-use crate::copies::{Column, Panels, Tail};
-use crate::rows::Block;
+use crate::copies::{Column, Counter, Panels, Tail};
 use crate::task::OpenTile;
 use ptx::build::{
-    Arg, Builder, Cursor, Mbarrier, Producer, Reg, SharedTile, SharedTiles, Slot, TensorMapParam,
+    Builder, Cursor, Pipeline, Producer, Reg, SharedTiles, Signals, Slot, SmemPtr, TensorMapParam,
 };
 
+/// What is filled: buffers of queries, and the ring of keys and values.
+pub struct Buffers {
+    pub q: SharedTiles,
+    pub kv: SharedTiles,
+    pub q_ring: Pipeline,
+    pub kv_ring: Pipeline,
+    /// Values whose tail must be cleared before they are published have arrived.
+    tail: Signals,
+}
+
+impl Buffers {
+    /// Reserves the buffers of a kernel.
+    pub fn reserve(b: &mut Builder, shared: SmemPtr, config: &Config) -> Self {
+        let queries = config.q_stages * config.blocks;
+        Buffers {
+            q: SharedTiles::reserve(b, shared, config.query_tile(), queries),
+            kv: SharedTiles::reserve(b, shared, config.key_tile(), config.slots),
+            q_ring: Pipeline::reserve(b, shared, config.q_stages),
+            kv_ring: Pipeline::reserve(b, shared, config.slots),
+            tail: Signals::reserve(b, shared, 1),
+        }
+    }
+
+    /// Initialises the barriers (one thread): queries are free after `q_releases` arrivals.
+    pub fn init(&self, b: &mut Builder, q_releases: u32) {
+        self.q_ring.init(b, 1, q_releases);
+        self.kv_ring.init(b, 1, 1);
+        self.tail.init(b, 1);
+    }
+}
+
+/// What the issuing warp multiplies first: the scores of a tile, or the output of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Keys of the next tile, then values of this one.
+    KeysFirst,
+    /// Values of a tile, then keys of the next.
+    ValuesFirst,
+}
+
 /// The loading warp's side of the buffers.
-pub struct Filler<'f> {
-    pub frame: &'f Frame,
+struct Filler<'f> {
+    frame: &'f Frame,
     /// True in the one thread that issues copies.
-    pub lead: Reg<bool>,
+    lead: Reg<bool>,
     /// Buffers of queries: every block of rows of a tile.
-    pub queries: (SharedTiles, Cursor<Producer>),
+    queries: (SharedTiles, Cursor<Producer>),
     /// The ring of keys and values.
-    pub kv: (SharedTiles, Cursor<Producer>),
+    kv: (SharedTiles, Cursor<Producer>),
     /// Publishes values whose last rows must be cleared first.
-    pub tail: Tail,
+    tail: Tail,
+}
+
+/// Emits the loading warp.
+pub fn emit(b: &mut Builder, frame: &Frame, buffers: &Buffers, order: Order) {
+    let lead = b.elect();
+    let filler = Filler {
+        frame,
+        lead,
+        queries: (buffers.q, buffers.q_ring.producer(b)),
+        kv: (buffers.kv, buffers.kv_ring.producer(b)),
+        tail: Tail::new(b, lead, &buffers.tail),
+    };
+    frame.params.for_each_tile(b, |b, open| filler.load_tile(b, &open, order));
 }
 
 impl Filler<'_> {
-    /// Loads the queries of a tile.
-    pub fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+    /// Queries, then keys and values alternating.
+    fn load_tile(&self, b: &mut Builder, open: &OpenTile, order: Order) {
+        open.range.if_any(b, |b, n| {
+            self.load_queries(b, open);
+            self.load_keys(b, open, n);
+            open.range.while_more(b, n, |b, next| match order {
+                Order::KeysFirst => {
+                    self.load_keys(b, open, next);
+                    self.load_values(b, open, n);
+                }
+                Order::ValuesFirst => {
+                    self.load_values(b, open, n);
+                    self.load_keys(b, open, next);
+                }
+            });
+            self.load_values(b, open, n);
+        });
+    }
+
+    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
         let (ring, cursor) = &self.queries;
         let slot = cursor.take(b);
         slot.wait(b);
         b.if_(self.lead, |b| {
             let full = slot.full(b);
-            let panels = config.query_tile().blocks() as u32;
+            let count = config.query_tile().blocks() as u32;
             let bytes = config.packing.used() * config.panel_bytes() / ROWS;
-            full.arrive_expect(b, config.blocks * panels * bytes);
-            let to = slot.tiles(b, *ring);
+            full.arrive_expect(b, config.blocks * count * bytes);
+            let tiles = slot.tiles(b, *ring);
             for block in 0..config.blocks {
                 let number = b.add(open.first_block, block);
-                self.copy_block(b, open, number, to.tile(block), full);
+                let to = Panels::of(tiles.tile(block));
+                self.frame.params.copy_queries(b, open, number, to, full);
             }
         });
     }
 
-    fn copy_block(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        number: Reg<u32>,
-        to: SharedTile,
-        full: Mbarrier,
-    ) {
-        let config = &self.frame.config;
-        let block = Block::at(b, config.packing, config.group, number);
-        let token = b.add(open.sequence.q_start, block.token);
-        for panel in 0..to.layout().blocks() as u32 {
-            let coordinates = [
-                Arg::from((panel * config.panel.columns()) as i32),
-                Builder::coordinate(block.head),
-                Builder::coordinate(token),
-                Builder::coordinate(open.tile.kv_head),
-                Builder::coordinate(open.sequence.q_batch),
-            ];
-            b.tma_load(to.block(panel), self.frame.params.tma_q, &coordinates, full);
-        }
-    }
-
     /// Loads the keys of tile `n`, and with them its values where they are the same.
-    pub fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
@@ -79,7 +127,7 @@ impl Filler<'_> {
     }
 
     /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
-    pub fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
         let Some(map) = self.frame.params.tma_v else { return };
         let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
@@ -100,40 +148,27 @@ impl Filler<'_> {
         column: Column,
         values: bool,
     ) {
-        let (to, full) = self.next_slot(b, piece);
-        let copy = |b: &mut Builder, on| self.copy(b, open, n, map, column, to, on);
+        let slot = self.next_slot(b);
+        let used = piece.stored / self.frame.config.panel.columns();
+        let to = Panels::of(slot.tile(b, self.kv.0).blocks(0..used));
+        let full = slot.full(b);
+        let copy = |b: &mut Builder, on: Counter| {
+            b.if_(self.lead, |b| {
+                on.arrive_expect(b, to.total_bytes());
+                self.frame.params.copy_rows(b, open, n, map, column, to, on);
+            });
+        };
         if values && self.frame.params.dirty_tail {
             self.tail.publish(b, open, n, to, full, copy);
         } else {
-            copy(b, full);
+            copy(b, full.into());
         }
     }
 
     /// Waits for the next slot of the ring.
-    fn next_slot(&self, b: &mut Builder, piece: Piece) -> (Panels, Mbarrier) {
-        let config = &self.frame.config;
-        let (ring, cursor) = &self.kv;
-        let slot: Slot<Producer> = cursor.take(b);
+    fn next_slot(&self, b: &mut Builder) -> Slot<Producer> {
+        let slot = self.kv.1.take(b);
         slot.wait(b);
-        let used = piece.stored / config.panel.columns();
-        let tile = slot.tile(b, *ring).blocks(0..used);
-        (Panels::of(tile), slot.full(b))
-    }
-
-    /// Issues the copies of tile `n`, counted on `barrier`.
-    fn copy(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: Reg<i32>,
-        map: TensorMapParam,
-        column: Column,
-        to: Panels,
-        barrier: Mbarrier,
-    ) {
-        b.if_(self.lead, |b| {
-            barrier.arrive_expect(b, to.total_bytes());
-            self.frame.params.copy_rows(b, open, n, map, column, to, barrier);
-        });
+        slot
     }
 }

@@ -24,7 +24,14 @@
 //!   72 and the others 40.
 //!
 //! The table in `docs/blackwell.md` has the figures of every head dim; a test keeps it current.
+//!
+//! What the schedules share, in the order a tile comes by: `config` (tiles, slots, budgets),
+//! `allocation` (start and end of a kernel around its roles), `fill` (the loading warp), `products`
+//! (the two multiplies of a tile), `rows` (a thread's row: scores, probabilities, rescaling),
+//! `epilogue` (rows out); `operand` and `tensor_memory` know descriptors and columns. A schedule's own
+//! folder has its barriers (`kernel`), the order of its multiplies (`issuer`) and its `softmax`.
 
+mod allocation;
 #[cfg(test)]
 mod budget;
 mod config;

@@ -1,7 +1,9 @@
 //! Rows of a block, one per thread: four warps, each at its own 32 lanes of tensor memory.
 
+use super::config::TILE;
 use super::operand::UNIT;
-use crate::task::Params;
+use crate::rows::Block;
+use crate::task::{OpenTile, Params};
 use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, HalfType, Reg, SharedTile, TmemPtr};
 
@@ -25,6 +27,16 @@ pub struct RowThread<'f> {
     pub tmem: TmemPtr,
     /// True in one thread per warp.
     pub lead: Reg<bool>,
+}
+
+/// A tile of keys as a row sees it.
+pub struct TileOfKeys<'w> {
+    /// Its number.
+    n: Reg<i32>,
+    /// Whether some of its keys may be hidden.
+    pub masked: bool,
+    /// The keys the row sees.
+    window: &'w RowWindow,
 }
 
 impl<'f> RowThread<'f> {
@@ -70,21 +82,46 @@ impl<'f> RowThread<'f> {
         row
     }
 
-    /// `columns` scores at `at`, the first of them of key `origin`: prepared, and `-inf` where the row
-    /// does not see the key (`window`, where some may be hidden).
+    /// Runs `step` for all tiles of keys of the row's block, last to first, those that need a mask
+    /// apart from those that do not.
+    #[track_caller]
+    pub fn for_each_tile(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        block: &Block,
+        step: impl Fn(&mut Builder, &TileOfKeys<'_>),
+    ) {
+        let n = b.value(open.range.end);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, open.range, block.token, last_token);
+        let (token, _) = block.query(b, self.row);
+        let window = &RowWindow::of(b, &open.bounds, token);
+        open.range.descend(b, n, clear, &self.params.visible, |b, masked| {
+            step(b, &TileOfKeys { n, masked, window });
+        });
+    }
+
+    /// `columns` scores at `at` of a tile of keys, from its first key on or that of number `first`:
+    /// prepared, and `-inf` where the row does not see the key.
     #[track_caller]
     pub fn load_scores(
         &self,
         b: &mut Builder,
         at: TmemPtr,
         columns: u32,
-        window: Option<(&RowWindow, Reg<i32>)>,
+        keys: &TileOfKeys<'_>,
+        first: Option<Reg<u32>>,
     ) -> Vec<Reg<f32>> {
         let scores = self.load(b, at, columns);
         self.params.softmax.prepare(b, &scores);
-        if let Some((window, origin)) = window {
+        if keys.masked {
+            let origin = match first {
+                None => b.mul(keys.n, TILE as i32),
+                Some(first) => b.mad(keys.n, TILE as i32, first.reinterpret::<i32>()),
+            };
             let columns: Vec<u32> = (0..columns).collect();
-            window.relative_to(b, origin).apply(b, &scores, &columns);
+            keys.window.relative_to(b, origin).apply(b, &scores, &columns);
         }
         scores
     }

@@ -138,11 +138,8 @@ impl<'f> Warpgroup<'f> {
         let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
         let view = View { windows, queries, keys, pending, begin: range.begin };
         self.first_scores(b, &view, n);
-        self.steps(b, &view, n, clear.end, true);
-        self.steps(b, &view, n, clear.begin, false);
-        if self.frame.params.visible.has_left() {
-            self.steps(b, &view, n, range.begin, true);
-        }
+        let visible = &self.frame.params.visible;
+        range.descend(b, n, clear, visible, |b, masked| self.step(b, &view, n, masked));
         view
     }
 
@@ -169,18 +166,6 @@ impl<'f> Warpgroup<'f> {
             next.wait(b);
             view.keys.assign(b, &next);
         });
-    }
-
-    /// Tiles from `n - 1` down to `end`; `n` keeps count.
-    fn steps(&self, b: &mut Builder, view: &View, n: Reg<i32>, end: Reg<i32>, masked: bool) {
-        b.while_(
-            |b| b.setp(Cmp::Gt, n, end),
-            |b| {
-                let next = b.sub(n, 1);
-                b.assign(n, next);
-                self.step(b, view, n, masked);
-            },
-        );
     }
 
     /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of

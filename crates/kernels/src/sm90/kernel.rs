@@ -3,10 +3,8 @@
 use super::config::Config;
 use super::tile::TileShape;
 use super::{consumer, producer};
-use crate::arguments::{Arguments, Memory};
-use crate::task::{Params, Task};
-use program::Argument;
-use ptx::build::{Budget, Builder, Cmp, Kernel, Pipeline, SharedTiles, Signals, Target};
+use crate::task::Params;
+use ptx::build::{Budget, Builder, Cmp, Pipeline, SharedTiles, Signals};
 
 /// Shared memory.
 pub struct Shared {
@@ -29,22 +27,10 @@ pub struct Frame {
     pub shared: Shared,
 }
 
-/// Emits the kernel `name` and its arguments.
-pub fn emit(
-    name: &str,
-    config: Config,
-    task: &Task<'_>,
-    memory: &Memory,
-) -> (Kernel, Vec<Argument>) {
-    let mut b = Builder::new(name, Target::Sm90a);
-    b.launch_bounds(config.threads(), 1);
-    let mut args = Arguments::default();
-    let tiling = config.tiling();
-    let params = Params::declare(&mut b, &mut args, tiling, task, memory, !config.shared_kv);
-    let shared = reserve(&mut b, &config);
-    let frame = Frame { config, params, shared };
-    frame.emit(&mut b);
-    (b.finish(), args.into_values())
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, params: Params) {
+    let shared = reserve(b, &config);
+    Frame { config, params, shared }.emit(b);
 }
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {

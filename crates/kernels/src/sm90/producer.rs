@@ -5,11 +5,10 @@
 
 use super::kernel::Frame;
 use super::tile::ROW_BYTES;
-use crate::copies::{Column, Panels, Tail};
-use crate::rows::Block;
+use crate::copies::{Column, Counter, Panels, Tail};
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
-use ptx::build::{Arg, Builder, Cmp, Cursor, Mbarrier, Producer, Reg, Slot, TensorMapParam};
+use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Slot, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -44,15 +43,10 @@ impl Loader<'_> {
         b.if_(any, |b| self.load_keys(b, open, n));
         self.load_queries(b, open);
         b.if_(any, |b| {
-            b.while_(
-                |b| b.setp(Cmp::Gt, n, range.begin),
-                |b| {
-                    let next = b.sub(n, 1);
-                    self.load_keys(b, open, next);
-                    self.load_values(b, open, n);
-                    b.assign(n, next);
-                },
-            );
+            range.while_more(b, n, |b, next| {
+                self.load_keys(b, open, next);
+                self.load_values(b, open, n);
+            });
             self.load_values(b, open, n);
         });
     }
@@ -69,23 +63,8 @@ impl Loader<'_> {
             let to = slot.tiles(b, self.frame.shared.q);
             for warpgroup in 0..config.warpgroups {
                 let number = b.add(open.first_block, warpgroup);
-                let block = Block::at(b, config.packing, config.group, number);
-                let token = b.add(open.sequence.q_start, block.token);
-                for chunk in 0..chunks {
-                    let coordinates = [
-                        Arg::from((chunk * CHUNK) as i32),
-                        Builder::coordinate(block.head),
-                        Builder::coordinate(token),
-                        Builder::coordinate(open.tile.kv_head),
-                        Builder::coordinate(open.sequence.q_batch),
-                    ];
-                    b.tma_load(
-                        to.tile(warpgroup).block(chunk),
-                        self.frame.params.tma_q,
-                        &coordinates,
-                        full,
-                    );
-                }
+                let to = Panels { count: chunks, ..Panels::of(to.tile(warpgroup)) };
+                self.frame.params.copy_queries(b, open, number, to, full);
             }
         });
     }
@@ -99,7 +78,7 @@ impl Loader<'_> {
             self.publish_values(b, open, n, &slot, map, to);
         } else {
             let full = slot.full(b);
-            self.copy_rows(b, open, n, map, to, full);
+            self.copy_rows(b, open, n, map, to, full.into());
         }
     }
 
@@ -122,11 +101,11 @@ impl Loader<'_> {
         to: Panels,
     ) {
         let full = slot.full(b);
+        let copy = |b: &mut Builder, barrier| self.copy_rows(b, open, n, map, to, barrier);
         if self.frame.params.dirty_tail {
-            let copy = |b: &mut Builder, barrier| self.copy_rows(b, open, n, map, to, barrier);
             self.tail.publish(b, open, n, to, full, copy);
         } else {
-            self.copy_rows(b, open, n, map, to, full);
+            copy(b, full.into());
         }
     }
 
@@ -138,7 +117,7 @@ impl Loader<'_> {
         n: Reg<i32>,
         map: TensorMapParam,
         to: Panels,
-        barrier: Mbarrier,
+        barrier: Counter,
     ) {
         b.if_(self.lead, |b| {
             barrier.arrive_expect(b, to.total_bytes());

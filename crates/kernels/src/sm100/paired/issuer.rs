@@ -4,7 +4,7 @@ use super::kernel::{BLOCKS, Shared};
 use crate::sm100::frame::Frame;
 use crate::sm100::products::{Products, Slots, Turn};
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
+use ptx::build::{Builder, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
 
 struct Issuer<'f> {
     frame: &'f Frame,
@@ -21,9 +21,9 @@ struct Issuer<'f> {
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
     let issuer = Issuer {
         frame,
-        products: Products::new(b, frame, tmem, (shared.kv, &shared.kv_ring), None),
+        products: Products::new(b, frame, tmem, (shared.buffers.kv, &shared.buffers.kv_ring), None),
         tmem,
-        queries: (shared.q, shared.q_ring.consumer(b)),
+        queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
         rest: shared.rest.cursor(b),
@@ -36,10 +36,7 @@ const TURNS: [Turn; BLOCKS as usize] = [Turn::First, Turn::Last];
 
 impl Issuer<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let begin = open.range.begin;
-        let n = b.sub(open.range.end, 1);
-        let any = b.setp(Cmp::Ge, n, begin);
-        b.if_(any, |b| {
+        open.range.if_any(b, |b, n| {
             let (ring, cursor) = &self.queries;
             let q = cursor.take(b);
             q.wait(b);
@@ -50,15 +47,10 @@ impl Issuer<'_> {
                 self.issue_scores(b, queries, &keys, turn);
             }
             let started = b.predicate(false);
-            b.while_(
-                |b| b.setp(Cmp::Gt, n, begin),
-                |b| {
-                    self.issue_step(b, queries, started);
-                    b.assign(started, self.products.yes());
-                    let next = b.sub(n, 1);
-                    b.assign(n, next);
-                },
-            );
+            open.range.while_more(b, n, |b, _| {
+                self.issue_step(b, queries, started);
+                b.assign(started, self.products.yes());
+            });
             let free = q.empty(b);
             self.products.tell(b, free);
             let values = self.products.take_values(b);

@@ -31,7 +31,6 @@
 mod correction;
 mod issuer;
 mod kernel;
-mod loader;
 mod softmax;
 
 pub use kernel::{THREADS, emit};

@@ -6,10 +6,9 @@ use crate::rows::Block;
 use crate::sm100::config::{ROWS, TILE};
 use crate::sm100::frame::Frame;
 use crate::sm100::products::EARLY_KEYS;
-use crate::sm100::rows::RowThread;
+use crate::sm100::rows::{RowThread, TileOfKeys};
 use crate::softmax::RowState;
 use crate::task::OpenTile;
-use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
 
 /// One pair of exponentials in this many runs on the FMA pipe.
@@ -74,7 +73,7 @@ impl SoftmaxThread<'_> {
             self.state.reset(b);
             let number = b.add(open.first_block, self.block);
             let block = Block::at(b, config.packing, config.group, number);
-            self.accumulate(b, open, &block);
+            self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
             self.leave_sums(b);
         });
     }
@@ -91,48 +90,19 @@ impl SoftmaxThread<'_> {
         b.assign(copy, other);
     }
 
-    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
-    /// need one again.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
-        let range = open.range;
-        let n = b.value(range.end);
-        let last_token = block.last_token(b);
-        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
-        let (token, _) = block.query(b, self.rows.row);
-        let window = RowWindow::of(b, &open.bounds, token);
-        self.steps(b, &window, n, clear.end, true);
-        self.steps(b, &window, n, clear.begin, false);
-        if self.frame.params.visible.has_left() {
-            self.steps(b, &window, n, range.begin, true);
-        }
-    }
-
-    /// Tiles from `n - 1` down to `end`; `n` keeps count.
-    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
-        b.while_(
-            |b| b.setp(Cmp::Gt, n, end),
-            |b| {
-                let next = b.sub(n, 1);
-                b.assign(n, next);
-                self.step(b, window, n, masked);
-            },
-        );
-    }
-
-    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
         let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         self.scores.advance(b);
         b.tcgen05_fence_after();
-        let origin = b.mul(n, TILE as i32);
-        let scores = self.rows.load_scores(b, self.at, TILE, masked.then_some((window, origin)));
+        let scores = self.rows.load_scores(b, self.at, TILE, keys, None);
         let (shift, rescale) =
-            softmax.move_reference(b, &self.state, &scores, masked, |_, largest| largest);
+            softmax.move_reference(b, &self.state, &scores, keys.masked, |_, largest| largest);
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
         let (early, late) = scores.split_at(EARLY_KEYS as usize);
-        self.hand_over(b, early, 0, shift, masked, &self.probabilities);
-        self.hand_over(b, late, EARLY_KEYS, shift, masked, &self.rest);
+        self.hand_over(b, early, 0, shift, keys.masked, &self.probabilities);
+        self.hand_over(b, late, EARLY_KEYS, shift, keys.masked, &self.rest);
         // Nobody waits for the sum: it is taken while the products run.
         self.state.add(b, &scores);
     }

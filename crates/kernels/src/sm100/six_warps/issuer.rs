@@ -4,7 +4,7 @@ use super::kernel::Shared;
 use crate::sm100::frame::Frame;
 use crate::sm100::products::{Products, Turn};
 use crate::task::OpenTile;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
+use ptx::build::{Builder, Consumer, Cursor, Reg, SharedTiles, SignalCursor, TmemPtr};
 
 struct Issuer<'f> {
     products: Products<'f>,
@@ -19,9 +19,15 @@ struct Issuer<'f> {
 /// Emits the issuing warp.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
     let issuer = Issuer {
-        products: Products::new(b, frame, tmem, (shared.kv, &shared.kv_ring), shared.p),
+        products: Products::new(
+            b,
+            frame,
+            tmem,
+            (shared.buffers.kv, &shared.buffers.kv_ring),
+            shared.p,
+        ),
         accumulated: tmem.columns(frame.map.output),
-        queries: (shared.q, shared.q_ring.consumer(b)),
+        queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
         output: shared.output.cursor(b),
@@ -31,10 +37,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr) {
 
 impl Issuer<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let begin = open.range.begin;
-        let n = b.sub(open.range.end, 1);
-        let any = b.setp(Cmp::Ge, n, begin);
-        b.if_(any, |b| {
+        open.range.if_any(b, |b, n| {
             let (ring, cursor) = &self.queries;
             let q = cursor.take(b);
             q.wait(b);
@@ -42,16 +45,11 @@ impl Issuer<'_> {
             let queries = self.products.queries(b, queries);
             let started = b.predicate(false);
             self.issue_scores(b, queries);
-            b.while_(
-                |b| b.setp(Cmp::Gt, n, begin),
-                |b| {
-                    self.issue_scores(b, queries);
-                    self.issue_output(b, started);
-                    b.assign(started, self.products.yes());
-                    let next = b.sub(n, 1);
-                    b.assign(n, next);
-                },
-            );
+            open.range.while_more(b, n, |b, _| {
+                self.issue_scores(b, queries);
+                self.issue_output(b, started);
+                b.assign(started, self.products.yes());
+            });
             let free = q.empty(b);
             self.products.tell(b, free);
             self.issue_output(b, started);

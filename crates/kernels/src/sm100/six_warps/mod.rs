@@ -25,7 +25,6 @@
 
 mod issuer;
 mod kernel;
-mod loader;
 mod softmax;
 
 pub use kernel::{THREADS, emit};

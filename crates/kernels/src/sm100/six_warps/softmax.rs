@@ -10,10 +10,9 @@ use crate::rows::Block;
 use crate::sm100::config::{ROWS, TILE};
 use crate::sm100::epilogue::{self, Run};
 use crate::sm100::frame::Frame;
-use crate::sm100::rows::RowThread;
+use crate::sm100::rows::{RowThread, TileOfKeys};
 use crate::softmax::RowState;
 use crate::task::OpenTile;
-use crate::visible::RowWindow;
 use ptx::build::{
     Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SharedTiles, SignalCursor, SmemPtr, TmemPtr,
 };
@@ -38,7 +37,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
     let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
     let thread = SoftmaxThread {
         frame,
-        queries: (shared.q, shared.q_ring.consumer(b)),
+        queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),
         p: shared.p,
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
@@ -63,7 +62,9 @@ impl SoftmaxThread<'_> {
             |b| {
                 let (ring, cursor) = &self.queries;
                 let q = cursor.take(b);
-                self.accumulate(b, open, &block);
+                let no = b.predicate(false);
+                b.assign(self.started, no);
+                self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
                 self.output.wait(b);
                 b.tcgen05_fence_after();
                 let staging = q.tile(b, *ring).at();
@@ -93,45 +94,14 @@ impl SoftmaxThread<'_> {
         epilogue::write(b, &self.rows, output, &finished, &run);
     }
 
-    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
-    /// need one again.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
-        let range = open.range;
-        let n = b.value(range.end);
-        let last_token = block.last_token(b);
-        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
-        let (token, _) = block.query(b, self.rows.row);
-        let window = RowWindow::of(b, &open.bounds, token);
-        let no = b.predicate(false);
-        b.assign(self.started, no);
-        self.steps(b, &window, n, clear.end, true);
-        self.steps(b, &window, n, clear.begin, false);
-        if self.frame.params.visible.has_left() {
-            self.steps(b, &window, n, range.begin, true);
-        }
-    }
-
-    /// Tiles from `n - 1` down to `end`; `n` keeps count.
-    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
-        b.while_(
-            |b| b.setp(Cmp::Gt, n, end),
-            |b| {
-                let next = b.sub(n, 1);
-                b.assign(n, next);
-                self.step(b, window, n, masked);
-            },
-        );
-    }
-
-    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
         let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         b.tcgen05_fence_after();
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let origin = b.mul(n, TILE as i32);
-        let scores = self.rows.load_scores(b, at, TILE, masked.then_some((window, origin)));
+        let scores = self.rows.load_scores(b, at, TILE, keys, None);
         let (shift, rescale) =
-            softmax.move_reference(b, &self.state, &scores, masked, |_, largest| largest);
+            softmax.move_reference(b, &self.state, &scores, keys.masked, |_, largest| largest);
         softmax.add_row(b, &self.state, &scores, shift);
         let packed = self.rows.round(b, &scores);
         self.output.wait(b);

@@ -7,7 +7,7 @@ use crate::sm100::operand::instruction;
 use crate::task::OpenTile;
 use layout::hw::Major;
 use ptx::build::{
-    Builder, Cmp, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, SignalCursor, Slot,
+    Builder, Consumer, CtaGroup, Cursor, MatrixOperand, Mbarrier, Reg, SignalCursor, Slot,
     Tcgen05A, TmemPtr,
 };
 
@@ -52,24 +52,16 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr) {
 
 impl Issuer<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let begin = open.range.begin;
-        let n = b.sub(open.range.end, 1);
-        let any = b.setp(Cmp::Ge, n, begin);
-        b.if_(any, |b| {
+        open.range.if_any(b, |b, n| {
             let q = self.q.take(b);
             q.wait(b);
             let started = b.predicate(false);
             self.issue_scores(b);
-            b.while_(
-                |b| b.setp(Cmp::Gt, n, begin),
-                |b| {
-                    self.issue_scores(b);
-                    self.issue_output(b, started);
-                    b.assign(started, self.yes);
-                    let next = b.sub(n, 1);
-                    b.assign(n, next);
-                },
-            );
+            open.range.while_more(b, n, |b, _| {
+                self.issue_scores(b);
+                self.issue_output(b, started);
+                b.assign(started, self.yes);
+            });
             let free = q.empty(b);
             self.tell(b, free);
             self.issue_output(b, started);

@@ -2,15 +2,13 @@
 
 use super::config::{CLUSTER, Config, Map};
 use super::{issuer, loader, softmax};
-use crate::arguments::{Arguments, Memory};
+use crate::sm100::allocation::Allocation;
 use crate::sm100::rows::ROW_WARPS;
 use crate::sm100::tensor_memory::SCORE_TILES;
-use crate::task::{Params, Task};
+use crate::task::Params;
 use layout::Layout;
-use program::Argument;
 use ptx::build::{
-    Builder, Cmp, CtaGroup, Kernel, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
-    SmemPtr, Target, TmemPtr, Warp,
+    Builder, Cmp, CtaGroup, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals, SmemPtr,
 };
 
 /// The warp that owns tensor memory and, in the even CTA, issues multiplies.
@@ -40,7 +38,6 @@ pub struct Shared {
     pub probabilities: Signals,
     pub output: Signals,
     pub tail: Signals,
-    address: SmemPtr,
 }
 
 /// The kernel being emitted.
@@ -53,29 +50,31 @@ pub struct Frame {
     pub rank: Reg<u32>,
 }
 
-/// Emits the kernel `name` and its arguments.
-pub fn emit(
-    name: &str,
-    target: Target,
-    config: Config,
-    task: &Task<'_>,
-    memory: &Memory,
-) -> (Kernel, Vec<Argument>) {
-    let mut b = Builder::new(name, target);
-    b.launch_bounds(THREADS, 1);
-    let mut args = Arguments::default();
-    let params = Params::declare(&mut b, &mut args, config.tiling(), task, memory, true);
-    let shared = reserve(&mut b, &config);
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, params: Params) {
+    let (shared, memory) = reserve(b, &config);
     let rank = b.special("%cluster_ctarank");
-    let frame = Frame { config, params, shared, map: config.map(), rank };
-    frame.emit(&mut b);
-    (b.finish(), args.into_values())
+    let frame = &Frame { config, params, shared, map: config.map(), rank };
+    memory.around(
+        b,
+        |b| frame.init(b),
+        |b, warp, tmem| {
+            b.roles(warp, |roles| {
+                roles.warps(0..ROW_WARPS, |b, warp| softmax::emit(b, frame, tmem, warp));
+                roles.warp(ISSUING_WARP, |b| {
+                    let even = b.setp(Cmp::Eq, rank, 0);
+                    b.if_(even, |b| issuer::emit(b, frame, tmem));
+                });
+                roles.warp(LOADING_WARP, |b| loader::emit(b, frame));
+            });
+        },
+    );
 }
 
-fn reserve(b: &mut Builder, config: &Config) -> Shared {
+fn reserve(b: &mut Builder, config: &Config) -> (Shared, Allocation) {
     let base = b.shared_base();
     let exchange = Layout::column_major((u64::from(ROW_WARPS * 32), 2)).expect("a small layout");
-    Shared {
+    let shared = Shared {
         q: SharedTile::reserve(b, base, config.query_tile()),
         kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots),
         p: SharedTile::reserve(b, base, config.probability_tile()),
@@ -86,58 +85,20 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         probabilities: Signals::reserve(b, base, SCORE_TILES),
         output: Signals::reserve(b, base, 1),
         tail: Signals::reserve(b, base, 1),
-        address: SharedArray::<u32>::one(b, base).at(),
-    }
+    };
+    let columns = config.map().allocation;
+    (shared, Allocation::reserve(b, base, CtaGroup::Two, ISSUING_WARP, columns))
 }
 
 impl Frame {
-    fn emit(&self, b: &mut Builder) {
-        let warp = b.warp();
-        let tmem = self.init(b, warp);
-        b.roles(warp, |roles| {
-            roles.warps(0..ROW_WARPS, |b, warp| softmax::emit(b, self, tmem, warp));
-            roles.warp(ISSUING_WARP, |b| {
-                let even = b.setp(Cmp::Eq, self.rank, 0);
-                b.if_(even, |b| issuer::emit(b, self, tmem));
-            });
-            roles.warp(LOADING_WARP, |b| loader::emit(b, self));
-        });
-        b.warp_sync();
-        b.tcgen05_fence_before();
-        b.cluster_barrier();
-        let owns_memory = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
-        b.if_(owns_memory, |b| {
-            b.tcgen05_fence_after();
-            b.tmem_dealloc(CtaGroup::Two, tmem.base, self.map.allocation);
-        });
-    }
-
-    /// One thread initialises the barriers, one warp allocates tensor memory; both CTAs wait for both,
-    /// and for the previous grid, whose tail this prologue overlaps.
-    fn init(&self, b: &mut Builder, warp: Warp) -> TmemPtr {
+    /// Initialises the barriers (one thread).
+    fn init(&self, b: &mut Builder) {
         let shared = &self.shared;
-        let thread = b.thread();
-        let first = b.setp(Cmp::Eq, thread, 0);
-        b.if_(first, |b| {
-            shared.q_ring.init(b, CLUSTER, 1 + ROW_WARPS);
-            shared.kv_ring.init(b, CLUSTER, 1);
-            shared.scores.init(b, 1);
-            shared.probabilities.init(b, CLUSTER * ROW_WARPS);
-            shared.output.init(b, 1);
-            shared.tail.init(b, 1);
-            b.fence_mbarrier_init();
-        });
-        let allocates = b.setp(Cmp::Eq, warp.index(), ISSUING_WARP);
-        b.if_(allocates, |b| {
-            b.tmem_alloc(CtaGroup::Two, shared.address, self.map.allocation);
-            b.tmem_relinquish(CtaGroup::Two);
-        });
-        b.wait_previous_grid();
-        b.launch_next_grid();
-        b.tcgen05_fence_before();
-        b.warp_sync();
-        b.cluster_barrier();
-        b.tcgen05_fence_after();
-        TmemPtr { base: b.ld_shared::<u32>(shared.address), column: 0 }
+        shared.q_ring.init(b, CLUSTER, 1 + ROW_WARPS);
+        shared.kv_ring.init(b, CLUSTER, 1);
+        shared.scores.init(b, 1);
+        shared.probabilities.init(b, CLUSTER * ROW_WARPS);
+        shared.output.init(b, 1);
+        shared.tail.init(b, 1);
     }
 }

@@ -5,11 +5,10 @@
 
 use super::config::{PANEL, PANEL_BYTES, SLOT_ROWS};
 use super::kernel::Frame;
-use crate::copies::{Column, Counter, Panels};
-use crate::rows::Block;
+use crate::copies::{Column, Counter, Panels, Tail};
 use crate::sm100::config::TILE;
 use crate::task::OpenTile;
-use ptx::build::{Arg, Builder, Cmp, Cursor, Producer, Reg, RemoteMbarrier, SignalCursor, SmemPtr};
+use ptx::build::{Builder, Cursor, Producer, Reg, RemoteMbarrier, SmemPtr};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -17,39 +16,32 @@ struct Loader<'f> {
     lead: Reg<bool>,
     queries: Cursor<Producer>,
     kv: Cursor<Producer>,
-    tail: SignalCursor,
+    tail: Tail,
 }
 
 /// Emits the loading warp.
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let shared = &frame.shared;
+    let lead = b.elect();
     let loader = Loader {
         frame,
-        lead: b.elect(),
+        lead,
         queries: shared.q_ring.producer(b),
         kv: shared.kv_ring.producer(b),
-        tail: shared.tail.cursor(b),
+        tail: Tail::new(b, lead, &shared.tail),
     };
     frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
 }
 
 impl Loader<'_> {
     fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let begin = open.range.begin;
-        let n = b.sub(open.range.end, 1);
-        let any = b.setp(Cmp::Ge, n, begin);
-        b.if_(any, |b| {
+        open.range.if_any(b, |b, n| {
             self.load_queries(b, open);
             self.load_keys(b, open, n);
-            b.while_(
-                |b| b.setp(Cmp::Gt, n, begin),
-                |b| {
-                    let next = b.sub(n, 1);
-                    self.load_keys(b, open, next);
-                    self.load_values(b, open, n);
-                    b.assign(n, next);
-                },
-            );
+            open.range.while_more(b, n, |b, next| {
+                self.load_keys(b, open, next);
+                self.load_values(b, open, n);
+            });
             self.load_values(b, open, n);
         });
     }
@@ -60,23 +52,11 @@ impl Loader<'_> {
         slot.wait(b);
         let full = slot.full(b).in_cta(b, 0);
         b.if_(self.lead, |b| {
-            let panels = config.query_tile().blocks() as u32;
+            let to = Panels::of(self.frame.shared.q);
             let row_bytes = PANEL_BYTES / super::config::ROWS;
-            full.arrive_expect(b, panels * config.packing.used() * row_bytes);
+            full.arrive_expect(b, to.count * config.packing.used() * row_bytes);
             let number = b.add(open.first_block, self.frame.rank);
-            let block = Block::at(b, config.packing, config.group, number);
-            let token = b.add(open.sequence.q_start, block.token);
-            for panel in 0..panels {
-                let coordinates = [
-                    Arg::from((panel * PANEL) as i32),
-                    Builder::coordinate(block.head),
-                    Builder::coordinate(token),
-                    Builder::coordinate(open.tile.kv_head),
-                    Builder::coordinate(open.sequence.q_batch),
-                ];
-                let to = self.frame.shared.q.block(panel);
-                b.tma_load_pair(to, self.frame.params.tma_q, &coordinates, full);
-            }
+            self.frame.params.copy_queries(b, open, number, to, full);
         });
     }
 
@@ -101,13 +81,17 @@ impl Loader<'_> {
             let half = b.value::<i32>(half);
             let half_tile = self.half_tile(b, n, half);
             let (at, full) = self.next_slot(b);
-            if self.frame.params.dirty_tail {
-                self.copy_and_clear(b, open, half_tile, at, full);
-            } else {
+            let to = self.all_panels(at);
+            let copy = |b: &mut Builder, on: Counter| {
                 b.if_(self.lead, |b| {
-                    full.arrive_expect(b, self.all_panels(at).total_bytes());
-                    self.copy_values(b, open, half_tile, at, full.into());
+                    on.arrive_expect(b, to.total_bytes());
+                    self.copy_values(b, open, half_tile, at, on);
                 });
+            };
+            if self.frame.params.dirty_tail {
+                self.tail.publish(b, open, half_tile, to, full, copy);
+            } else {
+                copy(b, full.into());
             }
         }
     }
@@ -149,45 +133,6 @@ impl Loader<'_> {
             let to = panels(at, self.group_panels());
             self.frame.params.copy_rows(b, open, half_tile, map, column, to, counter);
         }
-    }
-
-    /// As [`Loader::copy_values`]; rows past the end of the sequence become zero, because a probability
-    /// of zero times whatever lies there must be zero.
-    fn copy_and_clear(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        half_tile: Reg<i32>,
-        at: SmemPtr,
-        full: RemoteMbarrier,
-    ) {
-        let to = self.all_panels(at);
-        let first = b.mul(half_tile, SLOT_ROWS as i32);
-        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
-        let partial = b.setp(Cmp::Lt, rows_left, SLOT_ROWS as i32);
-        b.if_else(
-            partial,
-            |b| {
-                let arrived = self.tail.barrier(b);
-                b.if_(self.lead, |b| {
-                    arrived.arrive_expect(b, to.total_bytes());
-                    self.copy_values(b, open, half_tile, at, arrived.into());
-                });
-                self.tail.wait(b);
-                self.tail.advance(b);
-                let rows = b.max(rows_left, 0);
-                to.clear_rows(b, rows.reinterpret());
-                b.fence_proxy_async();
-                b.warp_sync();
-                full.arrive_if(b, self.lead);
-            },
-            |b| {
-                b.if_(self.lead, |b| {
-                    full.arrive_expect(b, to.total_bytes());
-                    self.copy_values(b, open, half_tile, at, full.into());
-                });
-            },
-        );
     }
 }
 

@@ -5,12 +5,10 @@ use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
 use super::kernel::Frame;
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::sm100::config::TILE;
 use crate::sm100::epilogue::{self, Run};
-use crate::sm100::rows::RowThread;
+use crate::sm100::rows::{RowThread, TileOfKeys};
 use crate::softmax::RowState;
 use crate::task::OpenTile;
-use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SignalCursor, SmemPtr, TmemPtr};
 
 /// First named barrier of the exchanges between two warps; barrier 0 is the CTA's.
@@ -76,7 +74,9 @@ impl SoftmaxThread<'_> {
             any,
             |b| {
                 let q = self.q.take(b);
-                self.accumulate(b, open, &block);
+                let no = b.predicate(false);
+                b.assign(self.started, no);
+                self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
                 let others = self.exchange(b, self.state.sum);
                 let total = b.add(self.state.sum, others);
                 b.assign(self.state.sum, total);
@@ -122,46 +122,15 @@ impl SoftmaxThread<'_> {
         }
     }
 
-    /// All tiles of keys, last to first: those that need a mask, those that do not, and those that
-    /// need one again.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
-        let range = open.range;
-        let n = b.value(range.end);
-        let last_token = block.last_token(b);
-        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
-        let (token, _) = block.query(b, self.rows.row);
-        let window = RowWindow::of(b, &open.bounds, token);
-        let no = b.predicate(false);
-        b.assign(self.started, no);
-        self.steps(b, &window, n, clear.end, true);
-        self.steps(b, &window, n, clear.begin, false);
-        if self.frame.params.visible.has_left() {
-            self.steps(b, &window, n, range.begin, true);
-        }
-    }
-
-    /// Tiles from `n - 1` down to `end`; `n` keeps count.
-    fn steps(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, end: Reg<i32>, masked: bool) {
-        b.while_(
-            |b| b.setp(Cmp::Gt, n, end),
-            |b| {
-                let next = b.sub(n, 1);
-                b.assign(n, next);
-                self.step(b, window, n, masked);
-            },
-        );
-    }
-
-    fn step(&self, b: &mut Builder, window: &RowWindow, n: Reg<i32>, masked: bool) {
+    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
         let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         b.tcgen05_fence_after();
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let first = b.mul(self.half, SLOT_ROWS).reinterpret::<i32>();
-        let origin = b.mad(n, TILE as i32, first);
-        let scores = self.rows.load_scores(b, at, SLOT_ROWS, masked.then_some((window, origin)));
+        let first = b.mul(self.half, SLOT_ROWS);
+        let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
         let (shift, rescale) =
-            softmax.move_reference(b, &self.state, &scores, masked, |b, largest| {
+            softmax.move_reference(b, &self.state, &scores, keys.masked, |b, largest| {
                 let others = self.exchange(b, largest);
                 b.max(largest, others)
             });

@@ -3,16 +3,14 @@
 use super::config::Config;
 use super::merge::Meeting;
 use super::{left, loaders, right};
-use crate::arguments::{Arguments, Memory};
 use crate::rows::Block;
 use crate::sm90::config::ROWS;
 use crate::sm90::tile::TileShape;
-use crate::task::{OpenTile, Params, Task};
+use crate::task::{OpenTile, Params};
 use layout::Layout;
-use program::Argument;
 use ptx::build::{
-    Budget, Builder, Cmp, Consumer, Kernel, Pipeline, Reg, SharedArray, SharedTile, SharedTiles,
-    Signals, Slot, SmemPtr, Target,
+    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
+    Slot, SmemPtr,
 };
 
 /// Warps of a warpgroup.
@@ -54,28 +52,16 @@ pub struct Frame {
     pub part: Reg<u32>,
 }
 
-/// Emits the kernel `name` and its arguments.
-pub fn emit(
-    name: &str,
-    config: Config,
-    task: &Task<'_>,
-    memory: &Memory,
-) -> (Kernel, Vec<Argument>) {
-    let mut b = Builder::new(name, Target::Sm90a);
-    b.launch_bounds(config.threads(), 1);
-    let mut args = Arguments::default();
-    let tiling = config.tiling();
-    let params = Params::declare(&mut b, &mut args, tiling, task, memory, !config.shared_kv);
-    let shared = reserve(&mut b, &config);
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, params: Params) {
+    let shared = reserve(b, &config);
     let rank = match config.cluster() {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
     };
     let block = b.rem(rank, config.copies);
     let part = params.part.unwrap_or_else(|| b.value(0));
-    let frame = Frame { config, params, shared, block, part };
-    frame.emit(&mut b);
-    (b.finish(), args.into_values())
+    Frame { config, params, shared, block, part }.emit(b);
 }
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {

@@ -2,12 +2,12 @@
 //! the other's buffers.
 
 use super::kernel::Frame;
-use crate::copies::{Column, Panels, Tail};
+use crate::copies::{Column, Counter, Panels, Tail};
 use crate::sm90::tile::ROW_BYTES;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
 use ptx::build::{
-    Arg, Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SharedTiles, TensorMapParam,
+    Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SharedTiles, TensorMapParam,
 };
 
 /// Emits the warp that loads values.
@@ -60,19 +60,9 @@ fn load_queries(
         let full = slot.full(b);
         let chunks = config.key_dim.div_ceil(CHUNK);
         full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
-        let block = frame.block(b, open);
-        let token = b.add(open.sequence.q_start, block.token);
-        for chunk in 0..chunks {
-            let coordinates = [
-                Arg::from((chunk * CHUNK) as i32),
-                Builder::coordinate(block.head),
-                Builder::coordinate(token),
-                Builder::coordinate(open.tile.kv_head),
-                Builder::coordinate(open.sequence.q_batch),
-            ];
-            let to = frame.shared.q.block(chunk);
-            b.tma_load(to, frame.params.tma_q, &coordinates, full);
-        }
+        let number = b.add(open.first_block, frame.block);
+        let to = Panels { count: chunks, ..Panels::of(frame.shared.q) };
+        frame.params.copy_queries(b, open, number, to, full);
     });
 }
 
@@ -145,7 +135,7 @@ impl<'f> Stream<'f> {
         if self.cleared {
             self.tail.publish(b, open, n, to, full, copy);
         } else {
-            copy(b, full);
+            copy(b, full.into());
         }
     }
 
@@ -157,7 +147,7 @@ impl<'f> Stream<'f> {
         n: Reg<i32>,
         column: u32,
         to: Panels,
-        barrier: Mbarrier,
+        barrier: Counter,
     ) {
         let params = &self.frame.params;
         b.if_(self.lead, |b| {
