@@ -82,6 +82,9 @@ impl Config {
                 time(*a).total_cmp(&time(*b))
             })
             .unwrap_or(1);
+        // Keys that are values are held until their output is done, which is after the next keys but one
+        // are awaited.
+        let shared_kv = matches!(segment.values, Values::SameAsKeys { .. });
         let mut config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim,
@@ -91,8 +94,8 @@ impl Config {
             warpgroups,
             tile,
             q_stages: 2,
-            stages: 2,
-            shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
+            stages: if shared_kv { 3 } else { 2 },
+            shared_kv,
         };
         if config.shared_bytes() > SHARED_LIMIT - SHARED_RESERVE {
             config.q_stages = 1;
