@@ -108,7 +108,9 @@ fn each_microseconds(stream: &Stream, queue: impl Fn() -> Result<(), Error>) -> 
 pub fn endless(device: &Device) -> Outcome {
     let program = program(kernels::LAUNCH, vec![], vec![launch("two_seconds", 1, 32, vec![])]);
     let stream = device.new_stream()?;
-    device.load(&program)?.launch(&stream, &[])?;
+    // Unloading a kernel waits for it.
+    let loaded = device.load(&program)?;
+    loaded.launch(&stream, &[])?;
     let timeout = stream.synchronize_within(Duration::from_millis(200));
     let after = device.alloc(16).err().map(|error| error.to_string()).unwrap_or_default();
     match timeout {
