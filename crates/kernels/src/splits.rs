@@ -1,9 +1,10 @@
 //! Into how many parts keys are split, by a simple model of time.
 //!
 //! With `s` parts a launch takes `⌈units·s / processors⌉` rounds of `key tiles / s` steps and the ends
-//! of a unit; a step takes as long as its arithmetic, its bytes, or its chain of dependent latencies, whichever is longest.
-//! More than one part also costs a second launch and the way of f32 partial results to memory and
-//! back. The rates are rounded from an H200; only their ratios matter.
+//! of a unit; a step takes as long as its arithmetic, its bytes, or its chain of dependent latencies,
+//! whichever is longest. More than one part also costs a second launch and the way of f32 partial
+//! results to memory and back; a few parts can be merged by the cluster that computes them instead. The
+//! rates are rounded from an H200; only their ratios matter.
 
 /// Microseconds a step takes at least.
 const STEP: f64 = 0.6;

@@ -18,6 +18,9 @@
 //! A tile is kept in two units (the columns of the left and of the right warpgroup), each with
 //! barriers of its own, so that the next tile's first half can arrive while the second is in use.
 //!
+//! Where there are fewer blocks than processors, further CTAs of the cluster take parts of the keys, and
+//! the cluster merges their results ([`merge`]).
+//!
 //! Shared memory at 512 columns: queries 64 KiB, keys 64 KiB, values 64 KiB, probabilities 2 × 8 KiB.
 //! With K = V the values' 64 KiB are a second stage of keys. Registers: output 128, scores 32,
 //! probabilities 16.
