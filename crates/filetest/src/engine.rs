@@ -85,6 +85,12 @@ impl SimEngine {
         SimEngine { mode: name.to_owned(), options }
     }
 
+    /// On one host thread, where which of two racing clusters comes first must not vary.
+    pub fn on_one_thread(mut self) -> Self {
+        self.options.threads = 1;
+        self
+    }
+
     /// A run is given up after so many warp instructions.
     pub fn limited(mut self, instructions: u64) -> SimEngine {
         self.options.max_instructions = instructions;

@@ -11,7 +11,8 @@ fn objection(test: &FileTest) -> Option<String> {
     let run = test.runs.first().expect("a run");
     let program = test.program(run).unwrap_or_else(|error| panic!("{}: {error}", test.name));
     SimEngine::MODES.iter().find_map(|mode| {
-        let result = SimEngine::mode(mode, 1).limited(1 << 20).run(&program, &run.contents());
+        let engine = SimEngine::mode(mode, 1).limited(1 << 20).on_one_thread();
+        let result = engine.run(&program, &run.contents());
         result.err().map(|error| format!("mode: {mode}\n{error}\n"))
     })
 }

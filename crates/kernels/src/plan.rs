@@ -225,7 +225,7 @@ fn arrange(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> (S
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
     let whole = options.processors / cluster;
-    if cluster > 2 { (whole * 7 / 8).max(1) } else { whole }
+    if cluster > 2 { whole - whole / 8 } else { whole }
 }
 
 fn key_tiles(problem: &Problem, n: usize, schedule: &Schedule) -> u32 {
