@@ -77,8 +77,8 @@ impl<'a> Side<'a> {
         self.out.chunks_exact(self.out.len() / (self.frame.config.parts as usize / 2))
     }
 
-    /// Says that this warpgroup is done with its memory, and waits until all parts are. `states` are
-    /// the rows' states that this side sends.
+    /// Says that this warpgroup is done with its memory, waits until all parts are, and sends them
+    /// columns and, where this side has them, the rows' `states`.
     #[track_caller]
     pub fn meet(&self, b: &mut Builder, states: Option<[RowState; 2]>) {
         let Frame { config, shared, part, .. } = self.frame;
