@@ -164,6 +164,10 @@ fn bytes(tile: &SmemTile) -> u32 {
     u32::try_from(tile.bytes()).expect("a tile fits the shared memory of a CTA")
 }
 
+fn number(n: u64) -> u32 {
+    u32::try_from(n).expect("an array fits the shared memory of a CTA")
+}
+
 /// Numbers in shared memory, at the places a layout gives their coordinates.
 #[derive(Clone, Debug)]
 pub struct SharedArray<T> {
@@ -175,14 +179,18 @@ pub struct SharedArray<T> {
 impl<T: Scalar> SharedArray<T> {
     /// Reserves what `layout` covers. Its modes are plain: one extent and one stride each.
     pub fn reserve(b: &mut Builder, shared: SmemPtr, layout: &Layout) -> Self {
-        let number = |n: u64| u32::try_from(n).expect("an array fits the shared memory of a CTA");
+        let offset = b.reserve_shared(number(layout.cosize()) * T::BYTES, ARRAY_ALIGN);
+        Self::over(shared.plus(offset), layout)
+    }
+
+    /// An array in memory that others have left, 16-byte aligned.
+    pub fn over(at: SmemPtr, layout: &Layout) -> Self {
         let plain = |mode: Layout| match (mode.shape().as_int(), mode.stride().as_int()) {
             (Some(extent), Some(stride)) => (number(extent), number(stride)),
             _ => panic!("{layout}: modes of a shared array have one extent and one stride each"),
         };
         let modes = layout.modes().into_iter().map(plain).collect();
-        let offset = b.reserve_shared(number(layout.cosize()) * T::BYTES, ARRAY_ALIGN);
-        SharedArray { at: shared.plus(offset), modes, element: PhantomData }
+        SharedArray { at, modes, element: PhantomData }
     }
 
     /// Reserves one number.

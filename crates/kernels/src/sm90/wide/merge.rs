@@ -15,12 +15,15 @@ use crate::sm90::config::ROWS;
 use crate::sm90::epilogue::{self, Columns};
 use crate::sm90::fragment;
 use crate::softmax::RowState;
-use ptx::build::{Arg, Builder, Cmp, Reg, Signals, SmemPtr};
+use layout::Layout;
+use ptx::build::{Builder, Cmp, Reg, SharedArray, Signals, SmemPtr};
 
 /// Threads of a warpgroup.
 const THREADS: u32 = WARPS * 32;
-/// Bytes of a row's state.
-const STATE: u32 = 8;
+/// Numbers of a row's state.
+const STATE: u32 = 2;
+/// Registers stored at once.
+const VECTOR: usize = 4;
 
 /// Where the parts of the keys meet.
 #[derive(Clone, Copy)]
@@ -88,7 +91,7 @@ impl<'a> Side<'a> {
             let since_owner = b.sub(*part, self.owner);
             let owns = b.setp(Cmp::Lt, since_owner, config.parts / 2);
             let columns = b.select::<u32>(owns, (config.parts - 1) * piece, 0);
-            let states = states.map_or(0, |_| config.parts * ROWS * STATE);
+            let states = states.map_or(0, |_| config.parts * ROWS * STATE * 4);
             let bytes = b.add(columns, states);
             let come = shared.meeting.come.cursor(b).barrier(b);
             come.arrive_expect(b, bytes);
@@ -124,16 +127,15 @@ impl<'a> Side<'a> {
         let quad = b.and(self.thread, 3);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         let row = fragment::first_row(b, self.thread);
-        let index = b.mad(self.frame.part, ROWS, row);
-        let offset = b.mul(index, STATE);
-        let at = b.smem_add(meeting.states, offset);
+        let places = self.states();
+        let at = places.element(b, &[row, self.frame.part]);
         b.if_(first_of_row, |b| {
             for part in 0..self.frame.config.parts {
                 let rank = self.rank_of(b, part);
                 let (to, come) = (at.in_cta(b, rank), meeting.come.cursor(b).barrier(b));
                 let come = come.in_cta(b, rank);
                 for (half, state) in states.iter().enumerate() {
-                    let to = to.plus(half as u32 * 8 * STATE);
+                    let to = to.plus(places.offset(&[half as u32 * 8]));
                     b.st_async_vector(to, &[state.max, state.sum], come);
                 }
             }
@@ -147,24 +149,33 @@ impl<'a> Side<'a> {
         for (owner, registers) in (self.owner..).zip(self.pieces()) {
             let others = b.setp(Cmp::Ne, *part, owner);
             b.if_(others, |b| {
-                let from = self.place(b, *part, registers.len());
+                let places = self.columns(registers.len());
                 let rank = self.rank_of(b, owner);
-                let to = from.in_cta(b, rank);
+                let to = places.element(b, &[self.thread, *part]).in_cta(b, rank);
                 let come = shared.meeting.come.cursor(b).barrier(b).in_cta(b, rank);
-                for (i, four) in registers.chunks_exact(4).enumerate() {
-                    b.st_async_vector(to.plus(i as u32 * THREADS * 16), four, come);
+                for (i, some) in registers.chunks_exact(VECTOR).enumerate() {
+                    b.st_async_vector(to.plus(places.offset(&[0, 0, i as u32])), some, come);
                 }
             });
         }
     }
 
-    /// Where this thread's first four registers of a piece from `part` are.
-    #[track_caller]
-    fn place(&self, b: &mut Builder, part: impl Into<Arg<u32>>, registers: usize) -> SmemPtr {
-        let part = b.value::<u32>(part);
-        let piece = b.mul(part, registers as u32 * THREADS * 4);
-        let offset = b.mad(self.thread, 16, piece);
-        b.smem_add(self.frame.shared.meeting.columns, offset)
+    /// Where the parts' pieces of `registers` registers per thread come: by thread, part and vector of
+    /// registers. Neighbouring threads are neighbours, so that no two of them meet in a bank.
+    fn columns(&self, registers: usize) -> SharedArray<f32> {
+        let (vectors, vector) = ((registers / VECTOR) as u64, VECTOR as u64);
+        let (threads, parts) = (u64::from(THREADS), u64::from(self.frame.config.parts));
+        let strides = (vector, registers as u64 * threads, vector * threads);
+        let layout = Layout::new((threads, parts, vectors), strides);
+        SharedArray::over(self.frame.shared.meeting.columns, &layout.expect("a small layout"))
+    }
+
+    /// Where the parts' row states come: by row and part.
+    fn states(&self) -> SharedArray<f32> {
+        let (rows, state) = (u64::from(ROWS), u64::from(STATE));
+        let shape = (rows, u64::from(self.frame.config.parts));
+        let layout = Layout::new(shape, (state, rows * state));
+        SharedArray::over(self.frame.shared.meeting.states, &layout.expect("a small layout"))
     }
 
     /// Finishes the piece that is this CTA's, if one is.
@@ -197,13 +208,13 @@ impl<'a> Side<'a> {
         output: &BlockOutput<'_>,
     ) -> ([RowState; 2], [Vec<Reg<f32>>; 2]) {
         let row = fragment::first_row(b, self.thread);
-        let offset = b.mul(row, STATE);
-        let at = b.smem_add(self.frame.shared.meeting.states, offset);
+        let places = self.states();
+        let at = places.element(b, &[row]);
         let [(upper, f), (lower, g)] = [0, 8].map(|below| {
             let parts: Vec<RowState> = (0..self.frame.config.parts)
                 .map(|part| {
-                    let at = at.plus((part * ROWS + below) * STATE);
-                    let state = b.ld_shared_vector::<f32>(at, 2);
+                    let at = at.plus(places.offset(&[below, part]));
+                    let state = b.ld_shared_vector::<f32>(at, STATE as usize);
                     RowState { max: state[0], sum: state[1] }
                 })
                 .collect();
@@ -224,11 +235,13 @@ impl<'a> Side<'a> {
         let of = |part: u32| [0, 1].map(|half: usize| factors[half][part as usize]);
         fragment::scale_rows(b, registers, of(owner));
         for part in (0..self.frame.config.parts).filter(|part| *part != owner) {
-            let from = self.place(b, part, registers.len());
+            let places = self.columns(registers.len());
+            let from = places.element(b, &[self.thread]);
             let factors = of(part);
-            for (i, four) in registers.chunks_exact(4).enumerate() {
-                let sent = b.ld_shared_vector::<f32>(from.plus(i as u32 * THREADS * 16), 4);
-                for (j, (&register, sent)) in four.iter().zip(sent).enumerate() {
+            for (i, some) in registers.chunks_exact(VECTOR).enumerate() {
+                let at = from.plus(places.offset(&[0, part, i as u32]));
+                let sent = b.ld_shared_vector::<f32>(at, VECTOR);
+                for (j, (&register, sent)) in some.iter().zip(sent).enumerate() {
                     let sum = b.fma(sent, factors[j / 2], register);
                     b.assign(register, sum);
                 }
