@@ -70,7 +70,8 @@ impl TileOrder {
     /// Declares the list's parameters; `cluster` CTAs work on a tile together.
     #[track_caller]
     pub fn declare(b: &mut Builder, args: &mut Arguments, list: &TileList, cluster: u32) -> Self {
-        let last = list.tiles * list.splits - 1;
+        // Without queries there are no tiles.
+        let last = (list.tiles * list.splits).saturating_sub(1);
         TileOrder {
             jobs: args.u32(b, "jobs", list.jobs()),
             jobs_per_head: Divisor::declare(b, args, "jobs_per_head", list.jobs_per_head()),

@@ -6,15 +6,19 @@
 //! - softmax down each lane, in place, giving probabilities `[key][row]`;
 //! - output `[column][row]` += value number (broadcast) × probabilities, blocked over `N` columns.
 //!
-//! Several panels share a tile, so that widening bf16 rows is paid once for all of them.
+//! Several panels share a tile, so that widening bf16 rows is paid once for all of them. While the
+//! first of them takes its scores, the tile's values and the next keys are brought into the second
+//! cache: both products then wait for no memory.
 
 use super::buffer::Buffer;
 use super::plan::Item;
+use super::products::{add_values, score_keys};
 use super::state::{SLACK, Scratch};
 use super::tile::{Places, Tile, base};
 use super::{Call, TILE};
 use crate::inputs::SegmentInputs;
 use crate::simd::{Element, Simd};
+use problem::Storage;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
@@ -49,26 +53,50 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     let width = V * S::LANES;
     let panels = item.rows.div_ceil(width);
     scratch.partial.reset(panels, width, problem.value_dim() as usize);
-    load_queries(call, item, width, &mut scratch.queries);
+    load_queries(simd, call, item, width, &mut scratch.queries);
     scratch.scores.reserve(TILE * width);
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
+        let tile_at = |first: u64| first.min(part.end)..part.end.min(first + TILE as u64);
+        let find = |first| Places::<TILE>::find(&call.inputs, segment, item, tile_at(first));
+        let mut places = find(part.start);
         for first in part.clone().step_by(TILE) {
-            let range = first..part.end.min(first + TILE as u64);
-            let places = Places::<TILE>::find(&call.inputs, segment, item, range.clone());
+            let next = find(first + TILE as u64);
             let Scratch { keys, values, .. } = scratch;
             let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);
+            let mut ahead = Ahead::<E>::new(&places, &next, segment, item.kv_head);
             // Lists leave entries out, and are seen whole by every row.
-            let range = if segment.is_listed() { 0..tile.count as u64 } else { range };
+            let listed = segment.is_listed();
+            let range = if listed { 0..tile.count as u64 } else { tile_at(first) };
             for panel in 0..panels {
                 let rows = panel * width..(panel * width + width).min(item.rows);
                 let seen = &scratch.visible[rows.clone()];
-                let Some(bounds) = Bounds::new(seen, segment.is_listed(), &range) else { continue };
+                let Some(bounds) = Bounds::new(seen, listed, &range) else { continue };
                 let mut panel = Panel::<V, N> { call_dims: dims(call), scratch, rows: rows.start };
-                panel.step(simd, problem.softcap, &tile, &bounds);
+                panel.step(simd, problem.softcap, &tile, ahead.take(), &bounds);
             }
+            places = next;
         }
+    }
+}
+
+/// Rows of elements that will be wanted soon.
+struct Ahead<E> {
+    keys: [*const E; TILE],
+    values: [*const E; TILE],
+}
+
+impl<E: Element> Ahead<E> {
+    /// The keys of the next tile, and values: of this one if they are used where they lie, of the
+    /// next if they are widened first. `None` for packed rows, which are unpacked at once.
+    fn new(tile: &Places, next: &Places, segment: &SegmentInputs, kv_head: u64) -> Option<Self> {
+        if segment.segment.storage != Storage::Elements {
+            return None;
+        }
+        let next = next.in_place(segment, kv_head);
+        let values = if E::IS_F32 { tile.in_place(segment, kv_head).values } else { next.values };
+        Some(Self { keys: next.keys, values })
     }
 }
 
@@ -110,13 +138,20 @@ const ROWS_AT_ONCE: usize = 16;
 
 /// Transposes and scales the item's queries to `[panel][dim][row]`; rows past the last are 0.
 #[inline(always)]
-fn load_queries<E: Element>(call: &Call<E>, item: &Item, width: usize, to: &mut Buffer<f32>) {
+fn load_queries<S: Simd, E: Element>(
+    simd: S,
+    call: &Call<E>,
+    item: &Item,
+    width: usize,
+    to: &mut Buffer<f32>,
+) {
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
     let factor = query_factor(problem.scale, problem.softcap);
     let base = base::<E>(call.inputs.q);
     to.refill(item.rows.div_ceil(width) * width * dim, 0.0);
     let group = ROWS_AT_ONCE.min(width);
+    let blocks = if width.is_multiple_of(ROWS_AT_ONCE) { dim / ROWS_AT_ONCE } else { 0 };
     for first in (0..item.rows).step_by(group) {
         let rows = group.min(item.rows - first);
         let mut from = [base; ROWS_AT_ONCE];
@@ -125,15 +160,51 @@ fn load_queries<E: Element>(call: &Call<E>, item: &Item, width: usize, to: &mut 
             *from = base.wrapping_add(problem.q.row_offset(at.q_batch, at.head, at.token) as usize);
         }
         let panel = first / width * width * dim + first % width;
-        for d in 0..dim {
+        for d in (0..blocks).map(|block| block * ROWS_AT_ONCE) {
+            // SAFETY: the inputs were checked to hold `dim` elements of every row.
+            let block = unsafe { transposed(simd, &from[..rows], d, factor) };
+            for (n, column) in block.iter().enumerate() {
+                to[panel + (d + n) * width..][..ROWS_AT_ONCE].copy_from_slice(column);
+            }
+        }
+        for d in blocks * ROWS_AT_ONCE..dim {
             let to = &mut to[panel + d * width..][..rows];
             for (to, from) in to.iter_mut().zip(&from) {
-                // SAFETY: the inputs were checked to hold `dim` elements of every row.
+                // SAFETY: as above.
                 *to = unsafe { from.add(d).read() }.to_f32() * factor;
             }
         }
     }
 }
+
+/// The transpose of 16 elements from `d` on of up to 16 rows, times `factor`; 0 for absent rows.
+///
+/// # Safety
+/// Each row must be readable for `d + 16` elements.
+#[inline(always)]
+unsafe fn transposed<S: Simd, E: Element>(
+    simd: S,
+    rows: &[*const E],
+    d: usize,
+    factor: f32,
+) -> [[f32; ROWS_AT_ONCE]; ROWS_AT_ONCE] {
+    let mut block = [[0.0; ROWS_AT_ONCE]; ROWS_AT_ONCE];
+    for (row, from) in block.iter_mut().zip(rows) {
+        for at in (0..ROWS_AT_ONCE).step_by(S::LANES) {
+            // SAFETY: the caller promises 16 elements; vectors divide them.
+            unsafe {
+                let scaled = simd.mul(E::load(simd, from.add(d + at)), simd.splat(factor));
+                simd.store(row[at..].as_mut_ptr(), scaled);
+            }
+        }
+    }
+    // SAFETY: the block has 16 rows of 16 elements.
+    unsafe { simd.transpose(block.as_ptr().cast(), ROWS_AT_ONCE) }
+}
+
+/// Head dim whose queries, for the widest panel, fill less than the first cache while all keys of a
+/// tile pass by.
+const DIM_BLOCK: usize = 128;
 
 /// Rows of the widest panel.
 const MOST_WIDTH: usize = 64;
@@ -181,16 +252,30 @@ struct Panel<'s, const V: usize, const N: usize> {
 
 impl<const V: usize, const N: usize> Panel<'_, V, N> {
     #[inline(always)]
-    fn step<S: Simd>(&mut self, simd: S, softcap: Option<f32>, tile: &Tile<f32>, bounds: &Bounds) {
+    fn step<S: Simd, E: Element>(
+        &mut self,
+        simd: S,
+        softcap: Option<f32>,
+        tile: &Tile<f32>,
+        ahead: Option<Ahead<E>>,
+        bounds: &Bounds,
+    ) {
         let (key_dim, value_dim) = self.call_dims;
         let queries = self.scratch.queries[self.rows * key_dim..].as_ptr();
         let scores = self.scratch.scores.as_mut_ptr();
-        for first in (0..tile.count).step_by(N) {
-            // SAFETY: key rows have `key_dim` elements and repeat the last up to `TILE`, which `N`
-            // divides; queries and scores hold whole panels.
-            unsafe {
-                let to = scores.add(first * V * S::LANES);
-                score_keys::<S, V, N>(simd, &tile.keys[first..first + N], key_dim, queries, to);
+        for start in (0..key_dim).step_by(DIM_BLOCK) {
+            let dims = start..key_dim.min(start + DIM_BLOCK);
+            for first in (0..tile.count).step_by(N) {
+                let group = first..first + N;
+                let keys = &tile.keys[group.clone()];
+                let ahead =
+                    ahead.as_ref().map(|ahead| [&ahead.values[group.clone()], &ahead.keys[group]]);
+                // SAFETY: key rows have `key_dim` elements and repeat the last up to `TILE`, which
+                // `N` divides; queries and scores hold whole panels.
+                unsafe {
+                    let to = scores.add(first * V * S::LANES);
+                    score_keys::<S, E, V, N>(simd, keys, ahead, dims.clone(), queries, to);
+                }
             }
         }
         if let Some(cap) = softcap {
@@ -248,111 +333,6 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
             }
         }
         rescaled.then_some(factors)
-    }
-}
-
-/// Scores of `N` keys: `to[n][row] = Σ_d keys[n][d] · queries[d][row]`.
-///
-/// # Safety
-/// Each key must have `dim` readable elements, `queries` `dim` and `to` `N` rows of `V` vectors.
-#[inline(always)]
-unsafe fn score_keys<S: Simd, const V: usize, const N: usize>(
-    simd: S,
-    keys: &[*const f32],
-    dim: usize,
-    queries: *const f32,
-    to: *mut f32,
-) {
-    let mut sums = [[simd.splat(0.0); V]; N];
-    let mut rows = [std::ptr::null(); N];
-    rows.copy_from_slice(&keys[..N]);
-    for d in 0..dim {
-        let mut query = [simd.splat(0.0); V];
-        for v in 0..V {
-            // SAFETY: the caller promises `dim` rows of queries.
-            query[v] = unsafe { simd.load(queries.add((d * V + v) * S::LANES)) };
-        }
-        for n in 0..N {
-            // SAFETY: the caller promises `dim` elements of each key.
-            let key = simd.splat(unsafe { *rows[n].add(d) });
-            for v in 0..V {
-                sums[n][v] = simd.mul_add(key, query[v], sums[n][v]);
-            }
-        }
-    }
-    for n in 0..N {
-        for v in 0..V {
-            // SAFETY: the caller promises `N` rows.
-            unsafe { simd.store(to.add((n * V + v) * S::LANES), sums[n][v]) };
-        }
-    }
-}
-
-/// `out[column][row] += Σ_n values[n][column] · probabilities[n][row]` for every column.
-///
-/// # Safety
-/// Each value row must have `columns` readable elements; `probabilities` must hold `tile.count` and
-/// `out` `columns` rows of `V` vectors.
-#[inline(always)]
-unsafe fn add_values<S: Simd, const V: usize, const N: usize>(
-    simd: S,
-    tile: &Tile<f32>,
-    columns: usize,
-    probabilities: *const f32,
-    out: *mut f32,
-) {
-    let values = &tile.values[..tile.count];
-    let mut column = 0;
-    // SAFETY: every block of columns lies within `columns`; the rest is the caller's promise.
-    unsafe {
-        while column + N <= columns {
-            add_columns::<S, V, N>(simd, values, column, probabilities, out);
-            column += N;
-        }
-        while column + 4 <= columns {
-            add_columns::<S, V, 4>(simd, values, column, probabilities, out);
-            column += 4;
-        }
-        while column < columns {
-            add_columns::<S, V, 1>(simd, values, column, probabilities, out);
-            column += 1;
-        }
-    }
-}
-
-/// # Safety
-/// As [`add_values`], with `column + N <= columns`.
-#[inline(always)]
-unsafe fn add_columns<S: Simd, const V: usize, const N: usize>(
-    simd: S,
-    values: &[*const f32],
-    column: usize,
-    probabilities: *const f32,
-    out: *mut f32,
-) {
-    let mut sums = [[simd.splat(0.0); V]; N];
-    for n in 0..values.len() {
-        let mut weights = [simd.splat(0.0); V];
-        for v in 0..V {
-            // SAFETY: the caller promises `values.len()` rows of probabilities.
-            weights[v] = unsafe { simd.load(probabilities.add((n * V + v) * S::LANES)) };
-        }
-        for c in 0..N {
-            // SAFETY: the caller promises `column + N` elements of each value row.
-            let value = simd.splat(unsafe { *values[n].add(column + c) });
-            for v in 0..V {
-                sums[c][v] = simd.mul_add(value, weights[v], sums[c][v]);
-            }
-        }
-    }
-    for c in 0..N {
-        for v in 0..V {
-            // SAFETY: the caller promises `column + N` columns of output.
-            unsafe {
-                let to = out.add(((column + c) * V + v) * S::LANES);
-                simd.store(to, simd.add(simd.load(to), sums[c][v]));
-            }
-        }
     }
 }
 

@@ -18,6 +18,7 @@ mod lanes;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod matrix;
 mod plan;
+mod products;
 mod rows;
 mod state;
 mod stream;

@@ -5,7 +5,9 @@ use problem::Storage;
 use std::ops::Range;
 
 /// The most rows of an item.
-const MOST_ROWS: u64 = 128;
+const MOST_ROWS: u64 = 256;
+/// Bytes of queries and sums that leave room for keys and values in the second cache.
+const ROWS_BYTES: u64 = 512 << 10;
 /// The most rows of an item in tile registers, where bringing keys into place costs more.
 const MOST_MATRIX_ROWS: u64 = 256;
 /// Sequences with at most this many rows per KV head have their keys split.
@@ -130,8 +132,12 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
         .sum();
     let share = rows / (4 * rayon::current_num_threads() as u64);
     // Registers hold at least two vectors of rows.
-    let most = if matrix { MOST_MATRIX_ROWS } else { MOST_ROWS };
-    share.clamp(2 * lanes, most).next_multiple_of(2 * lanes)
+    let row_bytes = 4 * (inputs.problem.key_dim() + inputs.problem.value_dim());
+    let most = match matrix {
+        true => MOST_MATRIX_ROWS,
+        false => MOST_ROWS.min(ROWS_BYTES / row_bytes.max(1)),
+    };
+    share.min(most).max(2 * lanes).next_multiple_of(2 * lanes)
 }
 
 fn splits(inputs: &Inputs, b: u64, rows: u64) -> usize {

@@ -1,8 +1,10 @@
 //! A few rows share the keys, as in decoding: vectors along the head dim.
 //!
-//! Each key row is read (and widened) once and multiplied with all `R` rows, four keys at a time so
-//! that the sums across lanes are taken four by four. Values likewise, `C` vectors of columns at a
-//! time.
+//! Each key row is read (and widened) once and multiplied with all `R` rows, `K` keys at a time;
+//! sums across lanes are taken four by four. Values likewise, `C` vectors of columns at a time.
+//!
+//! Elements are loaded two vectors at a time in the order of their type ([`Element::place`]). Queries
+//! and output have that order too, until the output is put back at the end.
 
 use super::buffer::Buffer;
 use super::lanes::{cap_scores, query_factor, visible};
@@ -13,8 +15,8 @@ use super::{Call, TILE};
 use crate::simd::{Element, Simd};
 use std::ops::Range;
 
-/// Keys whose sums are taken together.
-const KEYS: usize = 4;
+/// Sums across lanes that are taken together.
+const SUMS: usize = 4;
 
 /// Computes one split of an item into `scratch.partial`.
 #[inline(always)]
@@ -25,19 +27,19 @@ pub(super) fn attend<S: Simd, E: Element>(
     split: usize,
     scratch: &mut Scratch,
 ) {
-    // Registers hold R × C sums of values.
+    // Registers hold R × K sums of keys, R × C sums of values.
     match (S::REGISTERS, item.rows) {
-        (_, 1) => attend_rows::<S, E, 1, 8>(simd, call, item, split, scratch),
-        (32.., 2) => attend_rows::<S, E, 2, 8>(simd, call, item, split, scratch),
-        (32.., 3..=4) => attend_rows::<S, E, 4, 4>(simd, call, item, split, scratch),
-        (32.., _) => attend_rows::<S, E, 8, 2>(simd, call, item, split, scratch),
-        (_, 2) => attend_rows::<S, E, 2, 4>(simd, call, item, split, scratch),
-        _ => attend_rows::<S, E, 4, 2>(simd, call, item, split, scratch),
+        (_, 1) => attend_rows::<S, E, 1, 4, 8>(simd, call, item, split, scratch),
+        (32.., 2) => attend_rows::<S, E, 2, 4, 8>(simd, call, item, split, scratch),
+        (32.., 3..=4) => attend_rows::<S, E, 4, 4, 4>(simd, call, item, split, scratch),
+        (32.., _) => attend_rows::<S, E, 8, 2, 2>(simd, call, item, split, scratch),
+        (_, 2) => attend_rows::<S, E, 2, 4, 4>(simd, call, item, split, scratch),
+        _ => attend_rows::<S, E, 4, 2, 2>(simd, call, item, split, scratch),
     }
 }
 
 #[inline(always)]
-fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
+fn attend_rows<S: Simd, E: Element, const R: usize, const K: usize, const C: usize>(
     simd: S,
     call: &Call<E>,
     item: &Item,
@@ -47,7 +49,7 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
     let problem = call.inputs.problem;
     let key_dim = problem.key_dim() as usize;
     let value_dim = problem.value_dim() as usize;
-    let columns = value_dim.next_multiple_of(S::LANES);
+    let columns = value_dim.next_multiple_of(2 * S::LANES);
     scratch.partial.reset(R, 1, columns);
     load_queries::<S, E>(call, item, &mut scratch.queries);
     scratch.scores.refill(R * TILE, 0.0);
@@ -63,7 +65,7 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
         for first in part.clone().step_by(TILE) {
             let next = find(first + TILE as u64);
             if tile.count > 0 {
-                score_rows::<S, E, R>(simd, &tile, key_dim, scratch);
+                score_tile::<S, E, R, K>(simd, &tile, key_dim, scratch);
                 if let Some(cap) = problem.softcap {
                     cap_scores(simd, &mut scratch.scores, cap);
                 }
@@ -75,104 +77,123 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const C: usize>(
             tile = next;
         }
     }
+    put_back::<S, E>(&mut scratch.partial.out);
 }
 
-/// Scales the item's queries to `[row][dim]`, padded with 0 to whole vectors and `R` rows.
+/// Scales the item's queries to `[row][dim]`, in the elements' order, padded with 0 to whole pairs of
+/// vectors and to the most rows.
 #[inline(always)]
 fn load_queries<S: Simd, E: Element>(call: &Call<E>, item: &Item, to: &mut Buffer<f32>) {
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
-    let pitch = dim.next_multiple_of(S::LANES);
+    let pitch = dim.next_multiple_of(2 * S::LANES);
     let factor = query_factor(problem.scale, problem.softcap);
     to.refill(8 * pitch, 0.0);
     for row in 0..item.rows {
         let at = item.row(&call.inputs, row);
         let offset = problem.q.row_offset(at.q_batch, at.head, at.token) as usize;
         let from = base::<E>(call.inputs.q).wrapping_add(offset);
-        for (d, to) in to[row * pitch..][..dim].iter_mut().enumerate() {
+        let to = &mut to[row * pitch..][..pitch];
+        for d in 0..dim {
+            let (two, at) = (d / (2 * S::LANES), d % (2 * S::LANES));
             // SAFETY: the inputs were checked to hold `dim` elements of every row.
-            *to = unsafe { from.add(d).read() }.to_f32() * factor;
+            let element = unsafe { from.add(d).read() }.to_f32();
+            to[two * 2 * S::LANES + E::place(S::LANES, at)] = element * factor;
         }
     }
 }
 
-/// Scores of all rows, as many at a time as registers hold with [`KEYS`] sums each.
+/// Puts output columns back into the order of memory.
 #[inline(always)]
-fn score_rows<S: Simd, E: Element, const R: usize>(
+fn put_back<S: Simd, E: Element>(out: &mut [f32]) {
+    for two in out.chunks_exact_mut(2 * S::LANES) {
+        let mut ordered = [0.0; 32];
+        for (at, ordered) in ordered[..2 * S::LANES].iter_mut().enumerate() {
+            *ordered = two[E::place(S::LANES, at)];
+        }
+        two.copy_from_slice(&ordered[..2 * S::LANES]);
+    }
+}
+
+/// Brings the cache lines of the `2 * LANES` elements from `at` on near. Where a line has more
+/// elements than that, each row has it fetched on a turn of its own: memory is asked steadily.
+#[inline(always)]
+fn bring_near<S: Simd, E: Element>(simd: S, row: *const E, at: usize, turn: usize) {
+    let (line, step) = (64 / size_of::<E>(), 2 * S::LANES);
+    let turns = line.div_ceil(step);
+    if at / step % turns == turn % turns {
+        for at in (at / line * line..at + step).step_by(line) {
+            simd.prefetch(row.wrapping_add(at));
+        }
+    }
+}
+
+/// `scores[row][key]` of `R` rows, for the tile's keys in whole groups of `K`.
+#[inline(always)]
+fn score_tile<S: Simd, E: Element, const R: usize, const K: usize>(
     simd: S,
     tile: &Tile<E>,
     dim: usize,
     scratch: &mut Scratch,
 ) {
-    match (S::REGISTERS, R) {
-        (_, 1) => score_tile::<S, E, 1>(simd, tile, dim, 0, scratch),
-        (32.., 4..) => {
-            (0..R).step_by(4).for_each(|r| score_tile::<S, E, 4>(simd, tile, dim, r, scratch));
-        }
-        _ => (0..R).step_by(2).for_each(|r| score_tile::<S, E, 2>(simd, tile, dim, r, scratch)),
-    }
-}
-
-/// `scores[row][key]` of `R` rows from `first_row` on, for the tile's keys in whole groups of
-/// [`KEYS`].
-#[inline(always)]
-fn score_tile<S: Simd, E: Element, const R: usize>(
-    simd: S,
-    tile: &Tile<E>,
-    dim: usize,
-    first_row: usize,
-    scratch: &mut Scratch,
-) {
-    let pitch = dim.next_multiple_of(S::LANES);
-    let whole = dim / S::LANES * S::LANES;
-    let queries = scratch.queries[first_row * pitch..].as_ptr();
-    for first in (0..tile.count).step_by(KEYS) {
-        let keys = &tile.keys[first..first + KEYS];
-        let values = &tile.values[first..first + KEYS];
-        let mut sums = [[simd.splat(0.0); KEYS]; R];
-        let mut loaded = [simd.splat(0.0); KEYS];
-        for at in (0..whole).step_by(S::LANES) {
-            for n in 0..KEYS {
+    let pitch = dim.next_multiple_of(2 * S::LANES);
+    let whole = dim / (2 * S::LANES) * (2 * S::LANES);
+    let queries = scratch.queries.as_ptr();
+    for first in (0..tile.count).step_by(K) {
+        let keys = &tile.keys[first..first + K];
+        let values = &tile.values[first..first + K];
+        let mut sums = [[simd.splat(0.0); K]; R];
+        let mut loaded = [[simd.splat(0.0); 2]; K];
+        for at in (0..whole).step_by(2 * S::LANES) {
+            for n in 0..K {
                 // SAFETY: key rows have `dim` elements and repeat the last up to `TILE`.
-                loaded[n] = unsafe { E::load(simd, keys[n].add(at)) };
+                loaded[n] = unsafe { E::load_two(simd, keys[n].add(at)) };
                 // Values are wanted as soon as the tile's scores are known.
-                simd.prefetch(values[n].wrapping_add(at));
+                bring_near(simd, values[n], at, n);
             }
             // SAFETY: queries hold `R` padded rows.
-            unsafe { add_products::<S, R>(simd, &mut sums, loaded, queries.add(at), pitch) };
+            unsafe { add_products(simd, &mut sums, loaded, queries.add(at), pitch) };
         }
         if whole < dim {
-            for n in 0..KEYS {
+            for n in 0..K {
                 // SAFETY: as above.
                 loaded[n] = unsafe { E::load_part(simd, keys[n].add(whole), dim - whole) };
             }
             // SAFETY: as above.
-            unsafe { add_products::<S, R>(simd, &mut sums, loaded, queries.add(whole), pitch) };
+            unsafe { add_products(simd, &mut sums, loaded, queries.add(whole), pitch) };
         }
-        for r in 0..R {
-            let to = &mut scratch.scores[(first_row + r) * TILE + first..][..KEYS];
-            to.copy_from_slice(&simd.sum4(sums[r]));
+        for group in 0..R * K / SUMS {
+            let mut four = [simd.splat(0.0); SUMS];
+            for i in 0..SUMS {
+                four[i] = sums[(group * SUMS + i) / K][(group * SUMS + i) % K];
+            }
+            for (i, sum) in simd.sum4(four).into_iter().enumerate() {
+                let at = group * SUMS + i;
+                scratch.scores[at / K * TILE + first + at % K] = sum;
+            }
         }
     }
 }
 
-/// `sums[row][key] += keys[key] · queries[row]` for one vector of the head dim.
+/// `sums[row][key] += keys[key] · queries[row]` for two vectors of the head dim.
 ///
 /// # Safety
-/// `queries` must be readable for a vector in each of `R` rows, `pitch` elements apart.
+/// `queries` must be readable for two vectors in each of `R` rows, `pitch` elements apart.
 #[inline(always)]
-unsafe fn add_products<S: Simd, const R: usize>(
+unsafe fn add_products<S: Simd, const R: usize, const K: usize>(
     simd: S,
-    sums: &mut [[S::Vector; KEYS]; R],
-    keys: [S::Vector; KEYS],
+    sums: &mut [[S::Vector; K]; R],
+    keys: [[S::Vector; 2]; K],
     queries: *const f32,
     pitch: usize,
 ) {
-    for r in 0..R {
-        // SAFETY: the caller promises `R` rows.
-        let query = unsafe { simd.load(queries.add(r * pitch)) };
-        for n in 0..KEYS {
-            sums[r][n] = simd.mul_add(keys[n], query, sums[r][n]);
+    for half in 0..2 {
+        for r in 0..R {
+            // SAFETY: the caller promises two vectors in each of `R` rows.
+            let query = unsafe { simd.load(queries.add(r * pitch + half * S::LANES)) };
+            for n in 0..K {
+                sums[r][n] = simd.mul_add(keys[n][half], query, sums[r][n]);
+            }
         }
     }
 }
@@ -242,17 +263,17 @@ fn add_tile<S: Simd, E: Element, const R: usize, const C: usize>(
     let block = C * S::LANES;
     let mut column = 0;
     while column + block <= value_dim {
-        add_columns::<S, E, R, C>(simd, tile, next, column, S::LANES, scratch);
+        add_columns::<S, E, R, C>(simd, tile, next, column, block, scratch);
         column += block;
     }
     while column < value_dim {
-        let width = S::LANES.min(value_dim - column);
-        add_columns::<S, E, R, 1>(simd, tile, next, column, width, scratch);
-        column += S::LANES;
+        let width = (2 * S::LANES).min(value_dim - column);
+        add_columns::<S, E, R, 2>(simd, tile, next, column, width, scratch);
+        column += 2 * S::LANES;
     }
 }
 
-/// As [`add_tile`] for `C` vectors of columns from `column` on, the last of `width` elements.
+/// As [`add_tile`] for `C` vectors of columns from `column` on: `width` elements.
 #[inline(always)]
 fn add_columns<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
@@ -266,14 +287,14 @@ fn add_columns<S: Simd, E: Element, const R: usize, const C: usize>(
     let mut sums = [[simd.splat(0.0); C]; R];
     for (n, row) in tile.values[..tile.count].iter().enumerate() {
         let mut values = [simd.splat(0.0); C];
-        for c in 0..C {
-            simd.prefetch(next[n].wrapping_add(column + c * S::LANES));
-            // SAFETY: value rows have `column + (C - 1) · LANES + width` elements.
-            values[c] = unsafe {
-                let at = row.add(column + c * S::LANES);
-                match width == S::LANES {
-                    true => E::load(simd, at),
-                    false => E::load_part(simd, at, width),
+        for c in (0..C).step_by(2) {
+            let at = column + c * S::LANES;
+            bring_near(simd, next[n], at, n);
+            // SAFETY: value rows have `column + width` elements.
+            [values[c], values[c + 1]] = unsafe {
+                match width == C * S::LANES {
+                    true => E::load_two(simd, row.add(at)),
+                    false => E::load_part(simd, row.add(at), width),
                 }
             };
         }
@@ -289,7 +310,7 @@ fn add_columns<S: Simd, E: Element, const R: usize, const C: usize>(
     for r in 0..R {
         for c in 0..C {
             let to = &mut scratch.partial.out[r * columns + column + c * S::LANES..][..S::LANES];
-            // SAFETY: output rows are padded to whole vectors.
+            // SAFETY: output rows are padded to whole pairs of vectors.
             unsafe {
                 let sum = simd.add(simd.load(to.as_ptr()), sums[r][c]);
                 simd.store(to.as_mut_ptr(), sum);

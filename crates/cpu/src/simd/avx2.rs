@@ -152,6 +152,14 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn load_bf16_pairs(self, from: *const bf16) -> [__m256; 2] {
+        intrinsics! {
+            let pairs = _mm256_loadu_si256(from.cast());
+            let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)), _mm256_castsi256_ps(odd)]
+        }
+    }
+    #[inline(always)]
     unsafe fn load_f16(self, from: *const f16) -> __m256 {
         intrinsics!(_mm256_cvtph_ps(_mm_loadu_si128(from.cast())))
     }

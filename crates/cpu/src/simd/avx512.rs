@@ -164,6 +164,14 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn load_bf16_pairs(self, from: *const bf16) -> [__m512; 2] {
+        intrinsics! {
+            let pairs = _mm512_loadu_si512(from.cast());
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)), _mm512_castsi512_ps(odd)]
+        }
+    }
+    #[inline(always)]
     unsafe fn load_f16(self, from: *const f16) -> __m512 {
         intrinsics!(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast())))
     }

@@ -111,6 +111,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for `LANES` elements.
     unsafe fn load_f16(self, from: *const f16) -> Self::Vector;
+    /// Loads and widens consecutive bf16, the even ones into the first vector and the odd ones into
+    /// the second: each is the high half of a word, so that nothing has to cross lanes.
+    ///
+    /// # Safety
+    /// `from` must be readable for `2 * LANES` elements.
+    unsafe fn load_bf16_pairs(self, from: *const bf16) -> [Self::Vector; 2];
 }
 
 /// Coefficients of a polynomial for 2^x on [-0.5, 0.5], lowest power first: interpolation at
@@ -221,35 +227,51 @@ pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
     /// # Safety
     /// `from` must be readable for `S::LANES` elements.
     unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector;
+    /// Loads and widens twice as many consecutive elements, in the order of [`Element::place`].
+    ///
+    /// # Safety
+    /// `from` must be readable for `2 * S::LANES` elements.
+    unsafe fn load_two<S: Simd>(simd: S, from: *const Self) -> [S::Vector; 2];
+    /// Where [`Element::load_two`] puts element `at` of the `2 * lanes` that it loads.
+    fn place(lanes: usize, at: usize) -> usize;
     /// Widens.
     fn to_f32(self) -> f32;
     /// Rounds to nearest even.
     fn from_f32(x: f32) -> Self;
 
-    /// Loads and widens `count < LANES` elements; the other lanes are 0.
+    /// As [`Element::load_two`] for `count < 2 * LANES` elements; the other lanes are 0.
     ///
     /// # Safety
     /// `from` must be readable for `count` elements.
     #[inline(always)]
-    unsafe fn load_part<S: Simd>(simd: S, from: *const Self, count: usize) -> S::Vector {
-        let mut lanes = [Self::default(); 16];
-        debug_assert!(count < S::LANES && S::LANES <= lanes.len());
-        // SAFETY: `count` elements are readable, and `lanes` has room for `LANES`.
+    unsafe fn load_part<S: Simd>(simd: S, from: *const Self, count: usize) -> [S::Vector; 2] {
+        let mut lanes = [Self::default(); 32];
+        debug_assert!(count < 2 * S::LANES && 2 * S::LANES <= lanes.len());
+        // SAFETY: `count` elements are readable, and `lanes` has room for two vectors.
         unsafe {
             std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count);
-            Self::load(simd, lanes.as_ptr())
+            Self::load_two(simd, lanes.as_ptr())
         }
     }
 }
 
 macro_rules! element {
-    ($element:ty, $is_f32:literal, $load:ident, $widen:expr, $round:expr) => {
+    ($element:ty, $is_f32:literal, $load:ident, $widen:expr, $round:expr, $two:expr, $place:expr) => {
         impl Element for $element {
             const IS_F32: bool = $is_f32;
             #[inline(always)]
             unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::Vector {
                 // SAFETY: the caller's promise is the same.
                 unsafe { simd.$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn load_two<S: Simd>(simd: S, from: *const Self) -> [S::Vector; 2] {
+                // SAFETY: the caller's promise is the same.
+                unsafe { $two(simd, from) }
+            }
+            #[inline(always)]
+            fn place(lanes: usize, at: usize) -> usize {
+                $place(lanes, at)
             }
             #[inline(always)]
             fn to_f32(self) -> f32 {
@@ -262,9 +284,27 @@ macro_rules! element {
         }
     };
 }
-element!(f32, true, load, |x| x, |x| x);
-element!(f16, false, load_f16, f16::to_f32, f16::from_f32);
-element!(bf16, false, load_bf16, widen_bf16, round_bf16);
+element!(f32, true, load, |x| x, |x| x, two_loads, |_, at| at);
+element!(f16, false, load_f16, f16::to_f32, f16::from_f32, two_loads, |_, at| at);
+element!(bf16, false, load_bf16, widen_bf16, round_bf16, two_of_pairs, |lanes, at| {
+    at % 2 * lanes + at / 2
+});
+
+/// # Safety
+/// As [`Element::load_two`].
+#[inline(always)]
+unsafe fn two_loads<S: Simd, E: Element>(simd: S, from: *const E) -> [S::Vector; 2] {
+    // SAFETY: the caller's promise is for both.
+    unsafe { [E::load(simd, from), E::load(simd, from.add(S::LANES))] }
+}
+
+/// # Safety
+/// As [`Element::load_two`].
+#[inline(always)]
+unsafe fn two_of_pairs<S: Simd>(simd: S, from: *const bf16) -> [S::Vector; 2] {
+    // SAFETY: the caller's promise is the same.
+    unsafe { simd.load_bf16_pairs(from) }
+}
 
 /// As `bf16::to_f32`, without its branch, so that loops become vectors.
 #[inline(always)]

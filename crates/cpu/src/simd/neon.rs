@@ -126,6 +126,13 @@ impl Simd for Neon {
         intrinsics!(vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from.cast()))))
     }
     #[inline(always)]
+    unsafe fn load_bf16_pairs(self, from: *const bf16) -> [float32x4_t; 2] {
+        intrinsics! {
+            let uint16x4x2_t(even, odd) = vld2_u16(from.cast());
+            [even, odd].map(|half| vreinterpretq_f32_u32(vshll_n_u16::<16>(half)))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_f16(self, from: *const f16) -> float32x4_t {
         let mut wide = [0.0; 4];
         for (i, x) in wide.iter_mut().enumerate() {

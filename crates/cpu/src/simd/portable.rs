@@ -110,6 +110,11 @@ impl Simd for Portable {
         std::array::from_fn(|i| unsafe { from.add(i).read() }.to_f32())
     }
     #[inline(always)]
+    unsafe fn load_bf16_pairs(self, from: *const bf16) -> [Self::Vector; 2] {
+        // SAFETY: the caller promises `2 * LANES` readable elements.
+        [0, 1].map(|odd| std::array::from_fn(|i| unsafe { from.add(2 * i + odd).read() }.to_f32()))
+    }
+    #[inline(always)]
     unsafe fn load_f16(self, from: *const f16) -> Self::Vector {
         // SAFETY: the caller promises `LANES` readable elements.
         std::array::from_fn(|i| unsafe { from.add(i).read() }.to_f32())
