@@ -158,10 +158,10 @@ fn set_field(map: &mut TensorMap, key: &str, value: &str) -> Result<(), String> 
 
 fn packed_strides(map: &TensorMap) -> Vec<u64> {
     let mut strides = Vec::new();
-    let mut bytes = map.element.bytes();
+    let mut elements = 1;
     for dim in map.dims.iter().take(map.dims.len().saturating_sub(1)) {
-        bytes *= dim;
-        strides.push(bytes);
+        elements *= dim;
+        strides.push(map.element.bytes_of(elements));
     }
     strides
 }

@@ -98,10 +98,16 @@ impl WgmmaState {
         set_bit(&mut self.dirty, r);
     }
 
-    /// A `wgmma` was issued.
+    /// A `wgmma` was issued: its accumulators hold what it makes of them, no longer what the warp
+    /// wrote before.
     pub fn enter(&mut self, group: u64, pc: Pc, d: &[R32]) {
         self.live.push((group, pc));
-        d.iter().for_each(|r| set_bit(&mut self.flying, *r));
+        for r in d {
+            set_bit(&mut self.flying, *r);
+            if let Some(word) = self.dirty.get_mut(r.0 as usize / 64) {
+                *word &= !(1 << (r.0 % 64));
+            }
+        }
     }
 
     /// Groups below `below` were waited for.

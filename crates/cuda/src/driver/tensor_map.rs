@@ -66,6 +66,9 @@ fn element(element: ElementType) -> sys::CUtensorMapDataType {
         ElementType::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
         ElementType::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
         ElementType::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+        ElementType::B4x16 => CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B,
+        ElementType::B4x16P64 => CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B,
+        ElementType::B6x16P32 => CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B,
     }
 }
 

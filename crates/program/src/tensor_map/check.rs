@@ -16,6 +16,7 @@
 //! - **T10** the box has at most 128 KiB.
 //! - **T11** element strides are 1 to 8.
 //! - **T12** NaN fill is for floating-point elements.
+//! - **T13** of the types with padding, rows are multiples of 128 elements and a row of the box has 128.
 //!
 //! Warned about, because it is accepted and means something else than most people intend:
 //!
@@ -88,7 +89,7 @@ impl TensorMap {
         found
     }
 
-    /// T7 to T12.
+    /// T7 to T13.
     fn wrong_box(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (i, &size) in self.box_dims.iter().enumerate().filter(|(_, s)| !(1..=256).contains(*s))
@@ -106,8 +107,8 @@ impl TensorMap {
             let text = format!("a box row has {row} bytes: {:?} allows {span}", self.swizzle);
             found.push(Rule::T(9).broken(text));
         }
-        let bytes = self.box_dims.iter().map(|&n| u64::from(n)).product::<u64>();
-        let bytes = bytes.saturating_mul(self.element.bytes());
+        let rows = self.box_dims.iter().skip(1).map(|&n| u64::from(n)).product::<u64>();
+        let bytes = rows.saturating_mul(row);
         if bytes > MAX_BOX_BYTES {
             let text = format!("the box has {bytes} bytes: at most {MAX_BOX_BYTES}");
             found.push(Rule::T(10).broken(text));
@@ -119,6 +120,15 @@ impl TensorMap {
         if self.oob_fill == OobFill::Nan && !self.element.is_float() {
             let text = format!("NaN fill for {:?}: only floating-point elements", self.element);
             found.push(Rule::T(12).broken(text));
+        }
+        let (dim, size) = (self.dims[0], self.box_dims[0]);
+        if self.element.padded_unit().is_some() && !(dim.is_multiple_of(128) && size == 128) {
+            let text = format!(
+                "{:?}: dimension 0 has {dim} elements and the box {size}: must be a multiple of 128, \
+                 and 128",
+                self.element
+            );
+            found.push(Rule::T(13).broken(text));
         }
         found
     }
@@ -155,7 +165,7 @@ impl TensorMap {
         let mut outer: Vec<usize> = (1..self.dims.len()).collect();
         outer.retain(|&i| self.dims[i] > 1 && self.strides[i - 1] > 0);
         outer.sort_by_key(|&i| self.strides[i - 1]);
-        let mut covered = self.dims[0].saturating_mul(self.element.bytes());
+        let mut covered = self.element.bytes_of(self.dims[0]);
         let mut found = Vec::new();
         for i in outer {
             let stride = self.strides[i - 1];
@@ -168,14 +178,14 @@ impl TensorMap {
         found
     }
 
-    /// Bytes of the box in dimension 0.
+    /// Bytes of the box in dimension 0, as they lie in shared memory.
     pub fn box_row_bytes(&self) -> u64 {
-        self.box_dims.first().map_or(0, |&n| u64::from(n) * self.element.bytes())
+        self.box_dims.first().map_or(0, |&n| self.element.shared_bytes_of(u64::from(n)))
     }
 
     /// Bytes from element 0 to the end of the last element, saturating.
     pub fn footprint(&self) -> u64 {
-        let row = self.dims.first().map_or(0, |dim| dim.saturating_mul(self.element.bytes()));
+        let row = self.dims.first().map_or(0, |&dim| self.element.bytes_of(dim));
         let steps = self.dims.iter().skip(1).zip(&self.strides);
         steps.fold(row, |sum, (dim, stride)| {
             sum.saturating_add(dim.saturating_sub(1).saturating_mul(*stride))

@@ -47,7 +47,8 @@ pub struct TensorDescriptor {
     pub element: ElementType,
     /// Elements per dimension, innermost first.
     pub dims: [u64; MAX_RANK],
-    /// Bytes between neighbours of each dimension; `strides[0]` is the element size.
+    /// Bytes between neighbours of each dimension; `strides[0]` is the element size, 0 if an element
+    /// is less than a byte.
     pub strides: [u64; MAX_RANK],
     /// Elements per dimension of one copy.
     pub box_dims: [u32; MAX_RANK],
@@ -82,7 +83,7 @@ impl TensorMap {
     /// Right only for a map that passes [`TensorMap::check`].
     pub fn descriptor(&self, address: u64) -> TensorDescriptor {
         let mut strides = [0; MAX_RANK];
-        strides[0] = self.element.bytes();
+        strides[0] = self.element.bits() / 8;
         strides.iter_mut().skip(1).zip(&self.strides).for_each(|(to, &from)| *to = from);
         TensorDescriptor {
             address: address.wrapping_add(self.offset),
@@ -118,7 +119,8 @@ impl TensorDescriptor {
             let step = if i == 0 { 1 } else { self.element_strides[i] };
             u64::from(self.box_dims[i].div_ceil(step))
         };
-        (0..MAX_RANK).map(taken).product::<u64>() * self.element.bytes()
+        let rows = (1..MAX_RANK).map(taken).product::<u64>();
+        rows * self.element.shared_bytes_of(taken(0))
     }
 
     /// The bytes the hardware reads.
@@ -177,7 +179,7 @@ impl TensorDescriptor {
             rank,
             element: mode.element,
             dims: filled(rank, 1, |i| u64::from(word(8 + i)) + 1),
-            strides: filled(rank, 0, |i| if i == 0 { mode.element.bytes() } else { stride(i) }),
+            strides: filled(rank, 0, |i| if i == 0 { mode.element.bits() / 8 } else { stride(i) }),
             box_dims: filled(rank, 1, box_dim),
             element_strides: filled(rank, 1, |i| (word(13) >> (3 * i) & 7) + 1),
             swizzle: mode.swizzle,
@@ -249,6 +251,9 @@ const fn element_code(element: ElementType) -> (u32, bool) {
         ElementType::Tf32Ftz => (8, true),
         ElementType::F64 => (9, false),
         ElementType::Bf16 => (10, false),
+        ElementType::B4x16 => (11, false),
+        ElementType::B4x16P64 => (12, false),
+        ElementType::B6x16P32 => (13, false),
     }
 }
 

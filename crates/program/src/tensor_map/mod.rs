@@ -38,27 +38,55 @@ pub enum ElementType {
     Tf32,
     /// f32 rounded to tf32, subnormals flushed to zero.
     Tf32Ftz,
+    /// 4-bit numbers, two per byte in both memories.
+    B4x16,
+    /// 4-bit numbers; in shared memory 8 bytes of padding follow each 16 of them.
+    B4x16P64,
+    /// 6-bit numbers; in shared memory 4 bytes of padding follow each 16 of them.
+    B6x16P32,
 }
 
 impl ElementType {
     /// All element types.
-    pub const ALL: [ElementType; 13] = {
+    pub const ALL: [ElementType; 16] = {
         use ElementType::*;
-        [U8, U16, U32, S32, U64, S64, F16, F32, F64, Bf16, F32Ftz, Tf32, Tf32Ftz]
+        [
+            U8, U16, U32, S32, U64, S64, F16, F32, F64, Bf16, F32Ftz, Tf32, Tf32Ftz, B4x16,
+            B4x16P64, B6x16P32,
+        ]
     };
 
-    /// Size of one element.
-    pub const fn bytes(self) -> u64 {
+    /// Bits of one element in global memory.
+    pub const fn bits(self) -> u64 {
+        use ElementType::*;
         match self {
-            ElementType::U8 => 1,
-            ElementType::U16 | ElementType::F16 | ElementType::Bf16 => 2,
-            ElementType::U32
-            | ElementType::S32
-            | ElementType::F32
-            | ElementType::F32Ftz
-            | ElementType::Tf32
-            | ElementType::Tf32Ftz => 4,
-            ElementType::U64 | ElementType::S64 | ElementType::F64 => 8,
+            B4x16 | B4x16P64 => 4,
+            B6x16P32 => 6,
+            U8 => 8,
+            U16 | F16 | Bf16 => 16,
+            U32 | S32 | F32 | F32Ftz | Tf32 | Tf32Ftz => 32,
+            U64 | S64 | F64 => 64,
+        }
+    }
+
+    /// Bytes that `elements` neighbours take in global memory, saturating.
+    pub const fn bytes_of(self, elements: u64) -> u64 {
+        elements.saturating_mul(self.bits()).div_ceil(8)
+    }
+
+    /// Bytes that `elements` neighbours take in shared memory, padding included, saturating.
+    pub const fn shared_bytes_of(self, elements: u64) -> u64 {
+        match self.padded_unit() {
+            Some(_) => elements.next_multiple_of(16),
+            None => self.bytes_of(elements),
+        }
+    }
+
+    /// Where 16 elements fill 16 bytes of shared memory only in part: the bytes they do fill.
+    pub const fn padded_unit(self) -> Option<u64> {
+        match self {
+            ElementType::B4x16P64 | ElementType::B6x16P32 => Some(self.bits() * 2),
+            _ => None,
         }
     }
 

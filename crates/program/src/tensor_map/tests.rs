@@ -55,6 +55,7 @@ fn what_the_driver_refuses_is_refused_by_number() {
         broken(|m| (m.element, m.oob_fill) = (ElementType::U16, OobFill::Nan)),
         [Rule::T(12)]
     );
+    assert_eq!(broken(|m| m.element = ElementType::B4x16P64), [Rule::T(13)]);
 }
 
 #[test]

@@ -299,8 +299,9 @@ impl Cluster<'_> {
                         that start before its first element; only loads may";
             return self.fault(w, Some(lane), "store-corner", message, Some(help));
         }
-        let start = i64::from(coords[0]) * map.element.bytes() as i64;
-        if start % 16 != 0 {
+        let bits = i64::from(coords[0]) * map.element.bits() as i64;
+        if bits % 128 != 0 {
+            let start = bits / 8;
             let message = format!("a tensor copy at coordinate 0 = {}: byte {start}", coords[0]);
             let help = "a copy starts at a multiple of 16 bytes along the first dimension; hardware \
                         refuses others";

@@ -142,12 +142,12 @@ impl<'a> Builder<'a> {
             false => (width, width),
         };
         let high = high.max(low);
-        let size = map.element.bytes() as u32;
-        let (low, high, width) = (low as u32 * size, high as u32 * size, width as u32 * size);
+        let first = map.element.bytes_of((at[0] + low) as u64);
+        let bytes = |elements: i64| map.element.shared_bytes_of(elements as u64) as u32;
+        let (low, high, width) = (bytes(low), bytes(high), bytes(width));
         self.part(0..low, None);
         if low < high {
             let outer: u64 = (1..MAX_RANK).map(|d| at[d] as u64 * map.strides[d]).sum();
-            let first = (at[0] + i64::from(low / size)) as u64 * u64::from(size);
             self.part(low..high, Some(map.address.wrapping_add(outer + first)));
         }
         self.part(high..width, None);
@@ -162,6 +162,9 @@ impl<'a> Builder<'a> {
         }
         let swizzle = self.map.swizzle;
         let (start, end) = (self.next + range.start, self.next + range.end);
+        if let (Some(global), Some(data)) = (global, self.map.element.padded_unit()) {
+            return self.padded(start..end, global, data as u32);
+        }
         let mut address = start;
         while address < end {
             let stop = match granule(swizzle) {
@@ -176,6 +179,19 @@ impl<'a> Builder<'a> {
                 None => Piece::Fill { shared, bytes },
             });
             address = stop;
+        }
+    }
+
+    /// Adds 16-byte units of shared memory of which the first `data` bytes have a place in global
+    /// memory, where they are packed.
+    fn padded(&mut self, units: std::ops::Range<u32>, mut global: u64, data: u32) {
+        for address in units.step_by(16) {
+            let shared = permute(self.map.swizzle, address);
+            self.pieces.push(Piece::Copy { global, shared, bytes: data });
+            if self.direction == Direction::Load {
+                self.pieces.push(Piece::Fill { shared: shared + data, bytes: 16 - data });
+            }
+            global += u64::from(data);
         }
     }
 
@@ -223,7 +239,7 @@ mod tests {
         swizzle: Swizzle,
     ) -> TensorDescriptor {
         let mut strides = [0u64; MAX_RANK];
-        strides[0] = element.bytes();
+        strides[0] = element.bits() / 8;
         for d in 1..dims.len() {
             // Rows padded by 16 bytes so that a wrong stride shows.
             strides[d] = (strides[d - 1] * dims[d - 1]).next_multiple_of(16) + 16;
@@ -245,7 +261,7 @@ mod tests {
 
     /// Element by element from the definition: (global address or fill, shared address).
     fn definition(map: &TensorDescriptor, at: &[i32], shared: u32) -> Vec<(Option<u64>, u32)> {
-        let size = map.element.bytes();
+        let size = map.element.bits() / 8;
         let count: Vec<u32> = (0..map.rank)
             .map(|d| {
                 if d == 0 {
@@ -279,7 +295,7 @@ mod tests {
     }
 
     fn check(map: &TensorDescriptor, at: &[i32], shared: u32) {
-        let size = map.element.bytes() as u32;
+        let size = map.element.bits() as u32 / 8;
         let plan = CopyPlan::tile(map, at, shared, Direction::Load).unwrap();
         let mut got = Vec::new();
         for piece in &plan.pieces {
@@ -341,6 +357,30 @@ mod tests {
             Piece::Copy { global: row(93) + 48, shared: expect(3, 1), bytes: 16 }
         );
         assert_eq!(plan.pieces[16], Piece::Fill { shared: expect(0, 2), bytes: 16 });
+    }
+
+    #[test]
+    fn numbers_of_four_and_six_bits() {
+        let mut m = map(ElementType::B4x16, &[256, 9], &[128, 2], Swizzle::None);
+        m.strides[1] = 160;
+        let plan = CopyPlan::tile(&m, &[64, 8], 0x400, Direction::Load).unwrap();
+        assert_eq!(plan.transaction_bytes, 128);
+        let first = m.address + 8 * 160 + 32;
+        let copied = Piece::Copy { global: first, shared: 0x400, bytes: 64 };
+        assert_eq!(plan.pieces, [copied, Piece::Fill { shared: 0x440, bytes: 64 }]);
+        for (element, data) in [(ElementType::B4x16P64, 8), (ElementType::B6x16P32, 12)] {
+            m.element = element;
+            m.swizzle = Swizzle::B128;
+            let plan = CopyPlan::tile(&m, &[128, 3], 0x400, Direction::Load).unwrap();
+            assert_eq!(plan.transaction_bytes, 256);
+            let global = m.address + 4 * 160 + u64::from(data) * 8 + u64::from(data) * 3;
+            let shared = 0x480 + (3 ^ 1) * 16;
+            assert_eq!(plan.pieces[22], Piece::Copy { global, shared, bytes: data });
+            let padding = Piece::Fill { shared: shared + data, bytes: 16 - data };
+            assert_eq!(plan.pieces[23], padding);
+            let store = CopyPlan::tile(&m, &[128, 3], 0x400, Direction::Store).unwrap();
+            assert_eq!(store.pieces.len(), 16);
+        }
     }
 
     #[test]

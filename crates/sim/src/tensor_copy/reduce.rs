@@ -83,7 +83,11 @@ impl ReduceType {
                 ReduceType::F32
             }
             ElementType::F64 => ReduceType::F64,
-            ElementType::U8 | ElementType::U16 => {
+            ElementType::U8
+            | ElementType::U16
+            | ElementType::B4x16
+            | ElementType::B4x16P64
+            | ElementType::B6x16P32 => {
                 return OperandError::illegal(format!("no reduction over {element:?} elements"));
             }
         })
