@@ -35,8 +35,8 @@ pub struct Options {
     pub checks: bool,
     /// Whether rules of the manual are applied that shipped kernels break without harm:
     /// `tcgen05.fence` on both sides of every barrier, `tcgen05.wait::ld` before a loaded register is
-    /// used, and `fence.proxy.async` by the writing threads themselves, also where a copy only
-    /// overwrites what they wrote.
+    /// used, `fence.proxy.async` by the writing threads themselves, also where a copy only
+    /// overwrites what they wrote, and tensor memory freed when no warp uses it any more.
     pub pedantic: bool,
     /// Whether a timeline is recorded.
     pub trace: bool,

@@ -21,5 +21,5 @@ mod unwritten;
 
 pub use clock::Clocks;
 pub(crate) use owners::WordOwners;
-pub(crate) use pipes::Checker;
+pub(crate) use pipes::{Checker, Moment};
 pub use unwritten::Unwritten;

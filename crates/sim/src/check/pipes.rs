@@ -54,6 +54,13 @@ pub(crate) struct Issued {
     pub(crate) time: u32,
 }
 
+/// A point in an agent's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    agent: usize,
+    time: u32,
+}
+
 /// The checker's state for one cluster.
 pub(crate) struct Checker {
     warps: usize,
@@ -90,6 +97,16 @@ impl Checker {
             issued: Vec::new(),
             ordered: pedantic.then(|| vec![Clock::default(); warps]),
         }
+    }
+
+    /// The moment of what a warp does next.
+    pub(crate) fn now(&self, w: usize) -> Moment {
+        Moment { agent: w, time: self.times[w] }
+    }
+
+    /// Whether a warp knows that a moment has passed.
+    pub(crate) fn knows(&self, w: usize, moment: Moment) -> bool {
+        self.known[w].all.get(moment.agent) >= moment.time
     }
 
     /// The agent of a warp's pipe.

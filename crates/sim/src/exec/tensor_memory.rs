@@ -4,6 +4,7 @@ use super::Flow;
 use super::matrix::first_lane;
 use super::memory::{Order, Place, lane_address};
 use super::work::Work;
+use crate::check::Moment;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault, Hazard, Unsupported};
@@ -33,6 +34,8 @@ pub struct TensorState {
     written: Vec<u64>,
     /// First column and number of columns.
     pub allocations: Vec<(u32, u32)>,
+    /// Allocations given back, and when, where that is followed.
+    freed: Vec<(u32, u32, Option<Moment>)>,
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
 }
@@ -70,11 +73,18 @@ impl TensorState {
     }
 
     fn allocated(&self, rect: &TmemRect) -> bool {
-        let inside = |(at, n): &(u32, u32)| {
-            rect.columns.start >= *at as usize && rect.columns.end <= (at + n) as usize
-        };
-        self.allocations.iter().any(inside)
+        self.allocations.iter().any(|(at, n)| inside(rect, *at, *n))
     }
+
+    /// When an area around a rectangle was freed, if it was.
+    fn freed(&self, rect: &TmemRect) -> Option<Option<Moment>> {
+        let found = self.freed.iter().rev().find(|(at, n, _)| inside(rect, *at, *n));
+        found.map(|(_, _, moment)| *moment)
+    }
+}
+
+fn inside(rect: &TmemRect, at: u32, columns: u32) -> bool {
+    rect.columns.start >= at as usize && rect.columns.end <= (at + columns) as usize
 }
 
 fn lane_mask(rect: &TmemRect) -> u128 {
@@ -221,6 +231,8 @@ impl Cluster<'_> {
             );
         };
         tensor.allocations.remove(index);
+        let now = self.checker.as_ref().map(|checker| checker.now(w));
+        tensor.freed.push((start, columns, now));
         for warp in &mut self.warps {
             for fragment in &mut warp.fragments {
                 if fragment.wait == Wait::TensorMemory {
@@ -235,7 +247,7 @@ impl Cluster<'_> {
     fn check_rect(&self, w: usize, ctas: &[usize], rect: &TmemRect) -> Run<()> {
         for cta in ctas {
             let tensor = &self.ctas[*cta].tensor;
-            if !tensor.allocated(rect) {
+            if !tensor.allocated(rect) && !self.outlives(w, tensor.freed(rect)) {
                 let message = format!(
                     "tensor-memory columns {}..{} are not allocated; allocated are (column, columns): {:?}",
                     rect.columns.start, rect.columns.end, tensor.allocations
@@ -246,6 +258,15 @@ impl Cluster<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a warp cannot know yet that the tensor memory it uses was freed. Kernels that have the
+    /// processor to themselves do that without harm: what was freed stays as it is until someone else
+    /// asks for it.
+    fn outlives(&self, w: usize, freed: Option<Option<Moment>>) -> bool {
+        let Some(moment) = freed else { return false };
+        let known = self.checker.as_ref().zip(moment).is_some_and(|(c, at)| c.knows(w, at));
+        !self.launch.options.pedantic && !known
     }
 
     /// A warp reaches a quarter of the lanes: those of its number modulo 4.
