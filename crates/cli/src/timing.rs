@@ -44,9 +44,10 @@ pub fn on_gpu(ordinal: u32, plan: &Plan, data: Option<&CaseData>, samples: usize
 /// How long a program takes to load: compiled anew, and from the cache of machine code.
 pub fn load_times(ordinal: u32, program: &Program) -> Result<(Duration, Duration)> {
     let device = Device::open(ordinal)?;
-    let cold = device.clone().with_cache(CubinCache::none()).load(program)?.load_time();
-    device.load(program)?;
-    Ok((cold, device.load(program)?.load_time()))
+    let load = |cache| device.clone().with_cache(cache).load(program);
+    let cold = load(CubinCache::none())?.load_time();
+    load(CubinCache::default())?;
+    Ok((cold, load(CubinCache::default())?.load_time()))
 }
 
 /// Device memory for every buffer: a repeated pattern of normal numbers for tensors.

@@ -116,6 +116,7 @@ impl Compiler {
             None => CubinCache::default().compile(&program.module).map_err(|e| e.to_string()),
         };
         let what = match origin.map_err(|error| format!("{name}: {error}"))? {
+            Origin::Loaded => "is the same as one before",
             Origin::Cache => "is in the cache",
             Origin::Compiled => "compiled",
             Origin::CompiledInDriver => "compiled by the driver, which keeps it",

@@ -25,7 +25,7 @@ impl Default for CubinCache {
 }
 
 /// What a cubin was compiled from and for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u128);
 
 impl Key {

@@ -1,19 +1,25 @@
 use crate::driver::{self, Context, DeviceAttribute};
+use crate::jit::Modules;
 use crate::{CubinCache, DeviceBuffer, Error, Loaded, Stream};
 use program::Program;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The oldest CUDA version whose driver has everything used here (tensor maps came with it).
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
-/// A GPU, by its primary context. Clones share it.
+/// A GPU, by its primary context. Clones share it, and so does everyone who opens it.
 #[derive(Clone)]
 pub struct Device {
     context: Arc<Context>,
     info: Arc<DeviceInfo>,
     cache: CubinCache,
+    modules: Arc<Modules>,
 }
+
+/// The devices that were opened: they stay open.
+static OPEN: Mutex<BTreeMap<u32, Device>> = Mutex::new(BTreeMap::new());
 
 /// Facts about a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,9 +105,16 @@ impl Device {
         if ordinal >= count {
             return Err(Error::NoDevice { ordinal, count });
         }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = open.get(&ordinal) {
+            return Ok(device.clone());
+        }
         let context = Context::retain(ordinal)?;
         let info = Arc::new(DeviceInfo::of(ordinal, &context)?);
-        Ok(Device { context, info, cache: CubinCache::default() })
+        let device =
+            Device { context, info, cache: CubinCache::default(), modules: Arc::default() };
+        open.insert(ordinal, device.clone());
+        Ok(device)
     }
 
     /// How many GPUs the driver sees; 0 where there is no driver.
@@ -116,10 +129,9 @@ impl Device {
         }
     }
 
-    /// The same device with another cache of machine code.
-    pub fn with_cache(mut self, cache: CubinCache) -> Device {
-        self.cache = cache;
-        self
+    /// The same device with another cache of machine code, and nothing loaded yet.
+    pub fn with_cache(self, cache: CubinCache) -> Device {
+        Device { cache, modules: Arc::default(), ..self }
     }
 
     /// Facts about the device.
@@ -161,6 +173,10 @@ impl Device {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    pub(crate) fn modules(&self) -> &Modules {
+        &self.modules
     }
 }
 

@@ -4,11 +4,15 @@ use crate::cache::Key;
 use crate::driver::{JitLog, Module};
 use crate::{CubinCache, Device, Error};
 use ptx::toolchain::{self, Diagnostic, Tool, ToolchainError};
+use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a loaded program's machine code came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// The device has it loaded.
+    Loaded,
     /// The cache.
     Cache,
     /// Compiled now by an installed `ptxas`, and kept in the cache.
@@ -18,13 +22,31 @@ pub enum Origin {
 }
 
 pub(crate) struct Built {
-    pub(crate) module: Module,
+    pub(crate) module: Arc<Module>,
     pub(crate) origin: Origin,
     /// What the compiler printed, empty for cached code.
     pub(crate) log: String,
 }
 
-/// Compiles and loads `module`, from the cache where it has it.
+/// The modules of a device. They stay loaded: a graph that was captured runs kernels without holding on
+/// to the program they came from, and what was used once is used again.
+#[derive(Default)]
+pub(crate) struct Modules(Mutex<BTreeMap<Key, Arc<Module>>>);
+
+impl Modules {
+    fn get(&self, key: Key) -> Option<Built> {
+        let modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = modules.get(&key)?.clone();
+        Some(Built { module, origin: Origin::Loaded, log: String::new() })
+    }
+
+    fn keep(&self, key: Key, built: &Built) {
+        let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        modules.insert(key, built.module.clone());
+    }
+}
+
+/// Compiles and loads `module`, from the cache where it has it, unless it is loaded.
 ///
 /// Else an installed `ptxas` compiles, because its machine code can be kept; else, or where this
 /// driver is too old for that machine code, the driver compiles, and keeps what it compiled in a
@@ -38,17 +60,23 @@ pub(crate) fn build(device: &Device, module: &ptx::Module) -> Result<Built, Erro
     }
     let text = text_for_driver(module, device.info().driver);
     let arch = machine_arch(target, device.info().compute_capability);
-    let built = match device.cache().get(Key::new(&text, &arch)) {
+    let key = Key::new(&text, &arch);
+    if let Some(built) = device.modules().get(key) {
+        return Ok(built);
+    }
+    let built = match device.cache().get(key) {
         Some(cubin) => load_machine_code(device, &cubin, Origin::Cache, String::new()),
         None => assemble(device, &text, &arch),
     };
-    built.map_or_else(|| compile_in_driver(device, &text), Ok)
+    let built = built.map_or_else(|| compile_in_driver(device, &text), Ok)?;
+    device.modules().keep(key, &built);
+    Ok(built)
 }
 
 /// `None` where the driver is too old for the machine code.
 fn load_machine_code(device: &Device, cubin: &[u8], origin: Origin, log: String) -> Option<Built> {
     let (module, _) = Module::load(device.context(), cubin).ok()?;
-    Some(Built { module, origin, log })
+    Some(Built { module: module.into(), origin, log })
 }
 
 /// Machine code by an installed `ptxas`; `None` where there is none or it refuses this PTX (the
@@ -68,7 +96,10 @@ fn compile_in_driver(device: &Device, text: &str) -> Result<Built, Error> {
         refused(JitLog { errors: "the PTX holds a zero byte".into(), ..JitLog::default() })
     })?;
     match Module::load(device.context(), image.as_bytes_with_nul()) {
-        Ok((module, log)) => Ok(Built { module, origin: Origin::CompiledInDriver, log: log.info }),
+        Ok((module, log)) => {
+            let (module, origin) = (module.into(), Origin::CompiledInDriver);
+            Ok(Built { module, origin, log: log.info })
+        }
         Err((error, log)) if log.errors.is_empty() => Err(error.into()),
         Err((_, log)) => Err(refused(log)),
     }

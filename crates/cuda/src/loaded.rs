@@ -12,7 +12,7 @@ pub struct Loaded(Arc<Inner>);
 struct Inner {
     device: Device,
     /// Keeps the kernels alive.
-    _module: Module,
+    _module: Arc<Module>,
     launches: Vec<Prepared>,
     buffers: Vec<Buffer>,
     origin: Origin,

@@ -30,6 +30,8 @@ pub enum Counter {
     Own(Mbarrier),
     /// Of either CTA of a pair.
     OfPair(RemoteMbarrier),
+    /// No barrier: the rows come no nearer than L2.
+    Prefetch,
 }
 
 impl Counter {
@@ -39,6 +41,7 @@ impl Counter {
         match self {
             Counter::Own(barrier) => barrier.arrive_expect(b, bytes),
             Counter::OfPair(barrier) => barrier.arrive_expect(b, bytes),
+            Counter::Prefetch => {}
         }
     }
 
@@ -47,6 +50,7 @@ impl Counter {
         match self {
             Counter::Own(barrier) => barrier.arrive_if(b, p),
             Counter::OfPair(barrier) => barrier.arrive_if(b, p),
+            Counter::Prefetch => {}
         }
     }
 }
@@ -202,6 +206,7 @@ impl Counter {
                 b.tma_load_multicast(at, map, coordinates, barrier, ctas);
             }
             (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, coordinates, barrier),
+            (Counter::Prefetch, _) => b.tma_prefetch(map, coordinates),
         }
     }
 }

@@ -189,10 +189,12 @@ impl Params {
         }
     }
 
-    /// Runs `body` for each tile of this CTA that has queries.
+    /// Waits for the previous grid, then runs `body` for each tile of this CTA that has queries. What comes
+    /// before touches no memory of the problem, and overlaps the previous grid's tail.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
         let Tiling { packing, group, blocks, slices, .. } = self.tiling;
+        b.wait_previous_grid();
         self.order.for_each(b, |b, tile| {
             let sequence = self.lengths.sequence(b, tile.batch);
             let (index, slice) = match slices {

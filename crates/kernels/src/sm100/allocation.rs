@@ -26,8 +26,7 @@ impl Allocation {
     }
 
     /// A kernel around its `roles`. One thread initialises the barriers (`init`), the owning warp
-    /// allocates; everyone waits for both, and for the previous grid, whose tail this prologue
-    /// overlaps. When all roles are done the memory is freed.
+    /// allocates; everyone waits for both. When all roles are done the memory is freed.
     pub fn around(
         &self,
         b: &mut Builder,
@@ -46,7 +45,6 @@ impl Allocation {
             b.tmem_alloc(self.group, self.address, self.columns);
             b.tmem_relinquish(self.group);
         });
-        b.wait_previous_grid();
         b.launch_next_grid();
         self.meet(b);
         b.tcgen05_fence_after();

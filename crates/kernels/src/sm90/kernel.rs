@@ -66,8 +66,7 @@ impl Frame {
         });
     }
 
-    /// One thread initialises the barriers; everyone waits for it, and for the previous grid, whose
-    /// tail this prologue overlaps.
+    /// One thread initialises the barriers; everyone waits for it.
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -80,8 +79,7 @@ impl Frame {
             self.shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
-        b.wait_previous_grid();
-        b.launch_next_grid();
         b.barrier_all();
+        b.launch_next_grid();
     }
 }

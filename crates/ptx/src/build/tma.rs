@@ -19,6 +19,14 @@ impl Builder {
         self.emit("prefetch.tensormap", vec![super::memory::address(map.0, 0)]);
     }
 
+    /// Brings the box at `coordinates` to L2.
+    #[track_caller]
+    pub fn tma_prefetch(&mut self, map: TensorMapParam, coordinates: &[Arg<i32>]) {
+        let rank = coordinates.len();
+        let text = format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global");
+        self.emit(&text, vec![tensor(map, coordinates)]);
+    }
+
     /// Copies the box at `coordinates` (innermost first) to shared memory; its bytes are counted on
     /// `barrier`.
     #[track_caller]

@@ -28,8 +28,7 @@ pub fn errors_name_lines(device: &Device) -> Outcome {
 pub fn cache(device: &Device) -> Outcome {
     let name = format!("sixwarp-smoke-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let device = device.clone().with_cache(CubinCache::at(&directory));
-    let outcome = cache_at(&device, &directory);
+    let outcome = cache_at(device, &directory);
     // There is no directory where nothing was kept.
     let _ = std::fs::remove_dir_all(&directory);
     outcome
@@ -37,8 +36,9 @@ pub fn cache(device: &Device) -> Outcome {
 
 fn cache_at(device: &Device, directory: &std::path::Path) -> Outcome {
     let program = scale_add_program();
-    let first = device.load(&program)?;
-    let second = device.load(&program)?;
+    let load = || device.clone().with_cache(CubinCache::at(directory)).load(&program);
+    let first = load()?;
+    let second = load()?;
     for entry in std::fs::read_dir(directory).into_iter().flatten() {
         let path = entry?.path();
         let mut bytes = std::fs::read(&path)?;
@@ -46,7 +46,7 @@ fn cache_at(device: &Device, directory: &std::path::Path) -> Outcome {
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes)?;
     }
-    let third = device.load(&program)?;
+    let third = load()?;
     let origins = [first.origin(), second.origin(), third.origin()];
     if origins == [Origin::CompiledInDriver; 3] {
         return Ok(format!("no ptxas here; the driver compiles in {:.1?}", first.load_time()));

@@ -145,11 +145,15 @@ impl Config {
         self.value_dim - self.left_columns()
     }
 
-    /// Panels of the two units of a tile of keys. The second may have none.
-    pub fn key_units(&self) -> [u32; 2] {
+    /// Panels of the units of a tile of keys. Where values are the same, the first unit is the left
+    /// warpgroup's and the second the right one's.
+    pub fn key_units(&self) -> Vec<u32> {
         let chunks = self.keys().chunks;
-        let left = self.left_panels().min(chunks);
-        [left, chunks - left]
+        let first = match self.shared_kv {
+            true => self.left_panels().min(chunks),
+            false => chunks.div_ceil(2),
+        };
+        [first, chunks - first].into_iter().filter(|panels| *panels > 0).collect()
     }
 
     /// Panels of the two units of a tile of values.

@@ -30,8 +30,8 @@ pub struct Shared {
     /// One factor per row for each tile of probabilities.
     pub factors: SharedArray<f32>,
     pub q_ring: Pipeline,
-    /// Barriers of the two units of a tile of keys.
-    pub k_rings: [Pipeline; 2],
+    /// Barriers of the units of a tile of keys.
+    pub k_rings: Vec<Pipeline>,
     /// Barriers of the two units of a tile of values: those of keys where K = V.
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
@@ -73,10 +73,12 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let p = tiles(config.probabilities(), config.p_stages);
     let rows_of_stages = Layout::column_major((u64::from(ROWS), u64::from(config.p_stages)));
     let factors = SharedArray::reserve(b, base, &rows_of_stages.expect("a small layout"));
-    let k_rings = [0, 1].map(|_| Pipeline::reserve(b, base, config.stages));
-    let v_rings = match config.shared_kv {
-        true => k_rings,
-        false => [0, 1].map(|_| Pipeline::reserve(b, base, config.stages)),
+    let mut ring = || Pipeline::reserve(b, base, config.stages);
+    let k_rings: Vec<Pipeline> = config.key_units().iter().map(|_| ring()).collect();
+    let v_rings = match (config.shared_kv, &k_rings[..]) {
+        (false, _) => [ring(), ring()],
+        (true, [left]) => [*left; 2],
+        (true, units) => [units[0], units[1]],
     };
     Shared {
         q,
@@ -115,7 +117,7 @@ impl Frame {
     }
 
     /// One thread initialises the barriers; everyone waits for it (in the whole cluster, whose CTAs
-    /// arrive on each other's barriers), and for the previous grid, whose tail this overlaps.
+    /// arrive on each other's barriers).
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -123,11 +125,13 @@ impl Frame {
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
-            shared.q_ring.init(b, 1, WARPS);
-            shared.k_rings[0].init(b, 1, WARPS * copies);
-            // With K = V the right warpgroup reads the second unit too.
-            let readers = if shared_kv && self.has_right() { 2 } else { 1 };
-            shared.k_rings[1].init(b, 1, readers * WARPS * copies);
+            let values = u32::from(self.params.tma_v.is_some());
+            shared.q_ring.init(b, 1, WARPS + values);
+            for (unit, ring) in shared.k_rings.iter().enumerate() {
+                // With K = V the right warpgroup reads the second unit too.
+                let readers = if shared_kv && self.has_right() && unit == 1 { 2 } else { 1 };
+                ring.init(b, 1, readers * WARPS * copies);
+            }
             if !shared_kv {
                 shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * copies));
             }
@@ -138,10 +142,9 @@ impl Frame {
             }
             b.fence_mbarrier_init();
         });
-        b.wait_previous_grid();
-        b.launch_next_grid();
         b.barrier_all();
         self.join_cluster(b);
+        b.launch_next_grid();
     }
 
     /// Whether there are output columns for the right warpgroup.
@@ -181,7 +184,7 @@ impl Frame {
     /// Where unit `unit` of a stage of keys is.
     #[track_caller]
     pub fn key_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
-        let first = unit as u32 * self.config.key_units()[0];
+        let first = self.config.key_units()[..unit].iter().sum();
         slot.tile(b, self.shared.k).block(first)
     }
 

@@ -16,7 +16,7 @@ struct Left<'f> {
     /// True in one thread per warp.
     lead: Reg<bool>,
     q: Cursor<Consumer>,
-    k: [Cursor<Consumer>; 2],
+    k: Vec<Cursor<Consumer>>,
     v: Cursor<Consumer>,
     p: Cursor<Producer>,
     scores: Scores,
@@ -29,8 +29,8 @@ struct Left<'f> {
 struct View {
     windows: Windows,
     queries: Reg<u64>,
-    /// The two units scores are computed from.
-    keys: [Slot<Consumer>; 2],
+    /// The units scores are computed from.
+    keys: Vec<Slot<Consumer>>,
     /// The first unit whose values the next accumulation reads, where K = V.
     pending: Option<Slot<Consumer>>,
 }
@@ -45,7 +45,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         frame,
         lead: b.setp(Cmp::Eq, lane, 0),
         q: shared.q_ring.consumer(b),
-        k: shared.k_rings.map(|ring| ring.consumer(b)),
+        k: shared.k_rings.iter().map(|ring| ring.consumer(b)).collect(),
         v: shared.v_rings[0].consumer(b),
         p: shared.p_ring.producer(b),
         scores: Scores::new(b, thread, config.half, TILE),
@@ -111,7 +111,7 @@ impl Left<'_> {
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
         let queries = self.frame.shared.q.descriptor(b);
-        let keys = [0, 1].map(|unit: usize| self.k[unit].take(b));
+        let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
         let view = View { windows, queries, keys, pending };
         self.first_scores(b, &view, n);
@@ -123,9 +123,7 @@ impl Left<'_> {
     /// The first tile has nothing to overlap with.
     fn first_scores(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
         self.issue_scores(b, view);
-        b.wgmma_wait(0);
         self.release_keys(b, view, 0);
-        self.release_keys(b, view, 1);
         self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, true);
         let message = self.open_message(b);
         self.scores.round(b);
@@ -139,18 +137,10 @@ impl Left<'_> {
             let next = cursor.take(b);
             slot.assign(b, &next);
         }
-        let groups = self.issue_scores(b, view);
+        self.issue_scores(b, view);
         fragment::scale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
-        if groups == 2 {
-            b.wgmma_wait(2);
-            self.release_keys(b, view, 0);
-        }
-        b.wgmma_wait(1);
-        if groups == 1 {
-            self.release_keys(b, view, 0);
-        }
         self.release_keys(b, view, 1);
         self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
         let message = self.open_message(b);
@@ -168,14 +158,15 @@ impl Left<'_> {
         self.frame.release(b, &values, self.lead);
     }
 
-    /// The unit of keys is read; where K = V the first one still holds values to come.
-    fn release_keys(&self, b: &mut Builder, view: &View, unit: usize) {
-        if self.frame.config.key_units()[unit] == 0 {
-            return;
-        }
-        match &view.pending {
-            Some(pending) if unit == 0 => pending.assign(b, &view.keys[0]),
-            _ => self.frame.release(b, &view.keys[unit], self.lead),
+    /// Releases each unit of keys once it is read, `later` commit groups after those of the scores. Where
+    /// K = V the first one still holds values to come.
+    fn release_keys(&self, b: &mut Builder, view: &View, later: u32) {
+        for (unit, keys) in view.keys.iter().enumerate() {
+            b.wgmma_wait((view.keys.len() - 1 - unit) as u32 + later);
+            match &view.pending {
+                Some(pending) if unit == 0 => pending.assign(b, keys),
+                _ => self.frame.release(b, keys, self.lead),
+            }
         }
     }
 
@@ -188,13 +179,12 @@ impl Left<'_> {
         values
     }
 
-    /// `S = Q·Kᵀ`, one commit group per unit; returns their number.
-    fn issue_scores(&self, b: &mut Builder, view: &View) -> u32 {
+    /// `S = Q·Kᵀ`, one commit group per unit.
+    fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
         let (left, right) = (config.queries().k_major(), config.keys().k_major());
-        let units = config.key_units();
         let mut step = 0;
-        for (unit, panels) in units.into_iter().enumerate().filter(|(_, panels)| *panels > 0) {
+        for (unit, panels) in config.key_units().into_iter().enumerate() {
             view.keys[unit].wait(b);
             let at = self.frame.key_unit(b, &view.keys[unit], unit);
             let k = right.at(b, at);
@@ -209,7 +199,6 @@ impl Left<'_> {
             }
             b.wgmma_commit();
         }
-        units.iter().filter(|panels| **panels > 0).count() as u32
     }
 
     /// `O += P·V`, one commit group.

@@ -6,16 +6,19 @@ use crate::copies::{Column, Counter, Panels, Tail};
 use crate::sm90::tile::ROW_BYTES;
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
-use ptx::build::{
-    Builder, Cmp, Cursor, Mbarrier, Pipeline, Producer, Reg, SharedTiles, TensorMapParam,
-};
+use ptx::build::{Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SharedTiles, TensorMapParam};
 
 /// Emits the warp that loads values.
 pub fn emit_values(b: &mut Builder, frame: &Frame, map: TensorMapParam) {
     let (config, shared) = (&frame.config, &frame.shared);
-    let stream = Stream::new(b, frame, map, config.value_units(), true);
+    let stream = Stream::new(b, frame, map, config.value_units().into(), true);
     let units = shared.v_rings.map(|ring| ring.producer(b));
+    let queries = shared.q_ring.consumer(b);
     frame.params.for_each_tile(b, |b, open| {
+        // Queries and keys are needed first: values do not compete with them.
+        let slot = queries.take(b);
+        slot.wait(b);
+        slot.release_if(b, stream.lead);
         for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, &units));
     });
 }
@@ -26,7 +29,7 @@ pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (map, units) = (frame.params.tma_k, config.key_units());
     let stream = Stream::new(b, frame, map, units, config.shared_kv);
     let queries = shared.q_ring.producer(b);
-    let rings: [Cursor<Producer>; 2] = shared.k_rings.map(|ring: Pipeline| ring.producer(b));
+    let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
         load_queries(b, frame, &stream, &queries, &open);
         for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.k, &rings));
@@ -70,7 +73,7 @@ fn load_queries(
 struct Stream<'f> {
     frame: &'f Frame,
     map: TensorMapParam,
-    units: [u32; 2],
+    units: Vec<u32>,
     /// Whether rows past the end of a sequence must be zero.
     cleared: bool,
     lead: Reg<bool>,
@@ -84,7 +87,7 @@ impl<'f> Stream<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         map: TensorMapParam,
-        units: [u32; 2],
+        units: Vec<u32>,
         values: bool,
     ) -> Self {
         let cleared = values && frame.params.dirty_tail;
@@ -104,7 +107,7 @@ impl<'f> Stream<'f> {
         open: &OpenTile,
         n: Reg<i32>,
         ring: SharedTiles,
-        cursors: &[Cursor<Producer>; 2],
+        cursors: &[Cursor<Producer>],
     ) {
         let mut panel = 0;
         for (unit, cursor) in cursors.iter().enumerate() {
@@ -118,8 +121,20 @@ impl<'f> Stream<'f> {
             let to = Panels::of(tile.blocks(panel..panel + count));
             let full = slot.full(b);
             self.publish(b, open, n, panel * CHUNK, to, full);
+            self.prefetch(b, open, n, panel * CHUNK, to);
             panel += count;
         }
+    }
+
+    /// Brings the same unit of the next tile to L2: the wait for a place in shared memory hides the rest
+    /// of the way. Not where a tile is many copies.
+    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, column: u32, to: Panels) {
+        if self.frame.params.rows_per_copy < to.rows {
+            return;
+        }
+        let next = b.sub(n, 1);
+        let more = b.setp(Cmp::Ge, next, open.range.begin);
+        b.if_(more, |b| self.copy(b, open, next, column, to, Counter::Prefetch));
     }
 
     fn publish(
