@@ -1,5 +1,5 @@
-//! The two loading warps: one brings queries and keys, one brings values, so that neither waits for
-//! the other's buffers.
+//! The two loading warps: one brings keys, one brings queries and values, so that neither waits for the
+//! other's buffers.
 
 use super::kernel::Frame;
 use crate::copies::{Column, Counter, Panels, Tail};
@@ -8,30 +8,33 @@ use crate::task::OpenTile;
 use crate::tensors::CHUNK;
 use ptx::build::{Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SharedTiles, TensorMapParam};
 
-/// Emits the warp that loads values.
-pub fn emit_values(b: &mut Builder, frame: &Frame, map: TensorMapParam) {
+/// Emits the warp that loads queries and, where they are not the keys, values.
+pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
-    let stream = Stream::new(b, frame, map, config.value_units().into(), true);
-    let units = shared.v_rings.map(|ring| ring.producer(b));
-    let queries = shared.q_ring.consumer(b);
+    let lead = b.elect();
+    let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
+    let values = frame.params.tma_v.map(|map| {
+        let stream = Stream::new(b, frame, map, config.value_units().into(), true);
+        (stream, shared.v_rings.map(|ring| ring.producer(b)))
+    });
     frame.params.for_each_tile(b, |b, open| {
+        load_queries(b, frame, lead, &queries, &open);
+        let Some((stream, rings)) = &values else { return };
         // Queries and keys are needed first: values do not compete with them.
-        let slot = queries.take(b);
+        let slot = loaded.take(b);
         slot.wait(b);
-        slot.release_if(b, stream.lead);
-        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, &units));
+        slot.release_if(b, lead);
+        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, rings));
     });
 }
 
-/// Emits the warp that loads queries and keys.
+/// Emits the warp that loads keys.
 pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let (map, units) = (frame.params.tma_k, config.key_units());
     let stream = Stream::new(b, frame, map, units, config.shared_kv);
-    let queries = shared.q_ring.producer(b);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
-        load_queries(b, frame, &stream, &queries, &open);
         for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.k, &rings));
     });
 }
@@ -52,14 +55,14 @@ fn for_each_key_tile(b: &mut Builder, open: &OpenTile, body: impl FnOnce(&mut Bu
 fn load_queries(
     b: &mut Builder,
     frame: &Frame,
-    stream: &Stream<'_>,
+    lead: Reg<bool>,
     ring: &Cursor<Producer>,
     open: &OpenTile,
 ) {
     let config = &frame.config;
     let slot = ring.take(b);
     slot.wait(b);
-    b.if_(stream.lead, |b| {
+    b.if_(lead, |b| {
         let full = slot.full(b);
         let chunks = config.key_dim.div_ceil(CHUNK);
         full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);

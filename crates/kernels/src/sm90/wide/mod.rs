@@ -31,6 +31,7 @@ mod left;
 mod loaders;
 mod merge;
 mod right;
+mod writer;
 
 pub use config::{Config, TILE};
 pub use kernel::emit;
