@@ -1,5 +1,6 @@
 """What only a GPU shows: streams, CUDA graphs, repeatability, and the cost of a call."""
 
+import gc
 import shutil
 import time
 
@@ -30,6 +31,25 @@ def test_a_graph_replays_on_what_lies_in_its_memory_then():
     lengths.copy_(torch.tensor([1, 300]))
     graph.replay()
     torch.testing.assert_close(out, sixwarp.attention(q, k, v, seqused_k=lengths), atol=0, rtol=0)
+
+
+def test_a_graph_outlives_the_plan_it_was_captured_from():
+    q, k, v = (torch.randn(1, 8, 96, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    plan, out = sixwarp.plan(q, k, v, layout="bhsd"), torch.empty_like(q)
+    plan(q, k, v, out=out)
+    wanted = out.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        plan(q, k, v, out=out)
+    del plan
+    gc.collect()
+    for dim in (32, 96, 128):
+        x = torch.randn(1, 8, 96, dim, device="cuda", dtype=torch.bfloat16)
+        sixwarp.plan(x, x, x, layout="bhsd")(x, x, x, out=torch.empty_like(x))
+    out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, wanted)
 
 
 @pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="inductor wants a C compiler")

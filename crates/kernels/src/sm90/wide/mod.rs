@@ -5,13 +5,16 @@
 //! right one through shared memory, with the factor each row is due:
 //!
 //! ```text
-//! K warp    K(n) Q   K(n-1)   …                                       (TMA)
-//! V warp    V(n)     V(n-1)   …                                       (TMA)
+//! K warp    K(n)     K(n-1)   …                                       (TMA)
+//! V warp    Q        V(n)     …                                       (TMA)
 //! left      S=QKᵀ(n)  softmax  P(n)─┐ S=QKᵀ(n-1)  O[left] += P·V(n)  softmax(n-1) …
 //! right                             └▶ O[right] += P·V(n) …
+//! writers   O of the block before
 //! ```
 //!
-//! The last message of a block of rows carries the rows' final factors instead of probabilities.
+//! The last message of a block of rows carries the rows' final factors instead of probabilities. Both
+//! warpgroups then leave their columns where the last values were, and go on: two warps write them to
+//! memory meanwhile ([`writer`]). Without those the tensor cores would rest while memory takes 64 KiB.
 //!
 //! 64 rows read 128 KiB of keys and values per 8.4 MFLOP: more than L2 delivers. So two CTAs of a
 //! cluster take neighbouring blocks of rows, and each copies half of every tile to both of them.
