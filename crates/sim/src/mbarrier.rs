@@ -8,7 +8,7 @@ use std::collections::HashMap;
 const LIMIT: i64 = (1 << 20) - 1;
 
 /// Who did something to a barrier, and where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// Warp in the cluster.
     pub warp: usize,
@@ -64,6 +64,12 @@ pub enum MbarrierError {
 }
 
 impl Mbarrier {
+    /// Whether this is as `init` with `count` leaves it.
+    pub fn is_fresh(&self, count: u32) -> bool {
+        let count = i64::from(count);
+        (self.phase, self.expected, self.pending, self.tx) == (0, count, count, 0)
+    }
+
     /// A fresh barrier for `count` arrivals.
     pub fn new(count: u32, by: Touch) -> Result<Mbarrier, MbarrierError> {
         let count = i64::from(count);

@@ -100,6 +100,9 @@ impl Cluster<'_> {
     fn mbarrier_init(&mut self, w: usize, lane: usize, id: BarrierId, count: u32) -> Run<()> {
         let by = Touch { warp: w, pc: self.pc(w) };
         if let Some(old) = self.ctas[id.0].mbarriers.get(&id.1) {
+            if old.init == by && old.is_fresh(count) {
+                return Ok(()); // Lanes of a warp initialise it together.
+            }
             let line = self.site(old.init.warp, old.init.pc, None).line;
             let message = format!(
                 "mbarrier {} is already initialised (PTX line {line})",
