@@ -36,6 +36,8 @@ pub struct TensorState {
     pub allocations: Vec<(u32, u32)>,
     /// Allocations given back, and when, where that is followed.
     freed: Vec<(u32, u32, Option<Moment>)>,
+    /// Warps, as bits, that gave the first lane of their quarter in an address.
+    based: u32,
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
 }
@@ -285,6 +287,22 @@ impl Cluster<'_> {
         self.fault(w, None, "tmem-lanes", message, Some(help))
     }
 
+    /// Where a warp's load or store starts. An address without a lane base means the warp's own
+    /// quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the base. A warp
+    /// that gave its base elsewhere has forgotten it here.
+    fn transfer_address(&mut self, w: usize, addr: Addr, lane: usize) -> TmemAddress {
+        let address = lane_address(&self.warps[w].registers, addr, lane) as u32;
+        let mut address = TmemAddress::from(address);
+        let (cta, index) = (self.warps[w].cta, self.warps[w].index);
+        let based = &mut self.ctas[cta].tensor.based;
+        if address.lane >= 32 {
+            *based |= 1 << index;
+        } else if *based >> index & 1 == 0 && !self.launch.options.pedantic {
+            address.lane += 32 * (index % 4) as usize;
+        }
+        address
+    }
+
     fn transfer_rects(
         &self,
         w: usize,
@@ -310,7 +328,7 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let address = self.transfer_address(w, addr, lane);
         let rects = self.transfer_rects(w, transfer, address, immediate)?;
         let cta = self.warps[w].cta;
         self.note_tmem_load(w, cta, &rects, d)?;
@@ -341,7 +359,7 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let address = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let address = self.transfer_address(w, addr, lane);
         let rects = self.transfer_rects(w, transfer, address, immediate)?;
         let cta = self.warps[w].cta;
         self.note_tmem_store(w, cta, &rects)?;

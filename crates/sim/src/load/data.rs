@@ -189,8 +189,11 @@ impl<'m> Loader<'m> {
             _ if i.instruction.has("cas") => AtomOp::Cas,
             _ => AtomOp::Reduce(reduce_op(i).ok_or("an atomic without a known operation")?),
         };
-        let ty_name = i.instruction.modifiers.last().ok_or("no type")?;
-        let (ty, bytes) = atom_type(ty_name.as_str())?;
+        // The type may stand behind the operation or before it.
+        let mut names = i.instruction.modifiers.iter().rev().map(|m| m.as_str());
+        let last = names.clone().next().ok_or("no type")?;
+        let (ty, bytes) =
+            names.find_map(|name| atom_type(name).ok()).map_or_else(|| atom_type(last), Ok)?;
         if bytes > 8 && matches!(op, AtomOp::Reduce(_)) {
             return Err("128 bits can only be exchanged".into());
         }
