@@ -40,6 +40,7 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         let rows = problem.lse_len();
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
     }
+    check_tiles(problem)?;
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
@@ -58,6 +59,26 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         }
     }
     Ok(())
+}
+
+/// Tiles of work, of 64 rows or more, are numbered; so are keys.
+fn check_tiles(problem: &Problem) -> Result<(), Unsupported> {
+    // Room for heads that fill no tile, and for slices and splits.
+    const MOST: u64 = 1 << 28;
+    let group = problem.group();
+    let per_head = problem.longest_query().saturating_mul(group).div_ceil(64).saturating_add(group);
+    let heads = problem.kv_heads().saturating_mul(problem.batch());
+    let tiles = per_head.saturating_mul(heads);
+    if tiles > MOST {
+        let why = format!("the longest query times the batch is more than {MOST} tiles of 64 rows");
+        return Err(Unsupported::new(format!("{tiles} tiles of work"), why));
+    }
+    match problem.segments.iter().map(|segment| segment.longest()).find(|keys| keys >> 31 > 0) {
+        Some(keys) => {
+            Err(Unsupported::new(format!("{keys} keys per query"), "key numbers have 31 bits"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Without swizzle a row of a copy is 16 bytes, and copies go to multiples of 128.

@@ -87,7 +87,7 @@ impl Problem {
     pub fn longest_query(&self) -> u64 {
         match self.query_lengths {
             QueryLengths::Full => self.q.tokens(),
-            QueryLengths::Packed { longest, .. } => longest,
+            QueryLengths::Packed { longest, .. } => longest.min(self.q.tokens()),
         }
     }
 

@@ -139,7 +139,7 @@ impl Segment {
         match (self.indices, self.paging, self.lengths.packed) {
             (Some(list), _, _) => list.width,
             (_, Some(paging), _) => paging.pages_per_sequence * self.k.tokens(),
-            (_, _, Some(longest)) => longest,
+            (_, _, Some(longest)) => longest.min(self.k.tokens()),
             _ => self.k.tokens(),
         }
     }
