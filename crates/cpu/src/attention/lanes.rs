@@ -10,17 +10,20 @@
 //! first of them takes its scores, the tile's values and the next keys are brought into the second
 //! cache: both products then wait for no memory.
 
+use super::Call;
 use super::buffer::Buffer;
 use super::plan::Item;
 use super::products::{add_values, score_keys};
 use super::state::{SLACK, Scratch};
 use super::tile::{Places, Tile, base};
-use super::{Call, TILE};
 use crate::inputs::SegmentInputs;
 use crate::simd::{Element, Simd};
 use problem::Storage;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
+
+/// Keys per tile: few enough that the probabilities of the widest panel leave room in the first cache.
+pub(super) const TILE: usize = 72;
 
 /// Computes one split of an item into `scratch.partial`.
 #[inline(always)]
@@ -90,7 +93,12 @@ struct Ahead<E> {
 impl<E: Element> Ahead<E> {
     /// The keys of the next tile, and values: of this one if they are used where they lie, of the
     /// next if they are widened first. `None` for packed rows, which are unpacked at once.
-    fn new(tile: &Places, next: &Places, segment: &SegmentInputs, kv_head: u64) -> Option<Self> {
+    fn new(
+        tile: &Places<TILE>,
+        next: &Places<TILE>,
+        segment: &SegmentInputs,
+        kv_head: u64,
+    ) -> Option<Self> {
         if segment.segment.storage != Storage::Elements {
             return None;
         }
@@ -256,7 +264,7 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
         &mut self,
         simd: S,
         softcap: Option<f32>,
-        tile: &Tile<f32>,
+        tile: &Tile<f32, TILE>,
         ahead: Option<Ahead<E>>,
         bounds: &Bounds,
     ) {

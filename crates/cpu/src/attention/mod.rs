@@ -10,8 +10,8 @@
 //! - [`matrix`]: many rows of bf16 on a machine with AMX. As [`lanes`], but both products run in tile
 //!   registers.
 //!
-//! Keys are visited in tiles of [`TILE`] that start at multiples of it, and long key lists are cut
-//! by their length alone, so a row's bits do not depend on threads, blocking or batch.
+//! Keys are visited in tiles that start at multiples of their size, and long key lists are cut by
+//! their length alone, so a row's bits do not depend on threads, blocking or batch.
 
 mod buffer;
 mod lanes;
@@ -32,9 +32,6 @@ use problem::{DType, HostBuffers, HostMut, InvalidProblem, Problem, Slot};
 use rayon::prelude::*;
 use rows::OutputRows;
 use state::{Partial, Scratch};
-
-/// Keys per tile.
-pub(crate) const TILE: usize = 96;
 
 /// Computes `problem` on this machine's best instruction set, on rayon's current thread pool.
 ///

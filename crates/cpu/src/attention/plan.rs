@@ -130,13 +130,13 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
         .map(|b| inputs.queries(b).1)
         .map(|tokens| (tokens.end - tokens.start) * inputs.problem.query_heads())
         .sum();
-    let share = rows / (4 * rayon::current_num_threads() as u64);
-    // Registers hold at least two vectors of rows.
     let row_bytes = 4 * (inputs.problem.key_dim() + inputs.problem.value_dim());
-    let most = match matrix {
-        true => MOST_MATRIX_ROWS,
-        false => MOST_ROWS.min(ROWS_BYTES / row_bytes.max(1)),
+    let (items, most) = match matrix {
+        true => (4, MOST_MATRIX_ROWS),
+        false => (8, MOST_ROWS.min(ROWS_BYTES / row_bytes.max(1))),
     };
+    let share = rows / (items * rayon::current_num_threads() as u64);
+    // Registers hold at least two vectors of rows.
     share.min(most).max(2 * lanes).next_multiple_of(2 * lanes)
 }
 

@@ -4,6 +4,7 @@
 //! A step loads `V` vectors and `N` numbers for `V · N` multiply-adds; blocks are as square as the
 //! registers allow, because loads are what a core that shares its ports has too few of.
 
+use super::lanes::TILE;
 use super::tile::Tile;
 use crate::simd::{Element, Simd};
 use std::ops::Range;
@@ -95,7 +96,7 @@ unsafe fn add_products<S: Simd, const V: usize, const N: usize>(
 #[inline(always)]
 pub(super) unsafe fn add_values<S: Simd, const V: usize, const N: usize>(
     simd: S,
-    tile: &Tile<f32>,
+    tile: &Tile<f32, TILE>,
     columns: usize,
     probabilities: *const f32,
     out: *mut f32,

@@ -6,15 +6,17 @@
 //! Elements are loaded two vectors at a time in the order of their type ([`Element::place`]). Queries
 //! and output have that order too, until the output is put back at the end.
 
+use super::Call;
 use super::buffer::Buffer;
 use super::lanes::{cap_scores, query_factor, visible};
 use super::plan::Item;
 use super::state::Scratch;
 use super::tile::{Places, Tile, base};
-use super::{Call, TILE};
 use crate::simd::{Element, Simd};
 use std::ops::Range;
 
+/// Keys per tile.
+const TILE: usize = 96;
 /// Sums across lanes that are taken together.
 const SUMS: usize = 4;
 
@@ -132,7 +134,7 @@ fn bring_near<S: Simd, E: Element>(simd: S, row: *const E, at: usize, turn: usiz
 #[inline(always)]
 fn score_tile<S: Simd, E: Element, const R: usize, const K: usize>(
     simd: S,
-    tile: &Tile<E>,
+    tile: &Tile<E, TILE>,
     dim: usize,
     scratch: &mut Scratch,
 ) {
@@ -255,7 +257,7 @@ fn hide(scores: &mut [f32], range: &Range<u64>, seen: &Range<u64>) {
 #[inline(always)]
 fn add_tile<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
-    tile: &Tile<E>,
+    tile: &Tile<E, TILE>,
     next: &[*const E; TILE],
     value_dim: usize,
     scratch: &mut Scratch,
@@ -277,7 +279,7 @@ fn add_tile<S: Simd, E: Element, const R: usize, const C: usize>(
 #[inline(always)]
 fn add_columns<S: Simd, E: Element, const R: usize, const C: usize>(
     simd: S,
-    tile: &Tile<E>,
+    tile: &Tile<E, TILE>,
     next: &[*const E; TILE],
     column: usize,
     width: usize,

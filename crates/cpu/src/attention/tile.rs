@@ -1,4 +1,3 @@
-use super::TILE;
 use super::buffer::Buffer;
 use super::plan::Item;
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
@@ -8,7 +7,7 @@ use problem::{HostRef, Storage, View};
 use std::ops::Range;
 
 /// The keys of one tile: where each row begins.
-pub(crate) struct Tile<T, const N: usize = TILE> {
+pub(crate) struct Tile<T, const N: usize> {
     /// Key rows; entries past `count` repeat the last, so that whole groups can be read.
     pub keys: [*const T; N],
     /// Value rows.
@@ -33,7 +32,7 @@ struct Run {
 }
 
 /// Where the rows of a tile lie, before they are resolved to memory.
-pub(crate) struct Places<const N: usize = TILE> {
+pub(crate) struct Places<const N: usize> {
     runs: [Run; N],
     run_count: usize,
     pub count: usize,
@@ -99,7 +98,7 @@ impl<const N: usize> Places<N> {
     }
 }
 
-impl Places {
+impl<const N: usize> Places<N> {
     /// The rows as f32, widened into `keys` and `values` where they are not.
     #[inline(always)]
     pub fn widened<S: Simd, E: Element>(
@@ -109,7 +108,7 @@ impl Places {
         kv_head: u64,
         keys: &mut Buffer<f32>,
         values: &mut Buffer<f32>,
-    ) -> Tile<f32> {
+    ) -> Tile<f32, N> {
         if segment.segment.storage == Storage::Model1 {
             return self.unpacked(segment, keys);
         }
@@ -131,12 +130,12 @@ impl Places {
         Tile { keys: wide_keys, values: wide_values, count: self.count }
     }
 
-    fn unpacked(&self, segment: &SegmentInputs, keys: &mut Buffer<f32>) -> Tile<f32> {
+    fn unpacked(&self, segment: &SegmentInputs, keys: &mut Buffer<f32>) -> Tile<f32, N> {
         let HostRef::U8(bytes) = segment.k else { unreachable!("checked with the inputs") };
         let page_rows = segment.segment.k.tokens();
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
         let pitch = pitch(Storage::MODEL1_DIM as usize);
-        keys.reserve(TILE * pitch);
+        keys.reserve(N * pitch);
         for (at, row) in self.rows().zip(keys.chunks_exact_mut(pitch)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
             model1::unpack_row(page, page_rows as usize, at.token as usize, row);
@@ -161,8 +160,8 @@ fn pitch(dim: usize) -> usize {
     dim.next_multiple_of(16) + 16
 }
 
-fn pitched(memory: &[f32], pitch: usize, count: usize) -> [*const f32; TILE] {
-    let mut rows = [memory.as_ptr(); TILE];
+fn pitched<const N: usize>(memory: &[f32], pitch: usize, count: usize) -> [*const f32; N] {
+    let mut rows = [memory.as_ptr(); N];
     for (n, row) in rows.iter_mut().enumerate() {
         *row = memory[n.min(count.saturating_sub(1)) * pitch..].as_ptr();
     }
@@ -171,14 +170,14 @@ fn pitched(memory: &[f32], pitch: usize, count: usize) -> [*const f32; TILE] {
 
 /// Widens rows of `dim` elements into `memory`.
 #[inline(always)]
-fn widen<S: Simd, E: Element>(
+fn widen<S: Simd, E: Element, const N: usize>(
     simd: S,
     rows: &[*const E],
     dim: usize,
     memory: &mut Buffer<f32>,
-) -> [*const f32; TILE] {
+) -> [*const f32; N] {
     let pitch = pitch(dim);
-    memory.reserve(TILE * pitch);
+    memory.reserve(N * pitch);
     for (row, to) in rows.iter().zip(memory.chunks_exact_mut(pitch)) {
         let whole = dim / S::LANES * S::LANES;
         for at in (0..whole).step_by(S::LANES) {
