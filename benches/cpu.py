@@ -5,6 +5,7 @@
     python3 benches/cpu.py --part 1/4 --json cpu.json     # a share of the rows, added to the file
     python3 benches/cpu.py --avx2 --only decode           # both sides held to AVX2
     python3 benches/cpu.py --markdown cpu.json            # the file's rows as tables, measures nothing
+    python3 benches/cpu_page.py                           # docs/cpu.md anew from the files in docs/cpu
 
 Builds the `speed` and `floor` examples, makes a virtual environment with PyTorch under target/ on first
 use, and prints one row per shape: milliseconds of both (the best of several interleaved rounds), the
@@ -231,27 +232,34 @@ def merged(path, about, results):
     new = {r["name"]: r for r in results}
     found = {r["name"]: r for r in document["rows"]} | new
     kept = [dict(found[row.name], floor_ms=floor_ms(found[row.name], rates)) for row in rows() if row.name in found]
-    return dict(document, rates=rates, rows=kept, summary=summarise(kept))
+    return dict(document, date=about["date"], rates=rates, rows=kept, summary=summarise(kept))
 
 
-def markdown(path):
-    """Prints a file's rows as one table per kind: ratios, and the rates of both sides."""
-    document = json.loads(path.read_text())
+def markdown_tables(document):
+    """A file's rows as one table per kind: ratios, and the rates of both sides."""
+    lines = []
     for kind in ("prefill", "decode"):
         found = [r for r in document["rows"] if r["kind"] == kind]
         if not found:
             continue
         folded = "| folded ms | ratio " if kind == "decode" else ""
-        print(f"| row | ms | GFLOP/s | GB/s | floor ms | torch ms | ratio {folded}|")
-        print("|---|" + "---:|" * (8 if folded else 6))
+        lines.append(f"| row | ms | GFLOP/s | GB/s | floor ms | torch ms | ratio {folded}|")
+        lines.append("|---|" + "---:|" * (8 if folded else 6))
         for r in found:
             cells = [r["name"], f"{r['sixwarp_ms']:.3f}", f"{r['flops'] / r['sixwarp_ms'] / 1e6:.0f}"]
             cells += [f"{r['bytes'] / r['sixwarp_ms'] / 1e6:.1f}", f"{r['floor_ms']:.3f}"]
             cells += [f"{r['torch_ms']:.3f}", f"{r['ratio']:.2f}"]
             if folded:
                 cells += [f"{r['folded_ms']:.3f}", f"{r['folded_ms'] / r['sixwarp_ms']:.2f}"]
-            print("| " + " | ".join(cells) + " |")
-        print()
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def markdown(path):
+    """Prints a file's rows as tables."""
+    document = json.loads(path.read_text())
+    print(markdown_tables(document), end="\n\n")
     summarise(document["rows"])
 
 

@@ -95,19 +95,24 @@ fn map(
     }
 }
 
+/// Strides of tensor copies have 40 bits.
+const MOST_STRIDE: u64 = 1 << 40;
+
 /// The rules a tensor must meet to be copied by TMA, as a problem for the user.
 pub fn check(name: &str, view: &View) -> Result<(), Unsupported> {
     let bytes = view.dtype.bytes();
     for (dimension, (stride, extent)) in
         ["batch", "head", "token"].iter().zip(view.strides.iter().zip(&view.shape))
     {
-        let stride = stride * bytes;
-        if *extent > 1 && (!stride.is_multiple_of(16) || stride >= 1 << 40) {
+        // The stride of a dimension of extent 1 is never used and may be anything.
+        let stride = stride.saturating_mul(bytes);
+        if *extent > 1 && (!stride.is_multiple_of(16) || stride >= MOST_STRIDE) {
+            let nearest = stride.min(MOST_STRIDE - 16).next_multiple_of(16);
             return Err(Unsupported::new(
                 format!("{name} with a {dimension} stride of {stride} bytes"),
                 "tensor copies need strides that are multiples of 16 bytes below 2^40",
             )
-            .nearest(format!("{} bytes", stride.next_multiple_of(16))));
+            .nearest(format!("{nearest} bytes")));
         }
     }
     Ok(())
