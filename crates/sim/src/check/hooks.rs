@@ -66,6 +66,25 @@ impl Cluster<'_> {
         }
     }
 
+    /// In pedantic mode, who frees tensor memory must know that nobody uses it any more.
+    pub(crate) fn note_tmem_free(
+        &mut self,
+        w: usize,
+        cta: usize,
+        start: usize,
+        columns: usize,
+    ) -> Run<()> {
+        let pc = self.pc(w);
+        let Some(checker) = &mut self.checker else { return Ok(()) };
+        if checker.ordered.is_none() {
+            return Ok(());
+        }
+        let memory = Memory::Tensor(cta);
+        let lanes = (0..128).map(|lane| (4 * (lane * TMEM_COLUMNS + start), 4 * columns));
+        let outcome = checker.by_ranges(w, pc, memory, lanes, true);
+        self.judge(w, memory, outcome, true)
+    }
+
     /// Operand A of 16 bits or fewer cannot be what a matrix instruction left: accumulators are
     /// one number per column.
     pub(crate) fn check_tensor_operand(&self, w: usize, cta: usize, rect: &TmemRect) -> Run<()> {

@@ -235,6 +235,7 @@ impl Cluster<'_> {
         tensor.allocations.remove(index);
         let now = self.checker.as_ref().map(|checker| checker.now(w));
         tensor.freed.push((start, columns, now));
+        self.note_tmem_free(w, cta, start as usize, columns as usize)?;
         for warp in &mut self.warps {
             for fragment in &mut warp.fragments {
                 if fragment.wait == Wait::TensorMemory {
