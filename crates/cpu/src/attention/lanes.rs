@@ -24,6 +24,8 @@ use std::ops::Range;
 
 /// Keys per tile: few enough that the probabilities of the widest panel leave room in the first cache.
 pub(super) const TILE: usize = 72;
+/// Bytes of keys and values that stay in the second cache from item to item.
+const NEAR_BYTES: usize = 1 << 20;
 
 /// Computes one split of an item into `scratch.partial`.
 #[inline(always)]
@@ -58,6 +60,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     scratch.partial.reset(panels, width, problem.value_dim() as usize);
     load_queries(simd, call, item, width, &mut scratch.queries);
     scratch.scores.reserve(TILE * width);
+    let row_bytes = (problem.key_dim() + problem.value_dim()) as usize * size_of::<E>();
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
@@ -68,7 +71,9 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
             let next = find(first + TILE as u64);
             let Scratch { keys, values, .. } = scratch;
             let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);
-            let mut ahead = Ahead::<E>::new(&places, &next, segment, item.kv_head);
+            let far = (part.end - part.start) as usize * row_bytes > NEAR_BYTES;
+            let ahead = far.then(|| Ahead::<E>::new(&places, &next, segment, item.kv_head));
+            let mut ahead = ahead.flatten();
             // Lists leave entries out, and are seen whole by every row.
             let listed = segment.is_listed();
             let range = if listed { 0..tile.count as u64 } else { tile_at(first) };
