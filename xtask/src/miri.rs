@@ -4,15 +4,21 @@ use crate::sections::run_command;
 use std::process::{Command, ExitCode};
 
 /// What miri runs, and its flags for it: the tests of `layout` (but for those that walk whole tiles of
-/// 16384 elements through the same functions), and of `cpu` those of its parts and
-/// attention on two threads over small shapes of every type and kernel, on the portable instruction
-/// set (miri knows no other).
-const RUNS: [(&[&str], &str); 2] = [
+/// 16384 elements through the same functions); of `cpu` those of its parts, and attention on two
+/// threads over small shapes of every type and kernel, on the portable instruction set; and NEON's
+/// operations, which need no machine that has them.
+const RUNS: [(&[&str], &str); 3] = [
     (&["-p", "sixwarp-layout", "--lib", "--test", "algebra"], ""),
     // crossbeam-epoch, which rayon's queues are made of, keeps the rules of tree borrows, not those
     // of stacked borrows.
-    (&["-p", "sixwarp-cpu", "--lib", "--test", "attention"], " -Zmiri-tree-borrows"),
+    (&["-p", "sixwarp-cpu", "--lib", "--test", "attention"], TREE_BORROWS),
+    (
+        &["-p", "sixwarp-cpu", "--lib", "--target", "aarch64-unknown-linux-gnu", "simd"],
+        TREE_BORROWS,
+    ),
 ];
+
+const TREE_BORROWS: &str = " -Zmiri-tree-borrows";
 
 /// Runs the tests; needs `rustup toolchain install nightly --component miri`.
 pub fn run() -> ExitCode {

@@ -95,23 +95,36 @@ impl Simd for Neon {
         intrinsics! {
             let low = vdupq_n_f32(-127.0);
             let x = vbslq_f32(vcgtq_f32(low, x), low, x);
-            let whole = vrndnq_f32(x);
+            // 1.5 · 2^23 leaves no bits for a fraction: adding it rounds, and the low bits of the sum
+            // are the whole number. (miri, which runs this without such a machine, knows no
+            // instruction that rounds.)
+            const LARGE: f32 = 12_582_912.0;
+            let rounded = vaddq_f32(x, vdupq_n_f32(LARGE));
+            let whole = vsubq_f32(rounded, vdupq_n_f32(LARGE));
             let part = vsubq_f32(x, whole);
             let mut sum = vdupq_n_f32(EXP2_POLYNOMIAL[5]);
             for power in (0..5).rev() {
                 sum = vfmaq_f32(vdupq_n_f32(EXP2_POLYNOMIAL[power]), sum, part);
             }
-            let biased = vaddq_s32(vcvtq_s32_f32(whole), vdupq_n_s32(127));
+            let bias = vdupq_n_s32(LARGE.to_bits() as i32 - 127);
+            let biased = vsubq_s32(vreinterpretq_s32_f32(rounded), bias);
             vmulq_f32(sum, vreinterpretq_f32_s32(vshlq_n_s32::<23>(biased)))
         }
     }
     #[inline(always)]
     fn sum(self, x: float32x4_t) -> f32 {
-        intrinsics!(vaddvq_f32(x))
+        intrinsics! {
+            let two = vadd_f32(vget_low_f32(x), vget_high_f32(x));
+            vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
+        }
     }
     #[inline(always)]
     fn largest(self, x: float32x4_t) -> f32 {
-        intrinsics!(vmaxnmvq_f32(x))
+        intrinsics! {
+            let (low, high) = (vget_low_f32(x), vget_high_f32(x));
+            let two = vbsl_f32(vcgt_f32(low, high), low, high);
+            vget_lane_f32::<0>(two).max(vget_lane_f32::<1>(two))
+        }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> float32x4_t {
@@ -128,8 +141,9 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn load_bf16_pairs(self, from: *const bf16) -> [float32x4_t; 2] {
         intrinsics! {
-            let uint16x4x2_t(even, odd) = vld2_u16(from.cast());
-            [even, odd].map(|half| vreinterpretq_f32_u32(vshll_n_u16::<16>(half)))
+            let pairs = vreinterpretq_u32_u16(vld1q_u16(from.cast()));
+            let odd = vandq_u32(pairs, vdupq_n_u32(0xffff_0000));
+            [vshlq_n_u32::<16>(pairs), odd].map(|half| vreinterpretq_f32_u32(half))
         }
     }
     #[inline(always)]
