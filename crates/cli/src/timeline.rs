@@ -1,10 +1,7 @@
 //! A simulated CTA's timeline: as text, a line per warp and engine and a column per stretch of cycles;
 //! and as a drawing.
 
-mod svg;
-
-pub use svg::Drawing;
-
+use sim::svg::{Bar, Line, Picture};
 use sim::{Row, Slice, Trace};
 use std::fmt::Write;
 
@@ -66,6 +63,38 @@ pub fn picture((lanes, end): &(Vec<Lane<'_>>, u64)) -> String {
     let width = WIDTH as usize - 1;
     let _ = writeln!(text, "{:>widest$} 0{:>width$}", "", cycles(*end));
     text
+}
+
+/// The rows as a drawing.
+pub fn drawing(title: &str, subtitle: &str, (lanes, end): &(Vec<Lane<'_>>, u64)) -> Picture {
+    let bar = |slice: &&Slice| Bar {
+        start: slice.start,
+        end: slice.end,
+        name: slice.name.clone(),
+        fill: fill(&slice.name),
+        labelled: false,
+    };
+    let line = |lane: &Lane<'_>| Line {
+        name: lane.name.clone(),
+        bars: lane.slices.iter().map(bar).collect(),
+        note: format!("{:.0} %", lane.busy() as f64 * 100.0 / (*end).max(1) as f64),
+    };
+    let lines = lanes.iter().map(line).collect();
+    Picture { title: title.into(), subtitle: subtitle.into(), lines, end: *end }
+}
+
+/// Colours of what warps and engines do. Waits are pale; work is not.
+fn fill(name: &str) -> &'static str {
+    match name {
+        "run" => "#3b82f6",
+        "wait for mbarrier" => "#fde68a",
+        "wait at barrier" => "#fecaca",
+        "wait for group" => "#ddd6fe",
+        _ if name.contains("mma") => "#0f766e",
+        _ if name.contains("load") => "#22c55e",
+        _ if name.contains("store") => "#f97316",
+        _ => "#a3a3a3",
+    }
 }
 
 /// Warps wait and run; engines have slices only for work.

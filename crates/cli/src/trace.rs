@@ -2,7 +2,7 @@
 
 use crate::problem_args::{ProblemArgs, describe};
 use crate::sim::Source;
-use crate::timeline::{self, Drawing, Lane};
+use crate::timeline::{self, Lane};
 use crate::{AnyError, Outcome, output};
 use cases::CaseData;
 use program::{Access, Program};
@@ -68,8 +68,7 @@ pub fn run(args: Args) -> Outcome {
     let summary = Summary::new(&title, args.cta, &rows, &files);
     let [x, y, z] = args.cta;
     let subtitle = format!("CTA ({x},{y},{z}); cycles are the simulator's model, not a GPU's");
-    let (lanes, end) = rows;
-    let drawing = Drawing { title: &title, subtitle: &subtitle, lanes, end };
+    let drawing = timeline::drawing(&title, &subtitle, &rows);
     write(&files.picture, &drawing.to_svg())?;
     if args.json {
         return output::print_json(&summary);

@@ -91,6 +91,13 @@ impl SimEngine {
         self
     }
 
+    /// With every rule of the manual that shipped kernels break without harm.
+    pub fn pedantic(mut self) -> Self {
+        self.mode = format!("pedantic {}", self.mode);
+        self.options.pedantic = true;
+        self
+    }
+
     /// A run is given up after so many warp instructions.
     pub fn limited(mut self, instructions: u64) -> SimEngine {
         self.options.max_instructions = instructions;

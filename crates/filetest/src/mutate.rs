@@ -16,21 +16,40 @@ pub enum Change {
     ParityFlipped,
 }
 
-/// A changed module.
-#[derive(Clone, Debug)]
+/// One change of one instruction of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
-    /// What was done.
+    /// What is done.
     pub change: Change,
-    /// The instruction, as it was.
+    /// The instruction, as it is in the original.
     pub instruction: String,
+    /// The function it is in.
+    pub function: String,
     /// PTX line, 0 if unknown.
     pub line: u32,
     /// File and line of the source that `.loc` names, if any.
     pub source: Option<(String, u32)>,
-    /// The module.
-    pub module: Module,
+    /// Number of the instruction in the module.
+    index: usize,
+}
+
+impl Mutant {
+    /// The opcode with its modifiers.
+    pub fn opcode(&self) -> &str {
+        let mut words = self.instruction.split_whitespace();
+        let opcode = words.find(|word| !word.starts_with('@'));
+        opcode.unwrap_or_default().trim_end_matches(';')
+    }
+
+    /// The changed module.
+    pub fn module(&self, original: &Module) -> Module {
+        changed(original, self.index, Replacement::Changed(self.change))
+    }
+
     /// The original with a trap at this instruction: it shows whether a run comes here at all.
-    pub probe: Module,
+    pub fn probe(&self, original: &Module) -> Module {
+        changed(original, self.index, Replacement::Trap)
+    }
 }
 
 /// What is put in an instruction's place.
@@ -69,44 +88,35 @@ fn parity_operand(instruction: &Instruction) -> Option<usize> {
 pub fn mutants(module: &Module) -> Vec<Mutant> {
     let mut found = Vec::new();
     let mut index = 0;
-    visit(module, &mut |instruction, loc| {
-        if is_synchronisation(instruction) {
-            found.push((index, Change::Deleted, instruction.clone(), loc));
-        }
-        if parity_operand(instruction).is_some() {
-            found.push((index, Change::ParityFlipped, instruction.clone(), loc));
-        }
-        index += 1;
-    });
-    let build = |(index, change, instruction, loc): (_, _, Instruction, Option<Loc>)| Mutant {
-        change,
-        line: instruction.line.0,
-        source: loc.and_then(|loc| Some((path(module, loc.file)?, loc.line))),
-        instruction: instruction.to_string(),
-        module: changed(module, index, Replacement::Changed(change)),
-        probe: changed(module, index, Replacement::Trap),
-    };
-    found.into_iter().map(build).collect()
+    for function in module.functions() {
+        let Some(body) = &function.body else { continue };
+        walk(body, &mut None, &mut |instruction, loc| {
+            let deleted = is_synchronisation(instruction).then_some(Change::Deleted);
+            let flipped = parity_operand(instruction).map(|_| Change::ParityFlipped);
+            found.extend([deleted, flipped].into_iter().flatten().map(|change| Mutant {
+                change,
+                instruction: instruction.to_string(),
+                function: function.name.to_string(),
+                line: instruction.line.0,
+                source: loc.and_then(|loc| Some((path(module, loc.file)?, loc.line))),
+                index,
+            }));
+            index += 1;
+        });
+    }
+    found
 }
 
 /// Calls `f` with each instruction and the `.loc` before it.
-fn visit(module: &Module, f: &mut impl FnMut(&Instruction, Option<Loc>)) {
-    fn walk(
-        body: &[Statement],
-        loc: &mut Option<Loc>,
-        f: &mut impl FnMut(&Instruction, Option<Loc>),
-    ) {
-        for statement in body {
-            match statement {
-                Statement::Instruction(instruction) => f(instruction, *loc),
-                Statement::Block(body) => walk(body, loc, f),
-                Statement::Loc(next) => *loc = Some(*next),
-                _ => {}
-            }
+fn walk(body: &[Statement], loc: &mut Option<Loc>, f: &mut impl FnMut(&Instruction, Option<Loc>)) {
+    for statement in body {
+        match statement {
+            Statement::Instruction(instruction) => f(instruction, *loc),
+            Statement::Block(body) => walk(body, loc, f),
+            Statement::Loc(next) => *loc = Some(*next),
+            _ => {}
         }
     }
-    let bodies = module.functions().filter_map(|f| f.body.as_ref());
-    bodies.for_each(|body| walk(body, &mut None, f));
 }
 
 /// The path of file number `index`.
@@ -239,14 +249,15 @@ mod tests {
                 (Change::Deleted, 14),
             ]
         );
-        let text = |i: usize| mutants[i].module.to_string();
+        let text = |i: usize| mutants[i].module(&module).to_string();
         assert!(!text(0).contains("fence.proxy.async"));
         assert!(text(1).contains("setp.eq.u32 p, 0, 0"));
         assert!(text(2).contains("xor.b32 %mutant_parity, r, 1"));
         assert!(text(2).contains("p, [b], %mutant_parity"));
-        assert!(mutants[3].probe.to_string().contains("trap;"));
+        assert!(mutants[3].probe(&module).to_string().contains("trap;"));
         for mutant in &mutants {
-            ptx::parse(&mutant.module.to_string()).unwrap();
+            assert_eq!(mutant.function, "k");
+            ptx::parse(&mutant.module(&module).to_string()).unwrap();
         }
     }
 
@@ -254,6 +265,6 @@ mod tests {
     fn immediate_parities_flip_in_place() {
         let module = ptx::parse(&SOURCE.replace("[b], r;", "[b], 0;")).unwrap();
         let flipped = &mutants(&module)[2];
-        assert!(flipped.module.to_string().contains("p, [b], 1"));
+        assert!(flipped.module(&module).to_string().contains("p, [b], 1"));
     }
 }

@@ -1,8 +1,9 @@
 //! Which mutants of a program are found out, and by what.
 
 use crate::engine::{Contents, SimEngine};
-use crate::mutate::{Change, Mutant, mutants};
+use crate::mutate::Mutant;
 use program::Program;
+use rayon::prelude::*;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,13 +20,7 @@ pub struct Caught {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What was changed.
-    pub change: Change,
-    /// The instruction, as it was.
-    pub instruction: String,
-    /// PTX line.
-    pub line: u32,
-    /// File and line of the source that `.loc` names, if any.
-    pub source: Option<(String, u32)>,
+    pub mutant: Mutant,
     /// How it was found out; `None` for a survivor.
     pub caught: Option<Caught>,
     /// Whether a run comes to the instruction at all; survivors elsewhere say nothing.
@@ -41,11 +36,12 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
+        let Mutant { change, instruction, line, source, .. } = &self.mutant;
+        match source {
             Some((file, line)) => write!(f, "{file}:{line}: ")?,
-            None => write!(f, "line {}: ", self.line)?,
+            None => write!(f, "line {line}: ")?,
         }
-        write!(f, "{:?} `{}`: ", self.change, self.instruction)?;
+        write!(f, "{change:?} `{instruction}`: ")?;
         match &self.caught {
             Some(caught) => write!(f, "{} ({})", caught.by, caught.mode),
             None if self.reached => f.write_str("survives"),
@@ -54,17 +50,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Runs every mutant of `program` that `wanted` names in the modes of `engines` until one of them
-/// objects or `right` refuses its result.
-pub fn survey(
-    program: &Program,
+/// Runs every one of `mutants` of the `program` it is given in the modes of `engines` until one of
+/// them objects or `right` refuses its result. Mutants run side by side, one per host thread.
+pub fn survey<'p>(
+    mutants: Vec<Mutant>,
+    program: impl Fn(&Mutant) -> &'p Program + Sync,
     inputs: &[Vec<u8>],
     engines: &[SimEngine],
-    wanted: impl Fn(&Mutant) -> bool,
-    right: impl Fn(&Contents) -> bool,
+    right: impl Fn(&Contents) -> bool + Sync,
 ) -> Vec<Verdict> {
-    let chosen = mutants(&program.module).into_iter().filter(wanted);
-    chosen.map(|mutant| judge(program, mutant, inputs, engines, &right)).collect()
+    let judge = |mutant| judge(program(&mutant), mutant, inputs, engines, &right);
+    mutants.into_par_iter().with_max_len(1).map(judge).collect()
 }
 
 fn judge(
@@ -74,7 +70,8 @@ fn judge(
     engines: &[SimEngine],
     right: impl Fn(&Contents) -> bool,
 ) -> Verdict {
-    let changed = Program { module: Arc::new(mutant.module), ..program.clone() };
+    let with = |module| Program { module: Arc::new(module), ..program.clone() };
+    let changed = with(mutant.module(&program.module));
     let caught = engines.iter().find_map(|engine| {
         let by = match engine.run(&changed, inputs) {
             Err(error) => format!("{} {}", error.kind(), error.rule()).trim_end().to_owned(),
@@ -83,14 +80,7 @@ fn judge(
         };
         Some(Caught { mode: engine.mode.clone(), by })
     });
-    let probe = Program { module: Arc::new(mutant.probe), ..program.clone() };
-    let reached = caught.is_some() || engines[0].run(&probe, inputs).is_err();
-    Verdict {
-        change: mutant.change,
-        instruction: mutant.instruction,
-        line: mutant.line,
-        source: mutant.source,
-        caught,
-        reached,
-    }
+    let probe = || engines[0].run(&with(mutant.probe(&program.module)), inputs);
+    let reached = caught.is_some() || probe().is_err();
+    Verdict { mutant, caught, reached }
 }

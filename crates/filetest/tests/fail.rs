@@ -1,6 +1,6 @@
 //! Kernels with one mistake each, and the exact report each must give.
 //!
-//! Every file of `tests/fail` is run in all modes; the first mode that objects is recorded with its
+//! Every file of `tests/fail` is run in all modes, the pedantic one last; the first mode that objects is recorded with its
 //! report in the `.stderr` file beside it. `FILETEST_BLESS=1` writes these files anew.
 
 use filetest::{FileTest, SimEngine, files};
@@ -10,7 +10,7 @@ use std::path::Path;
 fn objection(test: &FileTest) -> Option<String> {
     let run = test.runs.first().expect("a run");
     let program = test.program(run).unwrap_or_else(|error| panic!("{}: {error}", test.name));
-    SimEngine::MODES.iter().find_map(|mode| {
+    SimEngine::MODES.iter().chain(&["pedantic"]).find_map(|mode| {
         let engine = SimEngine::mode(mode, 1).limited(1 << 20).on_one_thread();
         let result = engine.run(&program, &run.contents());
         result.err().map(|error| format!("mode: {mode}\n{error}\n"))

@@ -4,7 +4,7 @@
 //! The mutants nobody can find out are listed in `tests/mutation/survivors.txt`, with the reason
 //! each is harmless. `FILETEST_BLESS=1` prints the list anew (the reasons are for people to write).
 
-use filetest::{FileTest, SimEngine, survey};
+use filetest::{FileTest, SimEngine, mutants, survey};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ fn every_broken_kernel_is_found_out() {
     // Last the mode that asks for every fence of the manual.
     let modes = SimEngine::MODES.into_iter().chain(["pedantic"]);
     let engines: Vec<SimEngine> =
-        modes.map(|mode| SimEngine::mode(mode, 1).limited(1 << 22)).collect();
+        modes.map(|mode| SimEngine::mode(mode, 1).limited(1 << 22).on_one_thread()).collect();
     let mut survivors = Vec::new();
     let mut all = 0;
     for name in FILES {
@@ -65,7 +65,8 @@ fn every_broken_kernel_is_found_out() {
             let again = again.unwrap_or_else(|e| panic!("{name} ({}): {e}", engine.mode));
             assert!(again == right, "{name}: another result in mode {}", engine.mode);
         }
-        let verdicts = survey(&program, &inputs, &engines, |_| true, |got| *got == right);
+        let verdicts =
+            survey(mutants(&program.module), |_| &program, &inputs, &engines, |got| *got == right);
         assert!(!verdicts.is_empty(), "{name} has nothing to break");
         all += verdicts.len();
         let alive = verdicts.iter().filter(|verdict| verdict.survives());

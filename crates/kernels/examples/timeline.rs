@@ -5,7 +5,7 @@
 //! `cargo run --release -p sixwarp-kernels --example timeline sixteen > docs/blackwell/sixteen-warps.svg`
 
 use problem::{DType, Problem, Segment, View};
-use sim::svg::{Bar, Line, svg};
+use sim::svg::{Bar, GREY, Line, Picture, group_fill};
 use sim::{Row, Slice, Trace};
 use sixwarp_kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
 
@@ -120,11 +120,12 @@ fn engine(trace: &Trace, row: Row, name: &str, steps: Vec<Step>) -> Line {
         runs(&parts).into_iter().map(move |(start, end)| Bar {
             start,
             end,
-            label: step.label.clone(),
-            group: step.tile,
+            name: step.label.clone(),
+            fill: step.tile.map_or(GREY, group_fill),
+            labelled: true,
         })
     });
-    Line { name: name.into(), bars: bars.collect() }
+    Line { name: name.into(), bars: bars.collect(), note: String::new() }
 }
 
 /// Slices without gaps between them, joined.
@@ -149,11 +150,11 @@ fn warp(trace: &Trace, (number, name, softmax): (u32, &str, bool), cuts: &[u64])
     });
     let bars = runs.map(|(start, end)| {
         let is_tile = softmax && tiles.start < TILES && end - start > LEAST_SOFTMAX;
-        let group = if is_tile { tiles.next() } else { None };
-        let label = group.map_or_else(String::new, |tile| format!("softmax {tile}"));
-        Bar { start, end, label, group }
+        let tile = if is_tile { tiles.next() } else { None };
+        let name = tile.map_or("other work".to_owned(), |tile| format!("softmax {tile}"));
+        Bar { start, end, name, fill: tile.map_or(GREY, group_fill), labelled: tile.is_some() }
     });
-    Line { name: name.into(), bars: bars.collect() }
+    Line { name: name.into(), bars: bars.collect(), note: String::new() }
 }
 
 fn trace(schedule: &Schedule) -> Trace {
@@ -182,9 +183,12 @@ fn main() {
     let copies = engine(&trace, Row::Copy, "copy engine", schedule.copies());
     let products = engine(&trace, Row::Tensor, "tensor unit", schedule.products());
     // One block's softmax never waits for scores: a tile's ends where its product begins.
-    let is_output = |bar: &&Bar| schedule.blocks == 1 && bar.label.starts_with('O');
+    let is_output = |bar: &&Bar| schedule.blocks == 1 && bar.name.starts_with('O');
     let cuts: Vec<u64> = products.bars.iter().filter(is_output).map(|bar| bar.start).collect();
     let warps = schedule.warps.iter().map(|which| warp(&trace, *which, &cuts));
-    let lines: Vec<Line> = warps.collect();
-    print!("{}", svg(schedule.title, &[vec![copies, products], lines].concat()));
+    let lines: Vec<Line> =
+        [copies, products].into_iter().chain(warps.collect::<Vec<_>>()).collect();
+    let end = lines.iter().flat_map(|line| &line.bars).map(|bar| bar.end).max().unwrap_or(0);
+    let (title, subtitle) = (schedule.title.to_owned(), String::new());
+    print!("{}", Picture { title, subtitle, lines, end }.to_svg());
 }

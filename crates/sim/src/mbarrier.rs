@@ -31,6 +31,8 @@ pub struct Mbarrier {
     pub init_count: i64,
     /// Who initialised it.
     pub init: Touch,
+    /// Whether a fence made the initialisation visible beyond the CTA's threads.
+    pub fenced: bool,
     /// Who touched it last.
     pub last: Touch,
     /// Most arrivals seen in one phase.
@@ -83,6 +85,7 @@ impl Mbarrier {
             tx: 0,
             init_count: count,
             init: by,
+            fenced: false,
             last: by,
             most_arrivals: 0,
             arrivals: 0,

@@ -1,5 +1,6 @@
 //! Running programs: memory, parameters, launches, host threads.
 
+use crate::check::Earlier;
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::load::{self, Kernel};
@@ -136,6 +137,7 @@ impl Machine {
             cluster: launch.cluster,
             dynamic_shared: launch.shared_bytes,
             options,
+            earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global)),
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
             wide_atomics: Mutex::new(()),
@@ -267,7 +269,7 @@ fn work(
             }
         };
         let before = cluster.steps;
-        match cluster.run(TURN)? {
+        match cluster.run(TURN.min(state.options.max_instructions))? {
             Status::Done => {
                 polled = 0;
                 let results = cluster.into_results();

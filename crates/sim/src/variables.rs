@@ -4,55 +4,108 @@ use crate::error::Error;
 use crate::load::{Kernel, align_of, size_of};
 use crate::memory::{Contents, Global};
 use crate::register::R64;
-use ptx::Module;
 use ptx::ast::{Initializer, Item, Operand, Space, Type, Variable};
+use ptx::{Module, Symbol};
+use std::collections::HashMap;
 
-/// Allocates the module variables a kernel uses; the register row and address of each.
+/// Addresses of the variables that have memory.
+type Addresses = HashMap<Symbol, u64>;
+
+/// Allocates the module variables a kernel uses, and those whose addresses they hold; the register
+/// row and address of each that it names.
 pub(crate) fn place(
     module: &Module,
     kernel: &Kernel,
     global: &mut Global,
 ) -> Result<Vec<(R64, u64)>, Error> {
+    let mut wanted: Vec<Symbol> =
+        kernel.globals.iter().map(|(name, _)| Symbol::new(name)).collect();
     let mut placed = Vec::new();
-    for (name, row) in &kernel.globals {
-        let variable = module.items.iter().find_map(|item| match item {
-            Item::Variable(v) if v.name == *name.as_str() => Some(v),
-            _ => None,
-        });
-        let Some(variable) = variable else {
-            return Err(Error::Load(format!("`{name}` is not a variable of the module")));
-        };
-        let contents = Contents::Bytes(initial(variable)?);
-        let read_only = variable.space == Space::Const;
+    let mut addresses = Addresses::new();
+    while let Some(name) = wanted.pop() {
+        if addresses.contains_key(&name) {
+            continue;
+        }
+        let variable = find(module, name)?;
         debug_assert!(align_of(variable) <= 512);
-        let index = global.allocate(name, size_of(variable).1.max(1), &contents, read_only);
-        placed.push((*row, global.get(index).base));
+        let read_only = variable.space == Space::Const;
+        let bytes = size_of(variable).1.max(1);
+        let index = global.allocate(name.as_str(), bytes, &Contents::Bytes(Vec::new()), read_only);
+        addresses.insert(name, global.get(index).base);
+        placed.push((variable, index));
+        variable.init.iter().for_each(|init| names(init, &mut wanted));
     }
-    Ok(placed)
+    for (variable, index) in placed {
+        global.get(index).write_from(0, &initial(variable, &addresses)?);
+    }
+    Ok(kernel.globals.iter().map(|(name, row)| (*row, addresses[&Symbol::new(name)])).collect())
 }
 
-fn initial(variable: &Variable) -> Result<Vec<u8>, Error> {
+fn find(module: &Module, name: Symbol) -> Result<&Variable, Error> {
+    let found = module.items.iter().find_map(|item| match item {
+        Item::Variable(v) if v.name == name => Some(v),
+        _ => None,
+    });
+    found.ok_or_else(|| Error::Load(format!("`{name}` is not a variable of the module")))
+}
+
+/// The variables whose addresses an initial value holds.
+fn names(init: &Initializer, found: &mut Vec<Symbol>) {
+    match init {
+        Initializer::List(values) => values.iter().for_each(|value| names(value, found)),
+        Initializer::Masked(_, inner) => names(inner, found),
+        Initializer::Generic(name, _)
+        | Initializer::Value(Operand::Name(name) | Operand::NameOffset(name, _)) => {
+            found.push(*name);
+        }
+        Initializer::Value(_) => {}
+    }
+}
+
+fn initial(variable: &Variable, addresses: &Addresses) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     if let Some(init) = &variable.init {
-        write(init, variable.ty, &mut bytes)
+        write(init, variable.ty, addresses, &mut bytes)
             .map_err(|what| Error::Load(format!("initial value of `{}`: {what}", variable.name)))?;
     }
     bytes.resize(size_of(variable).1.max(1) as usize, 0);
     Ok(bytes)
 }
 
-fn write(init: &Initializer, ty: Type, bytes: &mut Vec<u8>) -> Result<(), String> {
+fn write(
+    init: &Initializer,
+    ty: Type,
+    addresses: &Addresses,
+    bytes: &mut Vec<u8>,
+) -> Result<(), String> {
+    if let Initializer::List(values) = init {
+        return values.iter().try_for_each(|value| write(value, ty, addresses, bytes));
+    }
     let width = ty.bits().max(8) as usize / 8;
-    let value: u128 = match init {
-        Initializer::List(values) => return values.iter().try_for_each(|v| write(v, ty, bytes)),
-        Initializer::Value(Operand::Integer { value, .. }) => *value as u128,
-        Initializer::Value(Operand::F32(bits)) => u128::from(*bits),
-        Initializer::Value(Operand::F64(bits)) if width == 4 => {
-            u128::from((f64::from_bits(*bits) as f32).to_bits())
-        }
-        Initializer::Value(Operand::F64(bits)) => u128::from(*bits),
-        other => return Err(format!("`{other}` is not known here")),
-    };
-    bytes.extend(&value.to_le_bytes()[..width]);
+    bytes.extend(&value(init, width, addresses)?.to_le_bytes()[..width]);
     Ok(())
+}
+
+/// One number. Variables lie in one window here, so their addresses are generic ones as they are.
+fn value(init: &Initializer, width: usize, addresses: &Addresses) -> Result<u128, String> {
+    let address = |name: &Symbol, offset: i64| {
+        let base = addresses.get(name).ok_or_else(|| format!("`{name}` has no address"))?;
+        Ok(u128::from(base.wrapping_add_signed(offset)))
+    };
+    match init {
+        Initializer::Value(Operand::Integer { value, .. }) => Ok(*value as u128),
+        Initializer::Value(Operand::F32(bits)) => Ok(u128::from(*bits)),
+        Initializer::Value(Operand::F64(bits)) if width == 4 => {
+            Ok(u128::from((f64::from_bits(*bits) as f32).to_bits()))
+        }
+        Initializer::Value(Operand::F64(bits)) => Ok(u128::from(*bits)),
+        Initializer::Value(Operand::Name(name)) => address(name, 0),
+        Initializer::Value(Operand::NameOffset(name, offset))
+        | Initializer::Generic(name, offset) => address(name, *offset),
+        Initializer::Masked(mask, inner) => {
+            let byte = value(inner, 8, addresses)? & u128::from(*mask);
+            Ok(byte >> mask.trailing_zeros().min(63))
+        }
+        other => Err(format!("`{other}` is not known here")),
+    }
 }

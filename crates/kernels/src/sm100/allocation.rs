@@ -47,9 +47,9 @@ impl Allocation {
         });
         b.launch_next_grid();
         self.meet(b);
-        b.tcgen05_fence_after();
         let tmem = TmemPtr { base: b.ld_shared::<u32>(self.address), column: 0 };
         roles(b, warp, tmem);
+        b.tcgen05_fence_before();
         self.meet(b);
         let frees = b.setp(Cmp::Eq, warp.index(), self.owner);
         b.if_(frees, |b| {
@@ -61,7 +61,6 @@ impl Allocation {
     /// Everyone who shares the memory waits for everyone else.
     fn meet(&self, b: &mut Builder) {
         b.warp_sync();
-        b.tcgen05_fence_before();
         match self.group {
             CtaGroup::One => b.barrier_all(),
             CtaGroup::Two => b.cluster_barrier(),

@@ -47,7 +47,8 @@ pub fn finish(
     (place, result)
 }
 
-/// Writes a run of columns of a finished row.
+/// Writes a run of columns of a finished row. Before the staging memory is used again the warp must
+/// be synchronised.
 pub fn write(
     b: &mut Builder,
     thread: &RowThread<'_>,
@@ -61,6 +62,9 @@ pub fn write(
         (Some(at), None) => {
             for panel in (0..run.columns).step_by(PANEL as usize) {
                 let columns = (run.columns - panel).min(PANEL);
+                if panel > 0 {
+                    b.warp_sync();
+                }
                 stage(b, thread, result, at.columns(panel), columns, run.staging);
                 b.warp_sync();
                 let column = b.add(run.column, panel);
@@ -68,7 +72,6 @@ pub fn write(
                 let first = thread.first_row;
                 let staged = SharedTile::new(run.staging, staging_tile());
                 output.write_staged(b, staged, first, WARP_ROWS, columns, byte);
-                b.warp_sync();
             }
         }
     }

@@ -83,15 +83,15 @@ impl Filler<'_> {
     fn load_tile(&self, b: &mut Builder, open: &OpenTile, order: Order) {
         open.range.if_any(b, |b, n| {
             self.load_queries(b, open);
-            self.load_keys(b, open, n);
+            self.load_keys(b, open, n, true);
             open.range.while_more(b, n, |b, next| match order {
                 Order::KeysFirst => {
-                    self.load_keys(b, open, next);
+                    self.load_keys(b, open, next, false);
                     self.load_values(b, open, n);
                 }
                 Order::ValuesFirst => {
                     self.load_values(b, open, n);
-                    self.load_keys(b, open, next);
+                    self.load_keys(b, open, next, false);
                 }
             });
             self.load_values(b, open, n);
@@ -117,12 +117,13 @@ impl Filler<'_> {
         });
     }
 
-    /// Loads the keys of tile `n`, and with them its values where they are the same.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    /// Loads the keys of tile `n`, and with them its values where they are the same. Rows end only
+    /// within the `last` tile.
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
-            self.load(b, open, n, params.tma_k, piece, column, config.shared_kv);
+            self.load(b, open, n, params.tma_k, piece, column, config.shared_kv && last);
         }
     }
 
@@ -137,7 +138,7 @@ impl Filler<'_> {
     }
 
     /// Loads a piece of tile `n` into the next slot; rows past the end of the sequence must be zero
-    /// where they are values.
+    /// where they are `values`.
     fn load(
         &self,
         b: &mut Builder,

@@ -180,6 +180,9 @@ impl<'f> Warpgroup<'f> {
             self.rescale_out(b);
         }
         let values = self.take_values(b, view);
+        if early {
+            b.wgmma_fence();
+        }
         self.issue_output(b, &values);
         if let Some(turns) = &self.turns {
             turns.pass(b);
@@ -204,6 +207,7 @@ impl<'f> Warpgroup<'f> {
             self.rescale_out(b);
         }
         let values = self.take_values(b, view);
+        b.wgmma_fence();
         self.issue_output(b, &values);
         b.wgmma_wait(0);
         values.release_if(b, self.lead);
@@ -235,13 +239,12 @@ impl<'f> Warpgroup<'f> {
         b.wgmma_commit();
     }
 
-    /// `O += P·V`, one commit group.
+    /// `O += P·V`, one commit group, behind a fence of the registers it reads.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
         let config = &self.frame.config;
         let right = config.values().mn_major();
         let values = values.tile(b, self.frame.shared.v);
         let v = right.at(b, values.at());
-        b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
             let v_step = right.step(b, v, step as u32);
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);

@@ -40,11 +40,11 @@ impl Loader<'_> {
         let range = open.range;
         let n = b.sub(range.end, 1);
         let any = b.setp(Cmp::Ge, n, range.begin);
-        b.if_(any, |b| self.load_keys(b, open, n));
+        b.if_(any, |b| self.load_keys(b, open, n, true));
         self.load_queries(b, open);
         b.if_(any, |b| {
             range.while_more(b, n, |b, next| {
-                self.load_keys(b, open, next);
+                self.load_keys(b, open, next, false);
                 self.load_values(b, open, n);
             });
             self.load_values(b, open, n);
@@ -69,12 +69,13 @@ impl Loader<'_> {
         });
     }
 
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    /// Loads the keys of tile `n`, whose rows may end within it if it is the `last` one.
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
         let slot = self.k.take(b);
         slot.wait(b);
         let map = self.frame.params.tma_k;
         let to = Panels::of(slot.tile(b, self.frame.shared.k));
-        if self.frame.config.shared_kv {
+        if self.frame.config.shared_kv && last {
             self.publish_values(b, open, n, &slot, map, to);
         } else {
             let full = slot.full(b);

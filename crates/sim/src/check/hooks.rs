@@ -14,12 +14,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl Cluster<'_> {
     pub(crate) fn publish_named(&mut self, w: usize, cta: usize, id: u32) {
+        self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
         self.ctas[cta].named[id as usize].clocks.join(&checker.known[w]);
         checker.step(w);
     }
 
     pub(crate) fn publish_cluster(&mut self, w: usize) {
+        self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
         self.barrier.incoming.join(&checker.known[w]);
         checker.step(w);
@@ -48,12 +50,40 @@ impl Cluster<'_> {
     }
 
     pub(crate) fn note_fence(&mut self, w: usize, fence: Fence) {
+        if matches!(fence, Fence::MbarrierInit | Fence::ProxyAsync) {
+            self.fence_barriers(w);
+        }
         let Some(checker) = &mut self.checker else { return };
         match fence {
             Fence::ProxyAsync => checker.proxy_fence(w),
             Fence::Thread => self.launch.synchronised.store(true, Relaxed),
+            Fence::EarlierGrids => checker.await_grids(w),
             Fence::MbarrierInit | Fence::Proxy => {}
         }
+    }
+
+    /// In pedantic mode an asynchronous operation may only signal a barrier whose initialisation was
+    /// fenced: a barrier of threads does not make it visible to other proxies or CTAs.
+    pub(crate) fn note_async_signal(&self, w: usize, id: BarrierId) -> Run<()> {
+        let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else { return Ok(()) };
+        if bar.fenced || !self.launch.options.pedantic {
+            return Ok(());
+        }
+        let name = self.mbarrier_name(id.0, id.1);
+        let message =
+            format!("mbarrier {name} is signalled asynchronously; its initialisation has no fence");
+        let site = self.site(bar.init.warp, bar.init.pc, None);
+        let help = "the initialising thread executes fence.mbarrier_init.release.cluster before the barrier \
+                    that tells the others";
+        let other = Some(("initialised:".into(), site));
+        self.hazard(w, "barrier-init-not-fenced", message, other, Some(help))
+    }
+
+    /// The barriers a warp initialised so far are visible to everyone it synchronises with.
+    fn fence_barriers(&mut self, w: usize) {
+        let cta = self.warps[w].cta;
+        let own = self.ctas[cta].mbarriers.values_mut().filter(|bar| bar.init.warp == w);
+        own.for_each(|bar| bar.fenced = true);
     }
 
     /// `tcgen05.fence`: after a synchronisation of threads, or before one.
@@ -159,6 +189,7 @@ impl Cluster<'_> {
         }
         let pc = self.pc(w);
         if memory == Memory::Global {
+            self.check_earlier_grids(w, (start, bytes.into()), write)?;
             self.note_owner(w, (start, bytes), write, order)?;
         }
         let Some(checker) = &mut self.checker else { return Ok(()) };
@@ -238,6 +269,11 @@ impl Cluster<'_> {
             return Ok(Clocks::default());
         }
         let touched = self.touched(w, work)?;
+        for Touched { start, len, write, .. } in
+            touched.iter().filter(|touched| touched.memory == Memory::Global)
+        {
+            self.check_earlier_grids(w, (*start, *len), *write)?;
+        }
         let pc = self.pc(w);
         let Some(checker) = &mut self.checker else { return Ok(Clocks::default()) };
         let (agent, proxy) = match stream {

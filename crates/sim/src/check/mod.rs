@@ -11,7 +11,9 @@
 //! wherever on the way from writer to reader the fence might have stood.
 
 mod clock;
+mod grids;
 mod hooks;
+mod lanes;
 mod owners;
 mod pipes;
 mod report;
@@ -20,6 +22,7 @@ mod touched;
 mod unwritten;
 
 pub use clock::Clocks;
+pub(crate) use grids::Earlier;
 pub(crate) use owners::WordOwners;
 pub(crate) use pipes::{Checker, Moment};
 pub use unwritten::Unwritten;

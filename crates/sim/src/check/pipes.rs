@@ -1,4 +1,5 @@
 use super::clock::{Clock, Clocks};
+use super::lanes::Lanes;
 use super::shadow::{Access, Shadow, Viewer};
 use crate::engine::Group;
 use crate::op::Pc;
@@ -78,6 +79,8 @@ pub(crate) struct Checker {
     pub(crate) issued: Vec<Issued>,
     /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
     pub(crate) ordered: Option<Vec<Clock>>,
+    /// What the lanes of each warp did, where that is checked.
+    pub(crate) lanes: Option<Vec<Lanes>>,
 }
 
 impl Checker {
@@ -89,13 +92,14 @@ impl Checker {
         Checker {
             warps,
             known,
-            times: vec![1; 6 * warps + SLOTS],
+            times: vec![1; 6 * warps + SLOTS + 1],
             owners: vec![0; SLOTS],
             next_slot: 0,
             shadows: Shadows::default(),
             locations: HashMap::new(),
             issued: Vec::new(),
             ordered: pedantic.then(|| vec![Clock::default(); warps]),
+            lanes: pedantic.then(|| (0..warps).map(|_| Lanes::default()).collect()),
         }
     }
 
@@ -120,6 +124,22 @@ impl Checker {
         self.next_slot = (slot + 1) % SLOTS;
         self.owners[slot] = w;
         6 * self.warps + slot
+    }
+
+    /// The agent that stands for all launches before this one.
+    fn earlier_grids(&self) -> usize {
+        6 * self.warps + SLOTS
+    }
+
+    /// A warp executes `griddepcontrol.wait`.
+    pub(crate) fn await_grids(&mut self, w: usize) {
+        let agent = self.earlier_grids();
+        self.known[w].all.raise(agent, 1);
+    }
+
+    /// Whether a warp knows that the launches before this one have ended.
+    pub(crate) fn awaited_grids(&self, w: usize) -> bool {
+        self.known[w].all.get(self.earlier_grids()) > 0
     }
 
     /// The next time of an agent; copies take two, one for reads and one for writes.

@@ -11,7 +11,7 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
-use crate::check::{Checker, WordOwners};
+use crate::check::{Checker, Earlier, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::{Error, Fault, Site};
 use crate::exec::{PartialWgmma, TensorState};
@@ -48,6 +48,8 @@ pub struct LaunchState<'a> {
     pub dynamic_shared: u32,
     /// Options.
     pub options: &'a Options,
+    /// What earlier launches wrote that may still be at work.
+    pub(crate) earlier: Option<Earlier>,
     /// Who touched which word of global memory.
     pub(crate) owners: WordOwners,
     /// Whether anything that could order clusters was executed.

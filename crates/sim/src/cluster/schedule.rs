@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     timeouts: u32,
 }
 
+/// Rounds for each of a CTA that lags behind.
+const LATE: usize = 8;
 /// Instructions a warp runs at a stretch.
 const QUANTUM: u32 = 24;
 /// Instructions without an event, per live warp, after which waiting work is completed.
@@ -74,8 +76,18 @@ impl Cluster<'_> {
             Schedule::Random => {
                 let start = self.random.below(n);
                 for i in 0..n {
+                    let w = (start + i) % n;
+                    if self.is_late(w) && self.random.below(LATE) != 0 {
+                        continue;
+                    }
                     let quantum = 1 + self.random.below(4 * QUANTUM as usize) as u32;
-                    self.run_warp((start + i) % n, quantum)?;
+                    self.run_warp(w, quantum)?;
+                }
+                // Nobody else could run: the late ones do.
+                if self.steps == before {
+                    for w in 0..n {
+                        self.run_warp(w, QUANTUM)?;
+                    }
                 }
             }
             Schedule::Adversarial => {
@@ -91,6 +103,14 @@ impl Cluster<'_> {
             }
         }
         Ok(self.steps != before)
+    }
+
+    /// Whether a warp belongs to the CTA of a cluster that a random schedule lets lag behind: none or
+    /// one, by the seed.
+    fn is_late(&self, w: usize) -> bool {
+        let ctas = self.ctas.len();
+        let late = (self.launch.options.seed % (ctas as u64 + 1)) as usize;
+        ctas > 1 && late > 0 && self.warps[w].cta == late - 1
     }
 
     /// Records that something changed that others may wait for.

@@ -200,8 +200,11 @@ impl Cluster<'_> {
         }
     }
 
-    pub(super) fn fence(&mut self, w: usize, fence: Fence) -> Run<Flow> {
+    pub(super) fn fence(&mut self, w: usize, fence: Fence, mask: u32) -> Run<Flow> {
         self.note_fence(w, fence);
+        if fence == Fence::ProxyAsync {
+            self.note_unsaid(w, mask);
+        }
         Ok(Flow::Next)
     }
 }

@@ -86,7 +86,7 @@ impl Cluster<'_> {
         for lane in lanes(mask) {
             let to = self.shared_end(w, lane, addr, bytes * src.len() as u32)?;
             let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
-            self.known_barrier(w, lane, signal)?;
+            self.known_signal(w, lane, signal)?;
             let registers = &self.warps[w].registers;
             let words = src.iter().map(|r| registers.lane(*r, lane).to_le_bytes());
             let data = words.flat_map(|word| word.into_iter().take(bytes as usize));
@@ -233,7 +233,7 @@ impl Cluster<'_> {
                     "destination and mbarrier must be in the same CTA, except with .cta_group::2";
                 return self.fault(w, Some(lane), "copy-barrier", message, Some(help));
             }
-            self.known_barrier(w, lane, signal)?;
+            self.known_signal(w, lane, signal)?;
             return Ok((vec![to], vec![signal]));
         };
         let (mut ends, mut signals) = (Vec::new(), Vec::new());
@@ -246,7 +246,7 @@ impl Cluster<'_> {
                 return self.fault(w, Some(lane), "multicast", message, None);
             }
             let owner = if pair { rank & !1 | signal.0 & 1 } else { rank };
-            self.known_barrier(w, lane, (owner, signal.1))?;
+            self.known_signal(w, lane, (owner, signal.1))?;
             ends.push(End::Shared(rank, offset));
             signals.push((owner, signal.1));
         }

@@ -330,7 +330,8 @@ impl Cluster<'_> {
 
     fn check_wgmma_fence(&self, w: usize, op: &WgmmaOp) -> Run<()> {
         let wgmma = &self.warps[w].wgmma;
-        if wgmma.fenced || !self.launch.options.checks {
+        // Registers that change between a fence and the first wgmma behind it are common.
+        if wgmma.fenced && !self.launch.options.pedantic || !self.launch.options.checks {
             return Ok(());
         }
         let a: &[R32] = match &op.a {

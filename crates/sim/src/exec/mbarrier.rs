@@ -25,6 +25,8 @@ impl Cluster<'_> {
                 }
                 return Ok(Flow::Next);
             }
+            // With bytes to expect, an arrival is about copies, not about the warp's own stores.
+            MbarrierOp::Arrive { expect: None, .. } => self.note_arrival_of_lanes(w, mask)?,
             _ => {}
         }
         for lane in lanes(mask) {
@@ -135,6 +137,12 @@ impl Cluster<'_> {
         let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \
                     anyone uses it";
         self.fault(w, Some(lane), "barrier-before-init", message, Some(help))
+    }
+
+    /// The same for a barrier that an asynchronous operation will signal.
+    pub(crate) fn known_signal(&mut self, w: usize, lane: usize, id: BarrierId) -> Run<()> {
+        self.known_barrier(w, lane, id)?;
+        self.note_async_signal(w, id)
     }
 
     /// Phase in the low half, pending count above.

@@ -143,11 +143,16 @@ impl Cluster<'_> {
         self.fault(w, Some(lane), "out-of-bounds", message, help)
     }
 
+    /// Whether lanes may access memory all at once; in pedantic mode each is looked at alone.
+    fn takes_rows(&self, strong: bool, bytes: u32) -> bool {
+        !strong && bytes == 4 && !self.launch.options.pedantic
+    }
+
     pub(super) fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
         let n = load.dst.len() as u32;
         let bytes = u32::from(load.bytes);
         self.polls += u64::from(load.strong);
-        if !load.strong && bytes == 4 && self.load_words(w, load, mask)? {
+        if self.takes_rows(load.strong, bytes) && self.load_words(w, load, mask)? {
             return Ok(Flow::Next);
         }
         for lane in lanes(mask) {
@@ -183,7 +188,7 @@ impl Cluster<'_> {
         let n = store.src.len() as u32;
         let bytes = u32::from(store.bytes);
         self.event();
-        if !store.strong && bytes == 4 && self.store_words(w, store, mask)? {
+        if self.takes_rows(store.strong, bytes) && self.store_words(w, store, mask)? {
             return Ok(Flow::Next);
         }
         for lane in lanes(mask) {
@@ -359,7 +364,12 @@ impl Cluster<'_> {
                     }
                 }
             }
-            Place::Shared(..) => self.note_access(w, place, bytes, false, order),
+            Place::Shared(cta, offset) => {
+                if order == Order::Weak {
+                    self.note_lane(w, lane, (cta, offset), bytes, false)?;
+                }
+                self.note_access(w, place, bytes, false, order)
+            }
             Place::Local(_) | Place::Param(_) => Ok(()),
         }
     }
@@ -417,7 +427,12 @@ impl Cluster<'_> {
             Place::Param(_) => {
                 self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
             }
-            Place::Shared(..) => self.note_access(w, place, bytes, true, order),
+            Place::Shared(cta, offset) => {
+                if order == Order::Weak {
+                    self.note_lane(w, lane, (cta, offset), bytes, true)?;
+                }
+                self.note_access(w, place, bytes, true, order)
+            }
             Place::Local(_) => Ok(()),
         }
     }

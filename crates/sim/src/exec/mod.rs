@@ -201,7 +201,7 @@ impl Cluster<'_> {
             Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. } => {
                 self.barrier_op(w, &inst.op, mask)
             }
-            Op::Fence(fence) => self.fence(w, *fence),
+            Op::Fence(fence) => self.fence(w, *fence, mask),
             Op::Mbarrier(op) => self.mbarrier_op(w, op, mask),
             _ => self.asynchronous(w, &inst.op, mask),
         }

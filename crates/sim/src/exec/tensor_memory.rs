@@ -161,6 +161,9 @@ impl Cluster<'_> {
             }
             Tcgen05::Fence { after } => {
                 self.note_tensor_fence(w, *after);
+                if !after {
+                    self.note_unsaid(w, 1 << lane);
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -554,7 +557,7 @@ impl Cluster<'_> {
                 );
                 return self.fault(w, None, "multicast", message, None);
             }
-            self.known_barrier(w, lane, *signal)?;
+            self.known_signal(w, lane, *signal)?;
         }
         self.issue(w, Stream::Tcgen05(w), Group::None, Work::Arrive(signals))
     }

@@ -30,6 +30,9 @@ impl Cluster<'_> {
         if let Some(wait) = self.converge(w, named) {
             return Ok(Flow::Retry(wait));
         }
+        if matches!(op, Op::WarpSync { .. }) {
+            self.synchronise_lanes(w);
+        }
         // Lanes with the same mask are one group. Those whose guard is false do not take part
         // although they are here.
         let mut left = mask;

@@ -33,6 +33,7 @@ impl<'m> Loader<'m> {
                 let a = self.constants.const64(&mut self.frame, 0);
                 Op::Mov64 { d, a }
             }
+            "griddepcontrol" if i.instruction.has("wait") => Op::Fence(Fence::EarlierGrids),
             "setmaxnreg" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard"
             | "applypriority" | "pmevent" => Op::Nop,
             "membar" => Op::Fence(Fence::Thread),

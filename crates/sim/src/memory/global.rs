@@ -110,6 +110,11 @@ impl Allocation {
         ranges
     }
 
+    /// A bit for each byte that was written, for allocations that began as poison; else nothing.
+    pub fn written(&self) -> Vec<u64> {
+        self.written.iter().flatten().map(|word| word.load(Relaxed)).collect()
+    }
+
     fn byte_ptr(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < self.len);
         self.words.as_ptr().cast::<u8>().cast_mut().wrapping_add(offset as usize)
@@ -232,6 +237,11 @@ impl Global {
         let base = (end + GUARD).next_multiple_of(ALIGN);
         self.allocations.push(Allocation::new(name.into(), base, len, contents, read_only));
         self.allocations.len() - 1
+    }
+
+    /// All allocations, in the order of their indices.
+    pub fn allocations(&self) -> impl Iterator<Item = &Allocation> {
+        self.allocations.iter()
     }
 
     /// The allocation of an index.

@@ -15,6 +15,8 @@ pub enum Fence {
     ProxyAsync,
     /// Other proxies.
     Proxy,
+    /// `griddepcontrol.wait`: what the launches before this one did.
+    EarlierGrids,
 }
 
 /// A warp-wide exchange of one register.

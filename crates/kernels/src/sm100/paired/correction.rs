@@ -62,7 +62,7 @@ impl Corrector<'_> {
         self.factors.wait(b);
         let at = self.shared.factors_at.of_row(b, block, self.rows.row);
         let factor = b.ld_shared::<f32>(at);
-        self.output.wait(b);
+        // The scores this factor comes from were committed behind the output it is for.
         b.tcgen05_fence_after();
         let moved = b.setp(Cmp::Ne, factor, 1.0);
         let started = b.setp(Cmp::Ge, step, BLOCKS);
@@ -101,6 +101,7 @@ impl Corrector<'_> {
         let accumulated = self.accumulated(b, number);
         let block = self.block(b, open, number);
         self.write(b, open, &block, &state, Some(accumulated));
+        b.warp_sync();
     }
 
     /// Waits for everything block `number` accumulated. The cursor is at block 0 between tiles, and

@@ -21,7 +21,7 @@
 //! | factors | 4 | softmax warps: how a row's output must be scaled | correction | scaling it |
 //! | probabilities | 4 + 4 | softmax: `P` of the first 96 keys stored; correction: `O` rescaled | multiply | `O += P·V` of these keys |
 //! | rest | 4 | softmax: the other `P` stored | multiply | `O += P·V` of the other keys |
-//! | output | 1 | commit after `O += P·V` | correction | touching `O` |
+//! | output | 1 | commit after the last `O += P·V` of a tile of queries | correction | writing rows out |
 //! | sums | 4 | softmax warps: maximum and sum of the finished rows | correction | writing them out |
 //!
 //! A row's factor has one place: the next factor is written after the next scores, which come after the

@@ -113,6 +113,9 @@ impl SoftmaxThread<'_> {
         let panel = b.mul(self.half, PANEL_BYTES);
         let staging = b.smem_add(self.frame.shared.q.at(), panel);
         for group in 0..config.groups() {
+            if accumulated && group > 0 {
+                b.warp_sync();
+            }
             let at = self.rows.tmem.columns(map.output + group * map.group_stride);
             let column = b.mul(self.half, columns);
             let column = b.add(column, group * config.group_columns());

@@ -1,0 +1,217 @@
+//! The kernels that are broken, each on the smallest problem that goes round every ring of its
+//! barriers twice and comes to all its branches: sequences without keys, tiles with and without a mask,
+//! tiles whose last rows must be cleared, a run of sequences so short that only the barriers of queries
+//! and of first keys hold the loader back.
+
+use cases::CaseData;
+use kernels::{Arch, PlanOptions, Probabilities, RowBlocks, Split, plan};
+use program::Program;
+
+/// A kernel and a problem for it.
+pub struct Subject {
+    /// Name, in the list of survivors.
+    pub name: &'static str,
+    arch: Arch,
+    /// Fields of a case of `tests/cases.toml`.
+    case: &'static str,
+    /// The choices of the planner that lead to the kernel.
+    options: fn(PlanOptions) -> PlanOptions,
+    /// The function whose mutants are tried, where not all are.
+    pub function: Option<&'static str>,
+}
+
+/// One processor: one CTA works on all tiles.
+fn alone(options: PlanOptions) -> PlanOptions {
+    PlanOptions { processors: 1, split: Split::Never, ..options }
+}
+
+/// One cluster of two.
+fn pair(options: PlanOptions) -> PlanOptions {
+    PlanOptions { processors: 2, split: Split::Never, ..options }
+}
+
+/// Hopper, two warpgroups that take turns.
+pub const SM90: Subject = Subject {
+    name: "sm90",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 128
+        amplitude = 2.5
+        queries = 128
+        batch = 8
+        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, keys that are values, in pages whose last one is part empty.
+pub const SM90_SHARED: Subject = Subject {
+    name: "sm90-shared",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 192
+        queries = 128
+        batch = 8
+        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+        shared = true
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, the launch that combines parts of the keys.
+pub const SM90_COMBINE: Subject = Subject {
+    name: "sm90-combine",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 64
+        queries = 5
+        keys = 300
+        sinks = "random"
+    "#,
+    options: |options| PlanOptions { split: Split::Every { keys: 128 }, ..options },
+    function: Some("combine"),
+};
+
+/// Hopper, wide rows: two CTAs copy for each other.
+pub const SM90_WIDE: Subject = Subject {
+    name: "sm90-wide",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        queries = 128
+        batch = 7
+        keys = [300, 0, 50, 50, 50, 50, 192]
+        mask = "causal"
+    "#,
+    options: pair,
+    function: None,
+};
+
+/// Hopper, wide rows in one CTA, keys that are values, in pages.
+pub const SM90_WIDE_SHARED: Subject = Subject {
+    name: "sm90-wide-shared",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 8
+        queries = 4
+        keys = [258, 0, 50, 50, 50, 50, 192, 258]
+        mask = "causal"
+        shared = true
+        layout = "paged"
+        page = 64
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, wide rows: a cluster of four, which merges two parts of the keys of two blocks of rows.
+pub const SM90_MERGE: Subject = Subject {
+    name: "sm90-merge",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        queries = 128
+        keys = 500
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { processors: 4, ..options },
+    function: None,
+};
+
+/// Blackwell, six warps.
+pub const SM100_SIX: Subject = Subject {
+    name: "sm100-six",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 128
+        amplitude = 2.5
+        queries = 128
+        batch = 8
+        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { row_blocks: RowBlocks::One, ..alone(options) },
+    function: None,
+};
+
+/// Blackwell, six warps, probabilities in shared memory, keys that are values, in pages.
+pub const SM100_SIX_SHARED: Subject = Subject {
+    name: "sm100-six-shared",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 128
+        amplitude = 2.5
+        queries = 128
+        batch = 8
+        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+        shared = true
+    "#,
+    options: |options| PlanOptions {
+        row_blocks: RowBlocks::One,
+        probabilities: Probabilities::SharedMemory,
+        ..alone(options)
+    },
+    function: None,
+};
+
+/// Blackwell, sixteen warps.
+pub const SM100_SIXTEEN: Subject = Subject {
+    name: "sm100-sixteen",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 128
+        amplitude = 2.5
+        queries = 256
+        batch = 6
+        keys = [500, 0, 100, 100, 100, 256]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { row_blocks: RowBlocks::Two, ..alone(options) },
+    function: None,
+};
+
+/// Blackwell, a pair of CTAs, in pages.
+pub const SM100_PAIR: Subject = Subject {
+    name: "sm100-pair",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 512
+        amplitude = 2.5
+        queries = 128
+        batch = 5
+        keys = [400, 0, 40, 100, 256]
+        mask = "causal"
+        layout = "paged"
+        page = 64
+    "#,
+    options: pair,
+    function: None,
+};
+
+impl Subject {
+    /// The program and the contents of its buffers.
+    pub fn program(&self) -> (Program, Vec<Vec<u8>>) {
+        let case = format!("[[case]]\nname = \"{}\"\n{}\n", self.name, self.case);
+        let case = cases::parse(&case).expect("a case").remove(0);
+        let problem = case.problem().expect("a valid case");
+        let data = CaseData::new(&case).expect("data of a valid case");
+        let options = (self.options)(PlanOptions::for_arch(self.arch));
+        let plan = plan(&problem, self.arch, &options).expect("a supported case");
+        println!("{}: {}", self.name, plan.summary);
+        let slots = problem.slots();
+        let contents = plan.program.buffers.iter().map(|buffer| {
+            let slot = slots.iter().find(|slot| slot.to_string() == buffer.name);
+            slot.map_or_else(|| vec![0; buffer.bytes as usize], |slot| data.bytes(*slot))
+        });
+        let contents = contents.collect();
+        (plan.program, contents)
+    }
+}

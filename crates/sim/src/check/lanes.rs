@@ -1,0 +1,117 @@
+//! Order between the lanes of a warp (pedantic mode).
+//!
+//! Lanes run in step here, and usually on the hardware, but only `bar.warp.sync` or a wider barrier
+//! orders what they do to memory. Since the last one, no lane may read from shared memory what another
+//! lane wrote there, nor overwrite what another one read, and a lane that arrives on an mbarrier
+//! publishes its own stores and fences alone. (Loads that an arrival allows others to overwrite are not
+//! followed: their values are there when they are used.)
+
+use crate::cluster::{Cluster, Run};
+use crate::op::Pc;
+use std::collections::HashMap;
+
+/// What the lanes of a warp did to a word of shared memory.
+#[derive(Default)]
+struct Word {
+    writers: u32,
+    readers: u32,
+    pc: Pc,
+}
+
+/// What the lanes of a warp did to shared memory since they were last synchronised.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    /// By CTA and word.
+    words: HashMap<(usize, u32), Word>,
+    /// Lanes that have something to publish, and where the last of them got it.
+    unsaid: u32,
+    pc: Pc,
+}
+
+impl Lanes {
+    /// Records an access; the last one by another lane, if the two conflict.
+    fn touch(&mut self, word: (usize, u32), lane: usize, write: bool, pc: Pc) -> Option<Pc> {
+        let me = 1u32 << lane;
+        let word = self.words.entry(word).or_default();
+        let conflict = match write {
+            true => word.readers & !me != 0,
+            false => word.writers & !me != 0 && word.writers & me == 0,
+        };
+        let other = word.pc;
+        if write {
+            (self.unsaid, self.pc) = (self.unsaid | me, pc);
+            *word = Word {
+                writers: if word.pc == pc { word.writers | me } else { me },
+                readers: 0,
+                pc,
+            };
+        } else {
+            (word.readers, word.pc) = (word.readers | me, pc);
+        }
+        conflict.then_some(other)
+    }
+}
+
+impl Cluster<'_> {
+    /// A lane's own load or store of shared memory.
+    pub(crate) fn note_lane(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (cta, offset): (usize, u32),
+        bytes: u32,
+        write: bool,
+    ) -> Run<()> {
+        let pc = self.pc(w);
+        let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
+            return Ok(());
+        };
+        for word in offset / 4..(offset + bytes).div_ceil(4) {
+            let Some(other) = lanes[w].touch((cta, word), lane, write, pc) else { continue };
+            let done = if write {
+                "overwrites what another lane read"
+            } else {
+                "reads what another lane wrote"
+            };
+            let message = format!("lane {lane} {done}, and nothing orders the lanes of the warp");
+            let site = Some(("the other lane:".to_owned(), self.site(w, other, None)));
+            let help = "bar.warp.sync between the two: lanes that run in step are not synchronised";
+            return self.hazard(w, "missing-warp-sync", message, site, Some(help));
+        }
+        Ok(())
+    }
+
+    /// Lanes have stores or fences to publish.
+    pub(crate) fn note_unsaid(&mut self, w: usize, mask: u32) {
+        let pc = self.pc(w);
+        if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
+            (lanes[w].unsaid, lanes[w].pc) = (lanes[w].unsaid | mask, pc);
+        }
+    }
+
+    /// Lanes arrive on an mbarrier.
+    pub(crate) fn note_arrival_of_lanes(&self, w: usize, mask: u32) -> Run<()> {
+        let Some(lanes) = self.checker.as_ref().and_then(|c| c.lanes.as_ref()) else {
+            return Ok(());
+        };
+        let (unsaid, pc) = (lanes[w].unsaid & !mask, lanes[w].pc);
+        if unsaid == 0 {
+            return Ok(());
+        }
+        let lane = unsaid.trailing_zeros();
+        let message = format!(
+            "an arrival publishes what its own lane stored and fenced; lane {lane} did so too, and \
+             does not arrive"
+        );
+        let site = Some(("stored or fenced:".to_owned(), self.site(w, pc, None)));
+        let help = "bar.warp.sync before the arrival";
+        self.hazard(w, "missing-warp-sync", message, site, Some(help))
+    }
+
+    /// A warp's lanes are synchronised.
+    pub(crate) fn synchronise_lanes(&mut self, w: usize) {
+        if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
+            lanes[w] = Lanes::default();
+        }
+    }
+}
