@@ -36,8 +36,6 @@ pub struct TensorState {
     pub allocations: Vec<(u32, u32)>,
     /// Allocations given back, and when, where that is followed.
     freed: Vec<(u32, u32, Option<Moment>)>,
-    /// Warps, as bits, that gave the first lane of their quarter in an address.
-    based: u32,
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
 }
@@ -292,17 +290,12 @@ impl Cluster<'_> {
     }
 
     /// Where a warp's load or store starts. An address without a lane base means the warp's own
-    /// quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the base. A warp
-    /// that gave its base elsewhere has forgotten it here.
-    fn transfer_address(&mut self, w: usize, addr: Addr, lane: usize) -> TmemAddress {
+    /// quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the base.
+    fn transfer_address(&self, w: usize, addr: Addr, lane: usize) -> TmemAddress {
         let address = lane_address(&self.warps[w].registers, addr, lane) as u32;
         let mut address = TmemAddress::from(address);
-        let (cta, index) = (self.warps[w].cta, self.warps[w].index);
-        let based = &mut self.ctas[cta].tensor.based;
-        if address.lane >= 32 {
-            *based |= 1 << index;
-        } else if *based >> index & 1 == 0 && !self.launch.options.pedantic {
-            address.lane += 32 * (index % 4) as usize;
+        if address.lane < 32 && !self.launch.options.pedantic {
+            address.lane += 32 * (self.warps[w].index % 4) as usize;
         }
         address
     }
