@@ -3,6 +3,7 @@
 use crate::rows::Block;
 use crate::sequence::element;
 use crate::task::{OpenTile, Params};
+use crate::tensors::QueryBox;
 use ptx::build::{
     Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SharedTile, SignalCursor, Signals, SmemPtr,
     TensorMapParam,
@@ -225,15 +226,20 @@ impl Params {
         let barrier = barrier.into();
         let block = Block::at(b, self.tiling.packing, self.tiling.group, number);
         let token = b.add(open.sequence.q_start, block.token);
-        for panel in 0..to.count {
-            let coordinates = [
-                Arg::from((panel * self.tiling.panel.columns()) as i32),
-                Builder::coordinate(block.head),
-                Builder::coordinate(token),
-                Builder::coordinate(open.tile.kv_head),
-                Builder::coordinate(open.sequence.q_batch),
-            ];
-            barrier.load(b, to.at.plus(panel * to.bytes), self.tma_q, &coordinates, to.ctas);
+        let rows = [block.head, token].map(Builder::coordinate);
+        let [kv_head, batch] = [open.tile.kv_head, open.sequence.q_batch].map(Builder::coordinate);
+        let mut load = |column: u32, at, [inner, outer]: [Arg<i32>; 2]| {
+            let [head, token] = rows.clone();
+            let coordinates = [Arg::from(column as i32), head, token, inner, outer];
+            barrier.load(b, at, self.tma_q, &coordinates, to.ctas);
+        };
+        match self.query_box {
+            QueryBox::OfSequence => load(0, to.at, [0.into(), batch]),
+            QueryBox::OfKvHead => load(0, to.at, [0.into(), kv_head]),
+            QueryBox::Panel => (0..to.count).for_each(|panel| {
+                let (column, at) = (panel * self.tiling.panel.columns(), panel * to.bytes);
+                load(column, to.at.plus(at), [kv_head.clone(), batch.clone()]);
+            }),
         }
     }
 

@@ -129,9 +129,9 @@ impl BlockOutput<'_> {
         b.global_add(out, at)
     }
 
-    /// Writes `columns` columns (a multiple of 8) of `rows` rows that were staged in panels with the
-    /// 128-byte swizzle, by one warp: 16 bytes per lane, whole lines. `first` is the first row, `column`
-    /// the byte in the output row of the first staged column.
+    /// Writes `columns` columns (a multiple of 8, 64 at most) of a warp's `rows` rows that it staged
+    /// in a panel with the 128-byte swizzle: 16 bytes per lane, whole lines. `first` is the warp's
+    /// first row, `column` the byte in the output row of the first staged column.
     #[track_caller]
     pub fn write_staged(
         &self,
@@ -147,26 +147,18 @@ impl BlockOutput<'_> {
         let row_of_four = b.shr(lane, 3);
         let first = b.add(first, row_of_four);
         let column = b.mad(unit, 16, column);
-        let column = b.widen(column);
-        let (panels, rest) = (columns / 64, columns % 64);
-        let covered = (rest > 0).then(|| b.setp(Cmp::Lt, unit, rest / 8));
+        let covered = (columns < 64).then(|| b.setp(Cmp::Lt, unit, columns / 8));
         for step in 0..rows / ROWS_AT_ONCE {
             let row = b.add(first, step * ROWS_AT_ONCE);
             let place = self.place(b, row);
-            let from = staging.row(b, row).from_unit(b, unit);
-            let to = self.output_row(b, &place, column);
-            let copy = |b: &mut Builder, panel: u32| {
-                let from = from.unit(b, panel * 64);
+            let from = staging.row(b, row).from_unit(b, unit).unit(b, 0);
+            let copies = covered.map_or(place.live, |covered| b.and(place.live, covered));
+            b.if_(copies, |b| {
+                let column = b.widen(column);
+                let to = self.output_row(b, &place, column);
                 let values = b.ld_shared_vector::<u32>(from, 4);
-                b.st_global_vector(to.plus(i64::from(panel) * 128), &values);
-            };
-            if panels > 0 {
-                b.if_(place.live, |b| (0..panels).for_each(|panel| copy(b, panel)));
-            }
-            if let Some(covered) = covered {
-                let copies = b.and(place.live, covered);
-                b.if_(copies, |b| copy(b, panels));
-            }
+                b.st_global_vector(to, &values);
+            });
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::order::{Tile, TileList, TileOrder};
 use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
 use crate::softmax::Softmax;
-use crate::tensors::{self, Panel};
+use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
 use problem::{Problem, SegmentSlot, Slot, Values};
 use program::BufferId;
@@ -61,6 +61,8 @@ pub struct Tiling {
     pub tile: u32,
     /// Rows of a tile that one copy brings at most.
     pub copied_rows: u32,
+    /// Whether one copy brings all queries of a block where it can.
+    pub whole_queries: bool,
     /// CTAs that share the value columns of a block of rows.
     pub slices: u32,
     /// How tensor copies arrange rows in shared memory.
@@ -87,6 +89,8 @@ pub struct Params {
     pub value_dim: u32,
     /// Rows of keys one copy brings.
     pub rows_per_copy: u32,
+    /// What one copy of queries brings.
+    pub query_box: QueryBox,
     /// Whether rows past a sequence's end may hold anything.
     pub dirty_tail: bool,
 }
@@ -139,9 +143,10 @@ impl Params {
         let (problem, n) = (task.problem, task.segment);
         let segment = &problem.segments[n as usize];
         let part = |p| memory.slot(Slot::Segment(n, p));
-        let Tiling { packing, tile, panel, .. } = tiling;
+        let Tiling { tile, panel, .. } = tiling;
         let copy = tensors::rows_per_copy(segment, tiling.copied_rows);
-        let q = tensors::queries(problem, memory.slot(Slot::Q), packing, panel);
+        let query_box = QueryBox::choose(problem, &tiling);
+        let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
         let k = tensors::rows(&segment.k, part(SegmentSlot::K), copy, panel);
         let tma_v = values_apart.then(|| {
             let buffer = match segment.values {
@@ -175,6 +180,7 @@ impl Params {
             tiling,
             value_dim: problem.value_dim() as u32,
             rows_per_copy: copy,
+            query_box,
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),

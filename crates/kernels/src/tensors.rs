@@ -4,7 +4,7 @@
 //! that a box lands in the K-major (or, read the other way, MN-major) layout that the matrix units
 //! take. Columns past the head dim and rows past the tensor are filled with zeros.
 
-use crate::rows::Packing;
+use crate::task::Tiling;
 use problem::{DType, Problem, Segment, Unsupported, View};
 use program::{BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
 
@@ -37,13 +37,49 @@ impl Panel {
     }
 }
 
-/// The map of queries: `(dim, head of group, token, KV head, batch)`, a box of one block's rows.
-pub fn queries(problem: &Problem, buffer: BufferId, packing: Packing, panel: Panel) -> TensorMap {
-    let q = &problem.q;
-    let group = problem.group();
-    let dims = [q.dim(), group, q.tokens(), problem.kv_heads(), q.batch()];
-    let strides = [q.strides[1], q.strides[2], group * q.strides[1], q.strides[0]];
-    map(q.dtype, buffer, &dims, &strides, panel, &[packing.heads, packing.tokens, 1, 1])
+/// What a box of queries holds of one block of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryBox {
+    /// One panel.
+    Panel,
+    /// All panels of the only KV head, side by side.
+    OfSequence,
+    /// All panels of the only sequence, side by side.
+    OfKvHead,
+}
+
+impl QueryBox {
+    /// All panels, if the kernel would have them so, where five dimensions are enough: panels are full,
+    /// and there is only one KV head or one sequence.
+    pub fn choose(problem: &Problem, tiling: &Tiling) -> Self {
+        let whole = tiling.whole_queries
+            && tiling.packing.used() == tiling.packing.capacity
+            && problem.q.dim().is_multiple_of(CHUNK.into());
+        match (problem.kv_heads(), problem.q.batch()) {
+            (1, _) if whole => QueryBox::OfSequence,
+            (_, 1) if whole => QueryBox::OfKvHead,
+            _ => QueryBox::Panel,
+        }
+    }
+}
+
+/// The map of queries, a box of one block's rows: `(dim, head of group, token, KV head, batch)`, or
+/// `(column of panel, head of group, token, panel, KV head or batch)`.
+pub fn queries(problem: &Problem, buffer: BufferId, tiling: &Tiling, whole: QueryBox) -> TensorMap {
+    let (q, group, Tiling { packing, panel, .. }) = (&problem.q, problem.group(), *tiling);
+    let [batch, head, token] = [0, 1, 2].map(|d| q.strides[d]);
+    let (columns, panels) = (u64::from(CHUNK), q.dim() / u64::from(CHUNK));
+    let (first, inner, outer) = match whole {
+        QueryBox::Panel => (q.dim(), (problem.kv_heads(), group * head, 1), (q.batch(), batch)),
+        QueryBox::OfSequence => (columns, (panels, columns, panels), (q.batch(), batch)),
+        QueryBox::OfKvHead => {
+            (columns, (panels, columns, panels), (problem.kv_heads(), group * head))
+        }
+    };
+    let dims = [first, group, q.tokens(), inner.0, outer.0];
+    let strides = [head, token, inner.1, outer.1];
+    let rows = [packing.heads, packing.tokens, inner.2 as u32, 1];
+    map(q.dtype, buffer, &dims, &strides, panel, &rows)
 }
 
 /// The map of keys or values: `(dim, token, KV head, batch or page)`, a box of `rows` tokens.

@@ -215,6 +215,7 @@ impl Config {
             cluster: 1,
             tile: TILE,
             copied_rows: TILE,
+            whole_queries: false,
             slices: self.slices,
             panel: self.panel,
         }

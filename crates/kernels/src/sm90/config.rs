@@ -141,6 +141,7 @@ impl Config {
             cluster: 1,
             tile: self.tile,
             copied_rows: self.tile,
+            whole_queries: false,
             slices: 1,
             panel: Panel::Swizzled,
         }

@@ -9,7 +9,7 @@ use super::fragment;
 use super::scores::Scores;
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::RowState;
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, SharedTile};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Finished output columns of a warpgroup.
 pub struct Columns<'a> {
@@ -69,14 +69,6 @@ impl Columns<'_> {
             Some(partial) => self.write_partial(b, output, partial),
             None => self.write_rows(b, output),
         }
-    }
-
-    /// Multiplies rows by `factors` and leaves them, rounded, in `tile`.
-    pub fn stage(&self, b: &mut Builder, factors: [Reg<f32>; 2], tile: SharedTile) {
-        fragment::scale_rows(b, self.out, factors);
-        let pairs: Vec<Reg<u32>> =
-            self.out.chunks_exact(2).map(|c| b.pack(self.half, c[0], c[1])).collect();
-        fragment::store(b, self.thread, &pairs, tile);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {

@@ -129,6 +129,7 @@ impl Config {
             cluster: CLUSTER,
             tile: TILE,
             copied_rows: SLOT_ROWS,
+            whole_queries: false,
             slices: 1,
             panel: Panel::Swizzled,
         }

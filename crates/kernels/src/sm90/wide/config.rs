@@ -170,6 +170,7 @@ impl Config {
             cluster: self.cluster(),
             tile: TILE,
             copied_rows: TILE,
+            whole_queries: true,
             slices: 1,
             panel: Panel::Swizzled,
         }

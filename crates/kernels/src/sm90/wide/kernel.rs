@@ -2,10 +2,9 @@
 
 use super::config::Config;
 use super::merge::Meeting;
-use super::{left, loaders, right, writer};
+use super::{left, loaders, right};
 use crate::rows::Block;
 use crate::sm90::config::ROWS;
-use crate::sm90::epilogue::Columns;
 use crate::sm90::tile::TileShape;
 use crate::task::{OpenTile, Params};
 use layout::Layout;
@@ -36,8 +35,6 @@ pub struct Shared {
     /// Barriers of the two units of a tile of values: those of keys where K = V.
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
-    /// The left and the right warpgroup's columns are staged where the last values were.
-    pub staged: [Signals; 2],
     /// Counts a unit of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Where the parts of the keys meet.
@@ -93,7 +90,6 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         k_rings,
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
-        staged: [0, 1].map(|_| Signals::reserve(b, base, 1)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
@@ -107,12 +103,6 @@ impl Frame {
             roles.split_warpgroup(0, LOADER_REGISTERS, |roles| {
                 roles.warp(0, |b| loaders::emit_keys(b, self));
                 roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
-                if self.stages_output() {
-                    roles.warp(2, |b| writer::emit(b, self, 0));
-                    if self.has_right() {
-                        roles.warp(3, |b| writer::emit(b, self, 1));
-                    }
-                }
             });
             roles.warpgroup(1, REGISTERS, |b| left::emit(b, self));
             roles.warpgroup(2, REGISTERS, |b| {
@@ -144,7 +134,6 @@ impl Frame {
                 shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * copies));
             }
             shared.p_ring.init(b, WARPS, WARPS);
-            shared.staged.iter().for_each(|staged| staged.init(b, WARPS));
             shared.tail.init(b, 1);
             if parts > 1 {
                 shared.meeting.init(b, parts);
@@ -159,33 +148,6 @@ impl Frame {
     /// Whether there are output columns for the right warpgroup.
     pub fn has_right(&self) -> bool {
         self.config.right_columns() > 0
-    }
-
-    /// Whether finished columns are written by warps of their own: where they are whole rows of the
-    /// output, and nothing is left to merge.
-    pub fn stages_output(&self) -> bool {
-        self.config.parts == 1 && self.params.output.partial.is_none()
-    }
-
-    /// Stages finished columns of unit `unit` where the values of `slot` were.
-    #[track_caller]
-    pub fn stage(
-        &self,
-        b: &mut Builder,
-        unit: usize,
-        slot: &Slot<Consumer>,
-        columns: &Columns<'_>,
-        factors: [Reg<f32>; 2],
-    ) {
-        let to = self.value_unit(b, slot, unit);
-        columns.stage(b, factors, to);
-        // Values come to this place again.
-        b.fence_proxy_async();
-        b.warp_sync();
-        let lane = b.and(columns.thread, 31);
-        let lead = b.setp(Cmp::Eq, lane, 0);
-        let staged = self.shared.staged[unit].cursor(b).barrier(b);
-        staged.arrive_if(b, lead);
     }
 
     /// Waits for the other CTA: before it is written to, and before its memory goes away.
@@ -226,9 +188,8 @@ impl Frame {
 
     /// Where unit `unit` of a stage of values is.
     #[track_caller]
-    pub fn value_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SharedTile {
-        let units = self.config.value_units();
-        let first = unit as u32 * units[0];
-        slot.tile(b, self.shared.v).blocks(first..first + units[unit])
+    pub fn value_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
+        let first = unit as u32 * self.config.value_units()[0];
+        slot.tile(b, self.shared.v).block(first)
     }
 }

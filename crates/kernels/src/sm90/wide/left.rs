@@ -65,34 +65,20 @@ impl Left<'_> {
         let q = self.q.take(b);
         q.wait(b);
         let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
         b.if_else(
             any,
             |b| {
                 let view = self.all_scores(b, open, &block);
                 q.release_if(b, self.lead);
-                let values = self.last_output(b, &view);
-                if self.frame.stages_output() {
-                    let factors = self.announce(b, &output);
-                    self.frame.stage(b, 0, &values, &self.columns(), factors);
-                } else {
-                    self.frame.release(b, &values, self.lead);
-                }
+                self.last_output(b, &view);
             },
-            |b| {
-                q.release_if(b, self.lead);
-                if self.frame.stages_output() {
-                    let factors = self.announce(b, &output);
-                    self.columns().write(b, &output, factors);
-                }
-            },
+            |b| q.release_if(b, self.lead),
         );
-        if self.frame.config.parts > 1 {
-            self.merge(b, &output);
-        } else if !self.frame.stages_output() {
-            let factors = self.announce(b, &output);
-            self.columns().write(b, &output, factors);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => self.merge(b, &output),
         }
     }
 
@@ -104,17 +90,17 @@ impl Left<'_> {
         side.finish(b, output);
     }
 
-    /// Writes LSEs; tells the right warpgroup the rows' final factors and returns them.
-    fn announce(&self, b: &mut Builder, output: &BlockOutput<'_>) -> [Reg<f32>; 2] {
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let factors = epilogue::finish(b, &self.scores, output);
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
-        factors
-    }
-
-    fn columns(&self) -> Columns<'_> {
-        let (thread, half) = (self.scores.thread, self.frame.config.half);
-        Columns { thread, out: &self.out, first: 0, half }
+        let columns = Columns {
+            thread: self.scores.thread,
+            out: &self.out,
+            first: 0,
+            half: self.frame.config.half,
+        };
+        columns.write(b, output, factors);
     }
 
     /// All tiles of keys, last to first, but the output of the last one visited.
@@ -164,13 +150,12 @@ impl Left<'_> {
         self.send(b, &message, self.scores.rescale, true);
     }
 
-    /// Adds the last values, and returns their place.
-    fn last_output(&self, b: &mut Builder, view: &View) -> Slot<Consumer> {
+    fn last_output(&self, b: &mut Builder, view: &View) {
         fragment::scale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         b.wgmma_wait(0);
-        values
+        self.frame.release(b, &values, self.lead);
     }
 
     /// Releases each unit of keys once it is read, `later` commit groups after those of the scores. Where
@@ -219,7 +204,7 @@ impl Left<'_> {
     /// `O += P·V`, one commit group.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
         let right = self.frame.config.values().mn_major();
-        let at = self.frame.value_unit(b, values, 0).at();
+        let at = self.frame.value_unit(b, values, 0);
         let v = right.at(b, at);
         b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {

@@ -9,12 +9,9 @@
 //! V warp    Q        V(n)     …                                       (TMA)
 //! left      S=QKᵀ(n)  softmax  P(n)─┐ S=QKᵀ(n-1)  O[left] += P·V(n)  softmax(n-1) …
 //! right                             └▶ O[right] += P·V(n) …
-//! writers   O of the block before
 //! ```
 //!
-//! The last message of a block of rows carries the rows' final factors instead of probabilities. Both
-//! warpgroups then leave their columns where the last values were, and go on: two warps write them to
-//! memory meanwhile ([`writer`]). Without those the tensor cores would rest while memory takes 64 KiB.
+//! The last message of a block of rows carries the rows' final factors instead of probabilities.
 //!
 //! 64 rows read 128 KiB of keys and values per 8.4 MFLOP: more than L2 delivers. So two CTAs of a
 //! cluster take neighbouring blocks of rows, and each copies half of every tile to both of them.
@@ -34,7 +31,6 @@ mod left;
 mod loaders;
 mod merge;
 mod right;
-mod writer;
 
 pub use config::{Config, TILE};
 pub use kernel::emit;

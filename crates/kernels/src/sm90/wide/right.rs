@@ -42,60 +42,45 @@ impl Right<'_> {
         for &register in &self.out {
             b.assign(register, 0.0);
         }
-        let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
-        let stages_output = self.frame.stages_output();
-        b.if_else(
-            any,
+        let n = b.value(open.range.end);
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, open.range.begin),
             |b| {
-                let n = b.sub(open.range.end, 1);
-                open.range.while_more(b, n, |b, _| {
-                    let values = self.step(b);
-                    self.frame.release(b, &values, self.lead);
-                });
-                let values = self.step(b);
-                if stages_output {
-                    let factors = self.final_factors(b);
-                    self.frame.stage(b, 1, &values, &self.columns(), factors);
-                } else {
-                    self.frame.release(b, &values, self.lead);
-                }
-            },
-            |b| {
-                if stages_output {
-                    let factors = self.final_factors(b);
-                    self.columns().write(b, &output, factors);
-                }
+                self.step(b);
+                let next = b.sub(n, 1);
+                b.assign(n, next);
             },
         );
-        if self.frame.config.parts > 1 {
-            let side = Side::right(self.frame, self.thread, &self.out);
-            side.meet(b, None);
-            side.finish(b, &output);
-        } else if !stages_output {
-            let factors = self.final_factors(b);
-            self.columns().write(b, &output, factors);
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => {
+                let side = Side::right(self.frame, self.thread, &self.out);
+                side.meet(b, None);
+                side.finish(b, &output);
+            }
         }
     }
 
-    /// Waits for the rows' final factors.
-    fn final_factors(&self, b: &mut Builder) -> [Reg<f32>; 2] {
+    /// Waits for the final factors and writes the rows.
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let last = self.p.take(b);
         last.wait(b);
         let factors = self.factors(b, &last);
         b.warp_sync();
         last.release_if(b, self.lead);
-        factors
+        let columns = Columns {
+            thread: self.thread,
+            out: &self.out,
+            first: self.frame.config.left_columns(),
+            half: self.frame.config.half,
+        };
+        columns.write(b, output, factors);
     }
 
-    fn columns(&self) -> Columns<'_> {
-        let (first, half) = (self.frame.config.left_columns(), self.frame.config.half);
-        Columns { thread: self.thread, out: &self.out, first, half }
-    }
-
-    /// `O = O · factor + P·V` for one tile; returns the place of its values.
-    fn step(&self, b: &mut Builder) -> Slot<Consumer> {
+    /// `O = O · factor + P·V` for one tile.
+    fn step(&self, b: &mut Builder) {
         let config = &self.frame.config;
         let p = self.p.take(b);
         p.wait(b);
@@ -106,7 +91,7 @@ impl Right<'_> {
         let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = left.at(b, at);
-        let at = self.frame.value_unit(b, &values, 1).at();
+        let at = self.frame.value_unit(b, &values, 1);
         let v = right.at(b, at);
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
@@ -116,8 +101,8 @@ impl Right<'_> {
         }
         b.wgmma_commit();
         b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
         p.release_if(b, self.lead);
-        values
     }
 
     /// The factors of this thread's two rows.
