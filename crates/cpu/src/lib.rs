@@ -2,6 +2,7 @@
 //! the problem's own precision, and the rule by which any engine's result is accepted.
 
 mod attention;
+pub mod ceilings;
 pub mod compare;
 mod inputs;
 pub mod model1;

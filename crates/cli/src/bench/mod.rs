@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use suites::{Row, Suite};
 
 const EXAMPLES: &str = "\
-The floor of a problem is its FLOPs at the rate of large matrix products, or its bytes at the rate of
-a copy, whichever is longer. On a GPU times are medians of CUDA graph replays.
+The floor of a problem is its FLOPs at the rate of large matrix products (on the CPU: of multiply-adds
+alone), or its bytes at the rate of a copy (on the CPU: of reading), whichever is longer. On a GPU times
+are medians of CUDA graph replays.
 
   sixwarp bench --device cuda --suite dense --json dense.json --plot dense.svg
   sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'";
@@ -116,8 +117,9 @@ fn heading(device: &Device, suite: Suite, rates: &Rates) -> String {
     let rate = |rate: Option<f64>, unit: f64| {
         rate.map_or("?".to_string(), |rate| format!("{:.1}", rate / unit))
     };
+    let f32 = rates.matmul_f32.map_or(String::new(), |f32| format!(" (f32 {:.2})", f32 / 1e12));
     format!(
-        "{suite:?} on {}\nfloor: {} TFLOP/s, {} GB/s ({})\n",
+        "{suite:?} on {}\nfloor: {}{f32} TFLOP/s, {} GB/s ({})\n",
         device.describe(),
         rate(rates.matmul, 1e12),
         rate(rates.copy, 1e9),

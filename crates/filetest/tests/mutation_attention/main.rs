@@ -118,6 +118,21 @@ fn sm90_combine() {
 }
 
 #[test]
+fn sm90_wide() {
+    check(&subjects::SM90_WIDE);
+}
+
+#[test]
+fn sm90_wide_shared() {
+    check(&subjects::SM90_WIDE_SHARED);
+}
+
+#[test]
+fn sm90_merge() {
+    check(&subjects::SM90_MERGE);
+}
+
+#[test]
 fn sm100_six() {
     check(&subjects::SM100_SIX);
 }

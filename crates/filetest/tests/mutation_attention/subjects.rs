@@ -76,6 +76,55 @@ pub const SM90_COMBINE: Subject = Subject {
     function: Some("combine"),
 };
 
+/// Hopper, wide rows: two CTAs copy for each other.
+pub const SM90_WIDE: Subject = Subject {
+    name: "sm90-wide",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        queries = 128
+        batch = 7
+        keys = [300, 0, 50, 50, 50, 50, 192]
+        mask = "causal"
+    "#,
+    options: pair,
+    function: None,
+};
+
+/// Hopper, wide rows in one CTA, keys that are values, in pages.
+pub const SM90_WIDE_SHARED: Subject = Subject {
+    name: "sm90-wide-shared",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 8
+        queries = 4
+        keys = [258, 0, 50, 50, 50, 50, 192, 258]
+        mask = "causal"
+        shared = true
+        layout = "paged"
+        page = 64
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, wide rows: a cluster of four, which merges two parts of the keys of two blocks of rows.
+pub const SM90_MERGE: Subject = Subject {
+    name: "sm90-merge",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        queries = 128
+        keys = 500
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { processors: 4, ..options },
+    function: None,
+};
+
 /// Blackwell, six warps.
 pub const SM100_SIX: Subject = Subject {
     name: "sm100-six",
