@@ -50,9 +50,9 @@ impl Rates {
                 copy: Some(copy),
                 source: format!("measured on an {part} with torch 2.11"),
             },
-            None => Self::unknown(format!(
-                "unknown for {name}: give --matmul-tflops and --copy-gbs"
-            )),
+            None => {
+                Self::unknown(format!("unknown for {name}: give --matmul-tflops and --copy-gbs"))
+            }
         }
     }
 

@@ -111,7 +111,10 @@ impl Frame {
                 }
             });
         });
-        self.join_cluster(b);
+        if self.config.cluster() > 1 {
+            // Nobody's memory goes away while another CTA writes to it.
+            b.cluster_barrier();
+        }
     }
 
     /// One thread initialises the barriers; everyone waits for it (in the whole cluster, whose CTAs
@@ -140,21 +143,16 @@ impl Frame {
             }
             b.fence_mbarrier_init();
         });
-        b.barrier_all();
-        self.join_cluster(b);
+        match self.config.cluster() {
+            1 => b.barrier_all(),
+            _ => b.cluster_barrier(),
+        }
         b.launch_next_grid();
     }
 
     /// Whether there are output columns for the right warpgroup.
     pub fn has_right(&self) -> bool {
         self.config.right_columns() > 0
-    }
-
-    /// Waits for the other CTA: before it is written to, and before its memory goes away.
-    fn join_cluster(&self, b: &mut Builder) {
-        if self.config.cluster() > 1 {
-            b.cluster_barrier();
-        }
     }
 
     /// Says, once per warp and in every CTA that shares copies, that a unit has been read.

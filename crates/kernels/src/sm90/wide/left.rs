@@ -161,12 +161,14 @@ impl Left<'_> {
     /// Releases each unit of keys once it is read, `later` commit groups after those of the scores. Where
     /// K = V the first one still holds values to come.
     fn release_keys(&self, b: &mut Builder, view: &View, later: u32) {
+        if let Some(pending) = &view.pending {
+            b.wgmma_wait(later);
+            pending.assign(b, &view.keys[0]);
+            return view.keys[1..].iter().for_each(|keys| self.frame.release(b, keys, self.lead));
+        }
         for (unit, keys) in view.keys.iter().enumerate() {
             b.wgmma_wait((view.keys.len() - 1 - unit) as u32 + later);
-            match &view.pending {
-                Some(pending) if unit == 0 => pending.assign(b, keys),
-                _ => self.frame.release(b, keys, self.lead),
-            }
+            self.frame.release(b, keys, self.lead);
         }
     }
 
@@ -179,7 +181,7 @@ impl Left<'_> {
         values
     }
 
-    /// `S = Q·Kᵀ`, one commit group per unit.
+    /// `S = Q·Kᵀ`, one commit group per unit that can be released once it is read; where K = V, one.
     fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
         let (left, right) = (config.queries().k_major(), config.keys().k_major());
@@ -188,7 +190,9 @@ impl Left<'_> {
             view.keys[unit].wait(b);
             let at = self.frame.key_unit(b, &view.keys[unit], unit);
             let k = right.at(b, at);
-            b.wgmma_fence();
+            if unit == 0 {
+                b.wgmma_fence();
+            }
             for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {
                 let q_step = left.step(b, view.queries, step);
                 let k_step = right.step(b, k, within);
@@ -197,6 +201,11 @@ impl Left<'_> {
                 b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
                 step += 1;
             }
+            if !config.shared_kv {
+                b.wgmma_commit();
+            }
+        }
+        if config.shared_kv {
             b.wgmma_commit();
         }
     }
@@ -250,7 +259,9 @@ impl Left<'_> {
             b.st_shared(at, factors[0]);
             b.st_shared(at.plus(shared.factors.offset(&[8])), factors[1]);
         });
-        b.fence_proxy_async();
+        if probabilities {
+            b.fence_proxy_async();
+        }
         b.warp_sync();
         let full = slot.full(b);
         full.arrive_if(b, self.lead);

@@ -87,7 +87,10 @@ impl Right<'_> {
         let factors = self.factors(b, &p);
         fragment::scale_rows(b, &self.out, factors);
         let values = self.v.take(b);
-        values.wait(b);
+        // Where they are keys the left warpgroup has waited for them.
+        if !config.shared_kv {
+            values.wait(b);
+        }
         let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = left.at(b, at);
