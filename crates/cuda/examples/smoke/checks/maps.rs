@@ -17,11 +17,13 @@ fn tokens() -> TensorMap {
     }
 }
 
-/// Maps that touch every field of the encoding.
-fn samples() -> Vec<TensorMap> {
+/// Maps that touch every field of the encoding; `narrow` ones, of 4 and 6 bits, where the device has
+/// them.
+fn samples(narrow: bool) -> Vec<TensorMap> {
     let mut samples = vec![tokens()];
-    for element in ElementType::ALL {
-        let box_dims = vec![16, 64, 1];
+    for element in ElementType::ALL.into_iter().filter(|element| narrow || element.bits() >= 8) {
+        let width = if element.bits() < 8 { 128 } else { 16 };
+        let box_dims = vec![width, 64, 1];
         samples.push(TensorMap { element, box_dims, swizzle: Swizzle::None, ..tokens() });
     }
     for (swizzle, width) in
@@ -54,8 +56,8 @@ fn samples() -> Vec<TensorMap> {
 ///
 /// Two fields may differ: the mode (bits 3:0 at 8), where two values mean the same, and the
 /// footprint hint (bit 21 at 8).
-pub fn same_bytes(_: &Device) -> Outcome {
-    let samples = samples();
+pub fn same_bytes(device: &Device) -> Outcome {
+    let samples = samples(device.info().compute_capability.0 >= 10);
     let mut free = 0;
     for map in &samples {
         let mut ours = map.encode(0x7f00_1234_5600);
