@@ -11,7 +11,7 @@ const OPTIONS: [(&str, &str, &str, &str); 3] = [
         "arg",
         "--arg",
         "NAME:TYPE[DIMS]=INIT",
-        "The next parameter: a buffer (zero, poison, iota, random, ints) or a number",
+        "The next parameter: a buffer (poison is an output; zero, iota, random, ints an input, or both with +rw behind) or a number",
     ),
     ("buffer", "--buffer", "NAME:TYPE[DIMS]=INIT", "A buffer that only tensor maps refer to"),
     (

@@ -413,7 +413,9 @@ impl Cluster<'_> {
                     Ok((allocation, _)) if allocation.read_only => {
                         let message =
                             format!("write to `{}`, which the program only reads", allocation.name);
-                        self.fault(w, Some(lane), "read-only", message, None)
+                        let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` \
+                                    behind its contents on the command line)";
+                        self.fault(w, Some(lane), "read-only", message, Some(help))
                     }
                     Ok(_) => {
                         self.warps[w].global_hint = hint;
