@@ -43,7 +43,8 @@ pub struct Clocks {
     pub all: Clock,
     /// Generic writes behind a `fence.proxy.async`.
     pub fenced: Clock,
-    /// Loads and stores of tensor memory behind a `tcgen05.fence::before_thread_sync`.
+    /// Loads and stores of tensor memory behind a `tcgen05.fence::before_thread_sync`, and (but in
+    /// pedantic mode) the stores that were only issued.
     pub tensor: Clock,
 }
 

@@ -383,6 +383,7 @@ impl Cluster<'_> {
         let time = checker.advance(agent);
         let mut clocks = checker.known[w].clone();
         clocks.all.raise(agent, time);
+        checker.order_transfer(w, &mut clocks, write.then_some((agent, time)));
         for touched in rect_ranges(cta, rects, write) {
             let checker = self.checker.as_mut().expect("checked above");
             let range = (touched.start, touched.len);

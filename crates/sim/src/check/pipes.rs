@@ -272,6 +272,25 @@ impl Checker {
         ordered[w] = all.with(transfers, tensor);
     }
 
+    /// The warps that reach a quarter of the lanes do so through one port, in the order they
+    /// synchronise in: a load behind a barrier sees a store nobody waited for. CUTLASS's attention
+    /// hands its row maxima over like that; the manual (pedantic mode) wants a `tcgen05.wait::st`.
+    pub(crate) fn order_transfer(
+        &mut self,
+        w: usize,
+        clocks: &mut Clocks,
+        store: Option<(usize, u32)>,
+    ) {
+        if self.ordered.is_some() {
+            return;
+        }
+        let Clocks { all, tensor, .. } = clocks;
+        all.join(tensor);
+        if let Some((agent, time)) = store {
+            self.known[w].tensor.raise(agent, time);
+        }
+    }
+
     /// A check of a warp's view without an access.
     pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
         let Some(shadow) = self.shadows.get(memory) else { return Ok(()) };
