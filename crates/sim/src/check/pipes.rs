@@ -272,9 +272,9 @@ impl Checker {
         ordered[w] = all.with(transfers, tensor);
     }
 
-    /// The warps that reach a quarter of the lanes do so through one port, in the order they
-    /// synchronise in: a load behind a barrier sees a store nobody waited for. CUTLASS's attention
-    /// hands its row maxima over like that; the manual (pedantic mode) wants a `tcgen05.wait::st`.
+    /// A load behind a barrier sees a store nobody waited for, as if the warps of a quarter of the lanes
+    /// had one port: CUTLASS's attention hands its row maxima over like that. The manual (pedantic mode)
+    /// wants a `tcgen05.wait::st`.
     pub(crate) fn order_transfer(
         &mut self,
         w: usize,
