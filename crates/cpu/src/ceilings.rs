@@ -48,6 +48,7 @@ fn prefetch(at: *const u64) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use crate::simd::amx::{Amx, Tiles};
     use std::arch::asm;
     use std::arch::x86_64::*;
 
@@ -81,17 +82,10 @@ mod x86 {
 
     /// Products of tile registers, four sums from four operands.
     pub fn multiply_tiles(steps: usize) {
-        #[repr(C, align(64))]
-        struct Config([u8; 64]);
-        let mut config = Config([0; 64]);
-        config.0[0] = 1;
-        for tile in 0..8 {
-            config.0[16 + 2 * tile] = 64;
-            config.0[48 + tile] = 16;
-        }
-        // SAFETY: called only where the engine found usable tiles.
+        let Some(amx) = Amx::detect() else { return };
+        let _tiles = Tiles::configure(amx);
+        // SAFETY: tiles are configured while `_tiles` lives.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly));
             asm!("tilezero tmm4", "tilezero tmm5", "tilezero tmm6", "tilezero tmm7");
             for _ in 0..steps {
                 asm!(
@@ -101,7 +95,6 @@ mod x86 {
                     "tdpbf16ps tmm3, tmm5, tmm7",
                 );
             }
-            asm!("tilerelease");
         }
     }
 }
@@ -149,11 +142,4 @@ fn portable_rate() -> f64 {
         }
         std::hint::black_box(sums);
     })
-}
-
-/// The rate of the fastest multiply-adds on numbers of a kind: f32, or 16 bits, which tiles take.
-pub fn multiply_rate(sixteen_bits: bool) -> f64 {
-    let usable = |name: &str| sixteen_bits || name.starts_with("f32");
-    let rates = multiply_rates().into_iter().filter(|(name, _)| usable(name));
-    rates.map(|(_, rate)| rate).fold(0.0, f64::max)
 }

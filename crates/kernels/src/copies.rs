@@ -36,7 +36,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Arrives once and announces `bytes` of copies.
+    /// Arrives once and announces `bytes` of copies; a prefetch has nobody to tell.
     #[track_caller]
     pub fn arrive_expect(self, b: &mut Builder, bytes: u32) {
         match self {
