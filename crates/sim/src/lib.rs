@@ -50,6 +50,10 @@
 //! (`check`) looks at every access when it is issued, so a missing wait or fence is found however
 //! lucky the schedule was.
 //!
+//! `clusterlaunchcontrol.try_cancel` takes a cluster off the grid that has not started: always while
+//! one is left (eager, latest), never (adversarial), or three times of four (random). Such grids run
+//! on one host thread, two clusters at a time, so that a seed still means one run.
+//!
 //! Device functions are inlined where they are called; what `printf` prints is among
 //! [`Report::notes`], and a failed `assert` is a [`Fault`] with its text.
 //!

@@ -470,6 +470,13 @@ pub enum Op {
         /// The answer.
         response: R64,
     },
+    /// `clusterlaunchcontrol.query_cancel.get_first_ctaid`.
+    FirstCta {
+        /// Coordinates asked for: x, y, z.
+        d: [Option<R32>; 3],
+        /// The answer.
+        response: R64,
+    },
     /// `wgmma.fence`.
     WgmmaFence,
     /// `wgmma.commit_group`.

@@ -242,6 +242,10 @@ impl Op {
                 visit(Reg::R128(*response), Read);
                 visit(Reg::P(*d), Write);
             }
+            Op::FirstCta { d, response } => {
+                visit(Reg::R128(*response), Read);
+                d.iter().flatten().for_each(|d| visit(Reg::R32(*d), Write));
+            }
             _ => self.matrix_registers(visit),
         }
     }

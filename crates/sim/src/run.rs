@@ -142,6 +142,7 @@ impl Machine {
             synchronised: AtomicBool::new(false),
             wide_atomics: Mutex::new(()),
             heartbeat: AtomicU64::new(0),
+            next: AtomicU32::new(0),
         };
         let results = run_clusters(&state)?;
         self.report.counters += results.counters;
@@ -202,20 +203,24 @@ fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
 
 /// Instructions a cluster runs before others get a turn on its host thread.
 const TURN: u64 = 1 << 24;
+/// The same where clusters take over the work of others: all that are resident should come to ask.
+const SHORT_TURN: u64 = 1 << 10;
+/// Clusters resident at a time where they take over the work of others.
+const RESIDENT: usize = 2;
 
-/// Runs all clusters on as many host threads as the options allow.
+/// Runs all clusters on as many host threads as the options allow. Where clusters cancel others it
+/// is one: who gets which must not depend on the host.
 fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
-    let clusters = state.clusters();
     let threads = match state.options.threads {
+        _ if state.kernel.cancels_clusters => 1,
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    let threads = threads.min(clusters as usize).max(1);
-    let next = AtomicU32::new(0);
+    let threads = threads.min(state.clusters() as usize).max(1);
     let failed = AtomicBool::new(false);
     let outcome = Mutex::new((Results::default(), None::<Error>));
     let worker = || {
-        let result = work(state, &next, clusters, &failed);
+        let result = work(state, &failed);
         let mut outcome = outcome.lock().expect("no worker panics with the lock");
         match result {
             Ok(results) => outcome.0.add(results),
@@ -238,38 +243,25 @@ fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
 const POLLING_ROUNDS: u32 = 500;
 
 /// One host thread: starts clusters and runs them in turn until none is left.
-fn work(
-    state: &LaunchState,
-    next: &AtomicU32,
-    clusters: u32,
-    failed: &AtomicBool,
-) -> Result<Results, Box<Error>> {
+fn work(state: &LaunchState, failed: &AtomicBool) -> Result<Results, Box<Error>> {
     let mut resident: VecDeque<Cluster> = VecDeque::new();
     let mut total = Results::default();
     let mut polled = 0;
     let mut heartbeat = 0;
     let mut steps = 0u64;
+    let (wanted, turn) =
+        if state.kernel.cancels_clusters { (RESIDENT, SHORT_TURN) } else { (1, TURN) };
     loop {
         if failed.load(Ordering::Relaxed) {
             return Ok(total);
         }
-        let mut cluster = match resident.pop_front() {
-            Some(cluster) if polled == 0 || next.load(Ordering::Relaxed) >= clusters => cluster,
-            waiting => {
-                resident.extend(waiting);
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number < clusters {
-                    Cluster::new(state, number)
-                } else {
-                    match resident.pop_front() {
-                        Some(cluster) => cluster,
-                        None => return Ok(total),
-                    }
-                }
-            }
-        };
-        let before = cluster.steps;
-        match cluster.run(TURN.min(state.options.max_instructions))? {
+        // What those that run wait for may be the work of one that has not started.
+        let more = if polled > 0 { 1 } else { wanted.saturating_sub(resident.len()) };
+        for number in (0..more).map_while(|_| state.start_next()) {
+            resident.push_front(Cluster::new(state, number));
+        }
+        let Some(mut cluster) = resident.pop_front() else { return Ok(total) };
+        match cluster.run(turn.min(state.options.max_instructions))? {
             Status::Done => {
                 polled = 0;
                 let results = cluster.into_results();
@@ -278,7 +270,7 @@ fn work(
             }
             Status::Running => {
                 polled = 0;
-                if cluster.steps - before + steps > state.options.max_instructions {
+                if cluster.steps + steps > state.options.max_instructions {
                     return cluster.deadlock();
                 }
                 resident.push_back(cluster);
@@ -287,8 +279,7 @@ fn work(
                 let now = state.heartbeat.load(Ordering::Relaxed);
                 polled = if now == heartbeat { polled + 1 } else { 1 };
                 heartbeat = now;
-                let all_run = next.load(Ordering::Relaxed) >= clusters;
-                if polled > POLLING_ROUNDS * (resident.len() as u32 + 1) && all_run {
+                if polled > POLLING_ROUNDS * (resident.len() as u32 + 1) && !state.any_left() {
                     return cluster.livelock();
                 }
                 resident.push_back(cluster);

@@ -10,7 +10,7 @@
 
 use crate::cluster::Cluster;
 use crate::engine::{Group, Pending};
-use crate::exec::Work;
+use crate::exec::{RESPONSE_BYTES, Work};
 use crate::matrix::InstructionDescriptor;
 use crate::op::{Op, Tcgen05};
 use crate::trace::Track;
@@ -120,9 +120,8 @@ impl Cluster<'_> {
             Work::TensorStore { plan, .. } => {
                 ("tensor store", false, copy_cycles(plan.transaction_bytes))
             }
-            Work::Bulk { bytes, .. } | Work::Zeros { bytes, .. } => {
-                ("bulk copy", false, copy_cycles(*bytes))
-            }
+            Work::Bulk { bytes, .. } => ("bulk copy", false, copy_cycles(*bytes)),
+            Work::CancelResponse { .. } => ("try_cancel", false, copy_cycles(RESPONSE_BYTES)),
             Work::CpAsync(parts) => {
                 ("cp.async", false, copy_cycles(parts.iter().map(|p| p.bytes).sum()))
             }

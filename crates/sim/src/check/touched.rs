@@ -2,7 +2,7 @@
 
 use super::pipes::Memory;
 use crate::cluster::{Cluster, Run};
-use crate::exec::{End, Work};
+use crate::exec::{End, RESPONSE_BYTES, Work};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::op::{MatrixSource, Op, Tcgen05};
 use crate::tensor_copy::Piece;
@@ -66,8 +66,9 @@ impl Cluster<'_> {
                 list.extend(self.end_range(*to, data.len() as u32, true));
             }
             Work::StoreAsync { .. } | Work::Arrive(_) => {}
-            Work::Zeros { ends, bytes, .. } => {
-                list.extend(ends.iter().flat_map(|end| self.end_range(*end, *bytes, true)));
+            Work::CancelResponse { ends, .. } => {
+                let range = |end: &End| self.end_range(*end, RESPONSE_BYTES, true);
+                list.extend(ends.iter().flat_map(range));
             }
             Work::Wgmma(_) | Work::Mma(_) | Work::TmemCopy { .. } | Work::Shift { .. } => {
                 return self.matrix_touched(w, work);

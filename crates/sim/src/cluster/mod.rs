@@ -11,12 +11,12 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
-use crate::check::{Checker, Earlier, WordOwners};
+use crate::check::{Checker, Earlier, Moment, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::{Error, Fault, Site};
 use crate::exec::{PartialWgmma, TensorState};
 use crate::load::{Fill, Kernel, Special};
-use crate::mbarrier::Mbarrier;
+use crate::mbarrier::{Mbarrier, Touch};
 use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
 use crate::register::{R64, Registers, Row32, Row64};
@@ -26,7 +26,7 @@ use crate::trace::{Trace, Track};
 use crate::warp::Warp;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Everything the clusters of a launch share.
 pub struct LaunchState<'a> {
@@ -58,12 +58,32 @@ pub struct LaunchState<'a> {
     pub(crate) wide_atomics: Mutex<()>,
     /// Moves on while any cluster does.
     pub(crate) heartbeat: AtomicU64,
+    /// The first cluster that has neither started nor been cancelled.
+    pub(crate) next: AtomicU32,
 }
 
 impl LaunchState<'_> {
     /// Clusters of the grid.
     pub fn clusters(&self) -> u32 {
         (0..3).map(|i| self.grid[i] / self.cluster[i]).product()
+    }
+
+    /// Whether clusters are left that have neither started nor been cancelled.
+    pub fn any_left(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.clusters()
+    }
+
+    /// Takes the next cluster off the grid, to run it or because another cancels it.
+    pub fn start_next(&self) -> Option<u32> {
+        let number = self.any_left().then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
+        (number < self.clusters()).then_some(number)
+    }
+
+    /// `%ctaid` of the first CTA of a cluster; linear numbers have x fastest.
+    pub fn first_cta(&self, number: u32) -> [u32; 3] {
+        let per_axis: [u32; 3] = std::array::from_fn(|i| self.grid[i] / self.cluster[i]);
+        let at = split(number, per_axis);
+        std::array::from_fn(|i| at[i] * self.cluster[i])
     }
 
     fn threads(&self) -> u32 {
@@ -92,6 +112,8 @@ pub struct Cta {
     pub warps: std::ops::Range<usize>,
     /// Warps that have not exited.
     pub live_warps: u32,
+    /// The first time each warp saw a request to cancel a cluster refused.
+    pub(crate) refusals: Vec<(Touch, Option<Moment>)>,
 }
 
 /// One cluster.
@@ -133,8 +155,6 @@ const NAMED_BARRIERS: usize = 16;
 impl<'a> Cluster<'a> {
     /// The cluster of linear number `number`, x fastest.
     pub fn new(launch: &'a LaunchState<'a>, number: u32) -> Cluster<'a> {
-        let per_axis: [u32; 3] = std::array::from_fn(|i| launch.grid[i] / launch.cluster[i]);
-        let at = split(number, per_axis);
         let size: u32 = launch.cluster.iter().product();
         let mut cluster = Cluster {
             launch,
@@ -159,7 +179,7 @@ impl<'a> Cluster<'a> {
             favourite: 0,
         };
         for rank in 0..size {
-            cluster.add_cta(rank, at);
+            cluster.add_cta(rank, launch.first_cta(number));
         }
         // The youngest warp first: it is the one others wait for least often.
         cluster.favourite = cluster.warps.len() - 1;
@@ -170,9 +190,9 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    fn add_cta(&mut self, rank: u32, cluster_at: [u32; 3]) {
+    fn add_cta(&mut self, rank: u32, first_cta: [u32; 3]) {
         let inside = split(rank, self.launch.cluster);
-        let id = std::array::from_fn(|i| cluster_at[i] * self.launch.cluster[i] + inside[i]);
+        let id = std::array::from_fn(|i| first_cta[i] + inside[i]);
         let threads = self.launch.threads();
         let first = self.warps.len();
         for index in 0..threads.div_ceil(32) {
@@ -190,6 +210,7 @@ impl<'a> Cluster<'a> {
             named: vec![NamedBarrier::default(); NAMED_BARRIERS],
             warps: first..self.warps.len(),
             live_warps: (self.warps.len() - first) as u32,
+            refusals: Vec::new(),
         });
     }
 

@@ -181,9 +181,6 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
             r.lane(*a, i) & keep | u64::from(r.r32(*rank).0[i]) << 24
         }),
         Op::CtaRank { d, a } => each(r, Reg::R32(*d), mask, |r, i| r.lane(*a, i) >> 24 & 0xFF),
-        Op::IsCanceled { d, response } => {
-            each(r, Reg::P(*d), mask, |r, i| u64::from(r.lane128(*response, i) != 0));
-        }
         Op::Nop => {}
         _ => return false,
     }

@@ -66,8 +66,8 @@ impl Cluster<'_> {
             Op::TensormapCopy { dst, src, bytes } => {
                 self.tensormap_copy(w, *dst, *src, *bytes, mask)
             }
-            Op::TryCancel { dst, mbar, multicast } => {
-                self.try_cancel(w, *dst, *mbar, *multicast, mask)
+            Op::TryCancel { .. } | Op::IsCanceled { .. } | Op::FirstCta { .. } => {
+                self.launch_control(w, op, mask)
             }
             _ => self.matrix_op(w, op, mask),
         }
@@ -202,7 +202,14 @@ impl Cluster<'_> {
         )
     }
 
-    fn bulk_end(&self, w: usize, lane: usize, addr: Addr, space: MemSpace, bytes: u32) -> Run<End> {
+    pub(super) fn bulk_end(
+        &self,
+        w: usize,
+        lane: usize,
+        addr: Addr,
+        space: MemSpace,
+        bytes: u32,
+    ) -> Run<End> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         if !at.is_multiple_of(16) {
             let message = format!("bulk copies need 16-byte aligned addresses; this is {at:#x}");
@@ -215,7 +222,7 @@ impl Cluster<'_> {
     }
 
     /// Destinations and barriers of a copy: those named, or the same offsets in every CTA of a mask.
-    fn multicast(
+    pub(super) fn multicast(
         &mut self,
         w: usize,
         lane: usize,
@@ -392,25 +399,6 @@ impl Cluster<'_> {
             self.finish_reads(w, of_this);
         } else {
             self.finish_group(w, of_this)?;
-        }
-        Ok(Flow::Next)
-    }
-
-    /// The whole grid runs, so nothing can be cancelled: the answer is "not canceled".
-    fn try_cancel(
-        &mut self,
-        w: usize,
-        dst: Addr,
-        mbar: Addr,
-        multicast: bool,
-        mask: u32,
-    ) -> Run<Flow> {
-        for lane in lanes(mask) {
-            let to = self.shared_end(w, lane, dst, 16)?;
-            let signal = self.barrier_at(w, lane, mbar, MemSpace::Shared)?;
-            let all = multicast.then(|| (1u32 << self.ctas.len()) - 1);
-            let (ends, signals) = self.multicast(w, lane, to, signal, all, false)?;
-            self.issue(w, Stream::Free, Group::None, Work::Zeros { ends, bytes: 16, signals })?;
         }
         Ok(Flow::Next)
     }

@@ -4,6 +4,7 @@ mod alu;
 mod banks;
 mod barrier;
 mod copy;
+mod launch_control;
 mod matrix;
 mod mbarrier;
 mod memory;
@@ -15,6 +16,7 @@ mod wide;
 mod words;
 mod work;
 
+pub(crate) use launch_control::RESPONSE_BYTES;
 pub(crate) use matrix::PartialWgmma;
 pub(crate) use mbarrier::BarrierId;
 pub(crate) use memory::{Order, Place};
@@ -275,7 +277,9 @@ impl Cluster<'_> {
     /// A CTA ends: no copy may still be writing its shared memory.
     fn check_in_flight(&self, cta: usize) -> Run<()> {
         let into = |p: &&crate::engine::Pending| match &p.work {
-            Work::TensorLoad { ends, .. } | Work::Bulk { ends, .. } => {
+            Work::TensorLoad { ends, .. }
+            | Work::Bulk { ends, .. }
+            | Work::CancelResponse { ends, .. } => {
                 ends.iter().any(|end| matches!(end, End::Shared(rank, _) if *rank == cta))
             }
             _ => false,

@@ -1,5 +1,6 @@
 //! What asynchronous operations do when they complete.
 
+use super::launch_control::RESPONSE_BYTES;
 use super::matrix::WgmmaWork;
 use super::mbarrier::BarrierId;
 use super::tensor_memory::MmaWork;
@@ -99,12 +100,12 @@ pub enum Work {
         /// Reduction.
         reduce: Option<(ReduceOp, ReduceType)>,
     },
-    /// Zeros to shared memory.
-    Zeros {
+    /// The response to a `clusterlaunchcontrol.try_cancel`.
+    CancelResponse {
         /// Destinations.
         ends: Vec<End>,
-        /// Bytes.
-        bytes: u32,
+        /// What it says.
+        response: u128,
         /// Barriers.
         signals: Vec<BarrierId>,
     },
@@ -138,7 +139,7 @@ impl Work {
         match self {
             Work::TensorLoad { signals, .. }
             | Work::Bulk { signals, .. }
-            | Work::Zeros { signals, .. }
+            | Work::CancelResponse { signals, .. }
             | Work::Arrive(signals) => signals,
             Work::StoreAsync { signal, .. } => std::slice::from_ref(signal),
             _ => &[],
@@ -201,7 +202,8 @@ impl Cluster<'_> {
         self.perform(&pending)?;
         let bytes = match &pending.work {
             Work::TensorLoad { plan, .. } => plan.transaction_bytes,
-            Work::Bulk { bytes, .. } | Work::Zeros { bytes, .. } => *bytes,
+            Work::Bulk { bytes, .. } => *bytes,
+            Work::CancelResponse { .. } => RESPONSE_BYTES,
             Work::StoreAsync { data, .. } => data.len() as u32,
             _ => 0,
         };
@@ -251,11 +253,8 @@ impl Cluster<'_> {
                     return self.fault_at(pending, "reduce", error);
                 }
             }
-            Work::Zeros { ends, bytes, .. } => {
-                let zeros = vec![0; *bytes as usize];
-                for end in ends {
-                    self.store_end(*end, &zeros);
-                }
+            Work::CancelResponse { ends, response, .. } => {
+                ends.iter().for_each(|end| self.store_end(*end, &response.to_le_bytes()));
             }
             Work::Wgmma(work) => self.perform_wgmma(pending, work)?,
             Work::Mma(work) => self.perform_mma(pending, work)?,

@@ -4,7 +4,7 @@ use super::operand::kind;
 use super::{Decoded, Loader, arg};
 use crate::alu::BoolOp;
 use crate::op::{BarKind, Fence, Op};
-use crate::register::Reg;
+use crate::register::{R32, Reg};
 use ptx::resolve::{Arg, Resolved};
 
 impl<'m> Loader<'m> {
@@ -95,7 +95,6 @@ impl<'m> Loader<'m> {
         Ok(Op::Bar { kind, aligned, id, count, reduce: Some(Box::new((d, p, negated))) })
     }
 
-    /// `try_cancel` answers "not canceled"; the queries read such an answer.
     fn cluster_launch_control(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let has = |name: &str| i.instruction.has(name);
         if has("try_cancel") {
@@ -104,23 +103,32 @@ impl<'m> Loader<'m> {
             self.emit(i, Op::TryCancel { dst, mbar, multicast });
             return Ok(());
         }
-        if has("is_canceled") {
-            let d = self.predicate_destination(arg(i, 0)?)?;
-            let Reg::R128(response) = self.reg(i, 1)? else {
-                return Err("the response must be a 128-bit register".into());
-            };
-            self.emit(i, Op::IsCanceled { d, response });
-            return Ok(());
-        }
-        // The first CTA of a response that was not a success is undefined; 0 is as good as any.
-        let zero = self.constants.const32(&mut self.frame, 0);
-        let first = arg(i, 0)?.clone();
-        for element in self.elements(&first) {
-            if let Some(Reg::R32(d)) = self.destination(element)? {
-                self.emit(i, Op::Mov32 { d, a: zero });
-            }
-        }
+        let Reg::R128(response) = self.reg(i, 1)? else {
+            return Err("the response must be a 128-bit register".into());
+        };
+        let op = match has("is_canceled") {
+            true => Op::IsCanceled { d: self.predicate_destination(arg(i, 0)?)?, response },
+            false => Op::FirstCta { d: self.first_cta(i)?, response },
+        };
+        self.emit(i, op);
         Ok(())
+    }
+
+    /// Destinations of `get_first_ctaid`: a vector of all coordinates, or one named.
+    fn first_cta(&mut self, i: &Resolved<'m>) -> Decoded<[Option<R32>; 3]> {
+        let first = arg(i, 0)?.clone();
+        let elements = self.elements(&first);
+        let axes = ["get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"];
+        let from = axes.iter().position(|axis| i.instruction.has(axis)).unwrap_or(0);
+        let mut d = [None; 3];
+        for (element, d) in elements.iter().zip(&mut d[from..]) {
+            *d = match self.destination(element)? {
+                Some(Reg::R32(r)) => Some(r),
+                Some(_) => return Err("a coordinate of a CTA has 32 bits".into()),
+                None => None,
+            };
+        }
+        Ok(d)
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Kernel {
     pub required_threads: Option<u32>,
     /// `.maxntid`, if given.
     pub max_threads: Option<u32>,
+    /// Whether its clusters may take over the work of others (`clusterlaunchcontrol.try_cancel`).
+    pub cancels_clusters: bool,
 }
 
 /// Where an instruction was read.
@@ -314,7 +316,9 @@ impl<'m> Loader<'m> {
             let at = |i: usize| d.values.get(i).map_or(1, |v| *v as u32);
             [at(0), at(1), at(2)]
         });
+        let cancels = |inst: &Inst| matches!(inst.op, Op::TryCancel { .. });
         Kernel {
+            cancels_clusters: self.code.iter().any(cancels),
             name: function.name.to_string(),
             sources: self.sources,
             code: self.code,
