@@ -36,7 +36,7 @@ pub struct Options {
     /// Whether rules of the manual are applied that shipped kernels break without harm:
     /// `tcgen05.fence` on both sides of every barrier, `tcgen05.wait::ld` before a loaded register is
     /// used, `fence.proxy.async` by the writing threads themselves, also where a copy only
-    /// overwrites what they wrote, tensor memory freed when no warp uses it any more, and the lane base
+    /// overwrites what they wrote and where `cp.async` wrote it, tensor memory freed when no warp uses it any more, and the lane base
     /// in every address of tensor memory.
     pub pedantic: bool,
     /// Whether a timeline is recorded.

@@ -328,11 +328,13 @@ impl Checker {
         let tensor = matches!(memory, Memory::Tensor(_));
         let w = self.warp_of(agent);
         let stranger = |agent: usize| agent % warps != w || agent >= 6 * warps;
+        let pedantic = self.ordered.is_some();
+        // CUTLASS and FlashAttention 3 let wgmma read what cp.async wrote behind a wait and no fence.
+        let cp_async = |agent: usize| pedantic && agent / warps == Pipe::CpAsync as usize;
         let generic = |agent: usize| match tensor {
             true => stranger(agent),
-            false => agent < warps || agent / warps == Pipe::CpAsync as usize,
+            false => agent < warps || cp_async(agent),
         };
-        let pedantic = self.ordered.is_some();
         let fenced = match (tensor, &self.ordered) {
             (true, Some(ordered)) => Some(&ordered[w]),
             (true, None) => None,
