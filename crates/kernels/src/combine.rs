@@ -1,22 +1,36 @@
-//! Merging partial results: one warp per row.
+//! Merging partial results: one warp, or a few, per 128 columns of a row.
 //!
 //! Each part `i` of a row (a split of its keys, or a segment) left a normalised f32 row `oᵢ` and a
 //! natural-log LSE `lᵢ`. With `m = max lᵢ`, `wᵢ = e^(lᵢ − m)`:
 //! `o = Σ wᵢ oᵢ / Σ wᵢ`, `l = m + ln Σ wᵢ`, and the sink, once: `o / (1 + e^(sink − l))`.
-//! Parts are added in their own order, so that equal inputs give equal bits.
+//! Rows of parts are added in their own order, so that equal inputs give equal bits.
+//!
+//! A lane has the LSE and the weight of a part of its own, 32 parts at a time, and the rows of
+//! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
+//! memory would be paid for each.
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
 use crate::sequence::element;
+use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
-use program::{Argument, BufferId};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, Target};
+use program::{BufferId, Launch};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// Warps (rows) of a CTA.
-pub const ROWS_PER_CTA: u32 = 4;
-/// Columns of one pass of a warp.
-const PASS: u32 = 128;
+/// Warps of a CTA.
+const WARPS: u32 = 4;
+/// Columns of a warp.
+const COLUMNS: u32 = 128;
+/// Parts whose weights a warp holds at a time.
+const LANES: u32 = 32;
+/// Parts whose rows a warp loads at a time.
+const BATCH: u32 = 8;
+/// CTAs on one processor from which on they need not be spread.
+const CROWD: u32 = 8;
+/// Shared memory of a processor, and what of it the system keeps per CTA.
+const SHARED_OF_ONE: u32 = 228 * 1024;
+const SHARED_RESERVE: u32 = 1024;
 
 struct Combine {
     partial: GlobalPtr,
@@ -32,24 +46,66 @@ struct Combine {
     cu_seqlens_end: Option<GlobalPtr>,
     value_dim: u32,
     half: HalfType,
+    /// Warps that share a row.
+    team: u32,
+    /// Their sums, where there is more than one.
+    shared: Option<SharedArray<f32>>,
 }
 
-/// Emits the kernel and its arguments.
+/// A warp's row and a lane's columns of it.
+struct Row {
+    index: Reg<u32>,
+    /// Batch, head, token.
+    place: [Reg<u32>; 3],
+    warp: Reg<u32>,
+    /// Which of the warps that share the row this one is.
+    member: Reg<u32>,
+    lane: Reg<u32>,
+    /// The first of the lane's four columns.
+    column: Reg<u32>,
+}
+
+/// Emits the kernel and its launch.
 pub fn emit(
     target: Target,
     problem: &Problem,
     memory: &Memory,
-    [rows, lse]: [BufferId; 2],
+    buffers: [BufferId; 2],
     parts: u32,
-) -> (Kernel, Vec<Argument>) {
+    processors: u32,
+) -> (Kernel, Launch) {
     let mut b = Builder::new("combine", target);
-    b.directive("maxntid", &[ROWS_PER_CTA as u64 * 32, 1, 1]);
-    // Room for every column of a row; without a number the assembler may prefer 32 registers and spill.
+    b.directive("maxntid", &[WARPS as u64 * 32, 1, 1]);
+    // Room for a batch of rows; without a number the assembler may prefer 32 registers and spill.
     b.directive("minnctapersm", &[8]);
     let mut args = Arguments::default();
-    let combine = declare(&mut b, &mut args, problem, memory, [rows, lse], parts);
+    let combine = declare(&mut b, &mut args, problem, memory, buffers, parts);
     combine.emit(&mut b);
-    (b.finish(), args.into_values())
+    let kernel = b.finish();
+    let rows = (problem.lse_len() as u32).div_ceil(WARPS / combine.team);
+    let columns = combine.value_dim.div_ceil(COLUMNS);
+    let launch = Launch {
+        kernel: "combine".to_string(),
+        grid: [rows, columns, 1],
+        block: [WARPS * 32, 1, 1],
+        cluster: [1, 1, 1],
+        shared_bytes: kernel.shared_bytes.max(spread(rows * columns, processors)),
+        args: args.into_values(),
+        overlaps_previous: true,
+    };
+    (kernel, launch)
+}
+
+/// How many warps share a row: as many as have a batch each.
+fn team(parts: u32) -> u32 {
+    parts.div_ceil(BATCH).next_power_of_two().min(WARPS)
+}
+
+/// Shared memory to ask for so that few CTAs spread over all processors. They start while the previous
+/// launch still runs, and would crowd together on the processors it leaves free.
+fn spread(ctas: u32, processors: u32) -> u32 {
+    let of_one = ctas.div_ceil(processors).max(1);
+    if of_one > CROWD { 0 } else { SHARED_OF_ONE / of_one - SHARED_RESERVE }
 }
 
 fn declare(
@@ -62,6 +118,7 @@ fn declare(
 ) -> Combine {
     let bytes = problem.out.dtype.bytes();
     let packed = problem.query_lengths != QueryLengths::Full;
+    let team = team(parts);
     Combine {
         partial: args.pointer(b, "partial", rows),
         partial_lse: args.pointer(b, "partial_lse", lse),
@@ -80,163 +137,247 @@ fn declare(
         }),
         value_dim: problem.value_dim() as u32,
         half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+        team,
+        shared: (team > 1).then(|| {
+            let sums = Layout::column_major((u64::from(COLUMNS), u64::from(WARPS)));
+            let base = b.shared_base();
+            SharedArray::reserve(b, base, &sums.expect("a small layout"))
+        }),
     }
 }
 
 impl Combine {
     fn emit(&self, b: &mut Builder) {
-        b.wait_previous_grid();
-        let (cta, warp) = (b.special("%ctaid.x"), b.warp());
-        let row = b.mad(cta, ROWS_PER_CTA, warp.index());
-        let exists = b.setp(Cmp::Lt, row, self.rows);
-        b.if_(exists, |b| {
-            let (head_row, token) = self.tokens.divide(b, row);
-            match self.cu_seqlens_end {
-                None => self.row(b, row, head_row, token),
-                Some(end) => {
-                    let end = b.ld_global::<u32>(end);
-                    let used = b.setp(Cmp::Lt, token, end);
-                    b.if_(used, |b| self.row(b, row, head_row, token));
-                }
-            }
-        });
-    }
-
-    fn row(&self, b: &mut Builder, row: Reg<u32>, head_row: Reg<u32>, token: Reg<u32>) {
-        let (batch, head) = self.heads.divide(b, head_row);
-        let max = self.largest(b, row);
+        let row = self.find(b);
         let total = b.value::<f32>(0.0);
-        let lane = b.special("%laneid");
-        let passes = self.value_dim.div_ceil(PASS);
-        let sums: Vec<Vec<Reg<f32>>> =
-            (0..passes).map(|_| (0..4).map(|_| b.value::<f32>(0.0)).collect()).collect();
-        b.range(0, self.parts, |b, part| {
-            let weight = self.weight(b, row, part, max);
-            let sum = b.add(total, weight);
-            b.assign(total, sum);
-            let counts = b.setp(Cmp::Gt, weight, 0.0);
-            b.if_(counts, |b| self.add_part(b, row, part, lane, weight, &sums));
+        let max = b.value::<f32>(0.0);
+        let sums: [Reg<f32>; 4] = std::array::from_fn(|_| b.value::<f32>(0.0));
+        b.wait_previous_grid();
+        let exists = self.exists(b, &row);
+        b.if_(exists, |b| {
+            let largest = self.largest(b, &row);
+            b.assign(max, largest);
+            self.for_each_lanes(b, |b, first| {
+                let weight = self.weight(b, &row, first, max);
+                let sum = b.add(total, weight);
+                b.assign(total, sum);
+                self.add_parts(b, &row, first, weight, sums);
+            });
+            let all = b.join_lanes(total, LANES, |b, x, y| b.add(x, y));
+            b.assign(total, all);
         });
-        let factor = self.finish(b, row, head, max, total, lane);
-        self.write(b, [batch, head, token], lane, factor, &sums);
+        self.meet(b, &row, sums);
+        let first = b.setp(Cmp::Eq, row.member, 0);
+        let writes = b.and(exists, first);
+        b.if_(writes, |b| {
+            let sums = self.join_team(b, &row, sums);
+            let factor = self.finish(b, &row, max, total);
+            self.write(b, &row, factor, sums);
+        });
     }
 
-    fn part_row(&self, b: &mut Builder, row: Reg<u32>, part: Reg<u32>) -> Reg<u32> {
-        b.mad(part, self.rows, row)
+    /// The row and the columns of this thread.
+    fn find(&self, b: &mut Builder) -> Row {
+        let (cta, columns) = (b.special("%ctaid.x"), b.special("%ctaid.y"));
+        let warp = b.warp().index();
+        let (team, member) = (b.div(warp, self.team), b.rem(warp, self.team));
+        let index = b.mad(cta, WARPS / self.team, team);
+        let (head_row, token) = self.tokens.divide(b, index);
+        let (batch, head) = self.heads.divide(b, head_row);
+        let lane = b.special("%laneid");
+        let columns = b.mul(columns, COLUMNS);
+        let column = b.mad(lane, 4, columns);
+        Row { index, place: [batch, head, token], warp, member, lane, column }
+    }
+
+    /// Whether there is such a row.
+    fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
+        let exists = b.setp(Cmp::Lt, row.index, self.rows);
+        let Some(end) = self.cu_seqlens_end else { return exists };
+        let [_, _, token] = row.place;
+        let end = b.ld_global::<u32>(end);
+        let used = b.setp(Cmp::Lt, token, end);
+        b.and(exists, used)
+    }
+
+    /// Runs `body` for parts 0, 32, …: lane `l` has part `first + l`.
+    fn for_each_lanes(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<u32>)) {
+        let first = b.value::<u32>(0);
+        b.while_(
+            |b| b.setp(Cmp::Lt, first, self.parts),
+            |b| {
+                body(b, first);
+                let next = b.add(first, LANES);
+                b.assign(first, next);
+            },
+        );
+    }
+
+    /// The LSE of the lane's part, −∞ where there is none.
+    fn part_lse(&self, b: &mut Builder, row: &Row, first: Reg<u32>) -> Reg<f32> {
+        let part = b.add(first, row.lane);
+        let exists = b.setp(Cmp::Lt, part, self.parts);
+        let lse = b.value::<f32>(f32::NEG_INFINITY);
+        let index = b.mad(part, self.rows, row.index);
+        let at = element(b, self.partial_lse, index);
+        b.ld_global_if(exists, at, &[lse]);
+        lse
     }
 
     /// The largest LSE of the row, 0 if none is finite.
-    fn largest(&self, b: &mut Builder, row: Reg<u32>) -> Reg<f32> {
+    fn largest(&self, b: &mut Builder, row: &Row) -> Reg<f32> {
         let max = b.value::<f32>(f32::NEG_INFINITY);
-        b.range(0, self.parts, |b, part| {
-            let index = self.part_row(b, row, part);
-            let at = element(b, self.partial_lse, index);
-            let lse = b.ld_global::<f32>(at);
+        self.for_each_lanes(b, |b, first| {
+            let lse = self.part_lse(b, row, first);
             let larger = b.max(max, lse);
             b.assign(max, larger);
         });
+        let max = b.join_lanes(max, LANES, |b, x, y| b.max(x, y));
         let empty = b.setp(Cmp::Eq, max, f32::NEG_INFINITY);
         b.select::<f32>(empty, 0.0, max)
     }
 
-    fn weight(&self, b: &mut Builder, row: Reg<u32>, part: Reg<u32>, max: Reg<f32>) -> Reg<f32> {
-        let index = self.part_row(b, row, part);
-        let at = element(b, self.partial_lse, index);
-        let lse = b.ld_global::<f32>(at);
+    fn weight(&self, b: &mut Builder, row: &Row, first: Reg<u32>, max: Reg<f32>) -> Reg<f32> {
+        let lse = self.part_lse(b, row, first);
         let difference = b.sub(lse, max);
         let exponent = b.mul(difference, LOG2_E);
         b.ex2(exponent)
     }
 
-    fn add_part(
+    /// Adds the rows of this warp's share of the 32 parts from `first` on, those that weigh anything:
+    /// others may never have been written.
+    fn add_parts(
         &self,
         b: &mut Builder,
-        row: Reg<u32>,
-        part: Reg<u32>,
-        lane: Reg<u32>,
+        row: &Row,
+        first: Reg<u32>,
         weight: Reg<f32>,
-        sums: &[Vec<Reg<f32>>],
+        sums: [Reg<f32>; 4],
     ) {
-        let index = self.part_row(b, row, part);
-        let column = b.mul_wide(lane, 16);
+        let left = b.sub(self.parts, first);
+        let lanes = b.min(left, LANES);
+        let from = b.mul(row.member, BATCH);
+        b.while_(
+            |b| b.setp(Cmp::Lt, from, lanes),
+            |b| {
+                let parts: Vec<_> = (0..BATCH)
+                    .map(|n| {
+                        let lane = b.add(from, n);
+                        let part = b.add(first, lane);
+                        self.load_part(b, row, part, weight, lane)
+                    })
+                    .collect();
+                for (weight, values) in parts {
+                    for (sum, value) in sums.into_iter().zip(values) {
+                        let added = b.fma(value, weight, sum);
+                        b.assign(sum, added);
+                    }
+                }
+                let next = b.add(from, BATCH * self.team);
+                b.assign(from, next);
+            },
+        );
+    }
+
+    /// Leaves this warp's sums where the first warp of its row finds them.
+    fn meet(&self, b: &mut Builder, row: &Row, sums: [Reg<f32>; 4]) {
+        let Some(shared) = &self.shared else { return };
+        let at = self.sums_of(b, shared, row, 0);
+        b.st_shared_vector(at, &sums);
+        b.barrier_all();
+    }
+
+    /// The sums of all warps of the row, in their order.
+    fn join_team(&self, b: &mut Builder, row: &Row, sums: [Reg<f32>; 4]) -> [Reg<f32>; 4] {
+        let Some(shared) = &self.shared else { return sums };
+        (1..self.team).fold(sums, |sums, member| {
+            let at = self.sums_of(b, shared, row, member);
+            let others = b.ld_shared_vector::<f32>(at, 4);
+            std::array::from_fn(|n| b.add(sums[n], others[n]))
+        })
+    }
+
+    /// Where the sums of this lane are in the warp `later` behind this one.
+    fn sums_of(
+        &self,
+        b: &mut Builder,
+        shared: &SharedArray<f32>,
+        row: &Row,
+        later: u32,
+    ) -> SmemPtr {
+        let column = b.mul(row.lane, 4);
+        let warp = b.add(row.warp, later);
+        shared.element(b, &[column, warp])
+    }
+
+    /// The weight of a part, which `lane` has, and the warp's columns of its row.
+    fn load_part(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        part: Reg<u32>,
+        weight: Reg<f32>,
+        lane: Reg<u32>,
+    ) -> (Reg<f32>, [Reg<f32>; 4]) {
+        let weight = b.lane_value(weight, lane);
+        let counts = b.setp(Cmp::Gt, weight, 0.0);
+        let counts = self.within(b, row, counts);
+        let index = b.mad(part, self.rows, row.index);
+        let column = b.mul_wide(row.column, 4);
         let offset = b.mad_wide(index, self.value_dim * 4, column);
         let at = b.global_add(self.partial, offset);
-        self.for_each_pass(b, lane, |b, pass| {
-            let values = b.ld_global_vector::<f32>(at.plus((pass * PASS * 4) as i64), 4);
-            for (&sum, value) in sums[pass as usize].iter().zip(values) {
-                let added = b.fma(value, weight, sum);
-                b.assign(sum, added);
-            }
-        });
+        let values: [Reg<f32>; 4] = std::array::from_fn(|_| b.value::<f32>(0.0));
+        b.ld_global_if(counts, at, &values);
+        (weight, values)
+    }
+
+    /// `p`, and the lane has columns: the last 128 of a row may not be whole.
+    fn within(&self, b: &mut Builder, row: &Row, p: Reg<bool>) -> Reg<bool> {
+        if self.value_dim.is_multiple_of(COLUMNS) {
+            return p;
+        }
+        let within = b.setp(Cmp::Lt, row.column, self.value_dim);
+        b.and(p, within)
     }
 
     /// Writes the LSE and returns the factor on the row.
-    fn finish(
-        &self,
-        b: &mut Builder,
-        row: Reg<u32>,
-        head: Reg<u32>,
-        max: Reg<f32>,
-        total: Reg<f32>,
-        lane: Reg<u32>,
-    ) -> Reg<f32> {
+    fn finish(&self, b: &mut Builder, row: &Row, max: Reg<f32>, total: Reg<f32>) -> Reg<f32> {
         let empty = b.setp(Cmp::Le, total, 0.0);
         let log = b.lg2(total);
         let lse = b.fma(log, LN_2, max);
         let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
         if let Some(out) = self.lse {
-            let first = b.setp(Cmp::Eq, lane, 0);
-            b.if_(first, |b| {
-                let at = element(b, out, row);
-                b.st_global(at, lse);
-            });
+            let first = b.setp(Cmp::Eq, row.column, 0);
+            let at = element(b, out, row.index);
+            b.st_global_if(first, at, lse);
         }
-        let mut denominator = total;
-        if let Some(sinks) = self.sinks {
-            let at = element(b, sinks, head);
-            let sink = b.ld_global::<f32>(at);
-            let difference = b.sub(sink, max);
-            let exponent = b.mul(difference, LOG2_E);
-            let power = b.ex2(exponent);
-            denominator = b.add(total, power);
-        }
+        let [_, head, _] = row.place;
+        let denominator = match self.sinks {
+            None => total,
+            Some(sinks) => {
+                let at = element(b, sinks, head);
+                let sink = b.ld_global::<f32>(at);
+                let difference = b.sub(sink, max);
+                let exponent = b.mul(difference, LOG2_E);
+                let power = b.ex2(exponent);
+                b.add(total, power)
+            }
+        };
         let inverse = b.rcp(denominator);
         b.select::<f32>(empty, 0.0, inverse)
     }
 
-    fn write(
-        &self,
-        b: &mut Builder,
-        place: [Reg<u32>; 3],
-        lane: Reg<u32>,
-        factor: Reg<f32>,
-        sums: &[Vec<Reg<f32>>],
-    ) {
-        let mut offset = b.mul_wide(lane, 8);
-        for (index, stride) in place.into_iter().zip(self.strides) {
+    fn write(&self, b: &mut Builder, row: &Row, factor: Reg<f32>, sums: [Reg<f32>; 4]) {
+        let mut offset = b.mul_wide(row.column, 2);
+        for (index, stride) in row.place.into_iter().zip(self.strides) {
             let index = b.widen(index);
             offset = b.mad(index, stride, offset);
         }
         let at = b.global_add(self.out, offset);
-        self.for_each_pass(b, lane, |b, pass| {
-            let scaled: Vec<Reg<f32>> =
-                sums[pass as usize].iter().map(|&sum| b.mul(sum, factor)).collect();
-            let packed: Vec<Reg<u32>> =
-                scaled.chunks(2).map(|p| b.pack(self.half, p[0], p[1])).collect();
-            b.st_global_vector(at.plus((pass * PASS * 2) as i64), &packed);
-        });
-    }
-
-    /// Runs `body` for every pass whose columns this lane has.
-    fn for_each_pass(&self, b: &mut Builder, lane: Reg<u32>, body: impl Fn(&mut Builder, u32)) {
-        for pass in 0..self.value_dim.div_ceil(PASS) {
-            let columns = (self.value_dim - pass * PASS).min(PASS);
-            if columns == PASS {
-                body(b, pass);
-            } else {
-                let within = b.setp(Cmp::Lt, lane, columns / 4);
-                b.if_(within, |b| body(b, pass));
-            }
-        }
+        let scaled = sums.map(|sum| b.mul(sum, factor));
+        let packed = [0, 2].map(|n| b.pack(self.half, scaled[n], scaled[n + 1]));
+        let all = b.predicate(true);
+        let within = self.within(b, row, all);
+        b.if_(within, |b| b.st_global_vector(at, &packed));
     }
 }

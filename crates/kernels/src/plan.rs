@@ -8,8 +8,8 @@ use crate::splits::Work;
 use crate::task::{Destination, Task};
 use crate::{combine, tensors};
 use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
-use program::{BufferId, Launch, Program};
-use ptx::build::{Kernel, Target, module};
+use program::{Launch, Program};
+use ptx::build::module;
 use std::sync::Arc;
 
 /// A program and why it looks the way it does.
@@ -157,7 +157,8 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
     }
     if let Some(buffers) = partial {
-        let (kernel, launch) = combine_launch(arch.target(), problem, &memory, buffers, parts);
+        let (kernel, launch) =
+            combine::emit(arch.target(), problem, &memory, buffers, parts, options.processors);
         kernels.push(kernel);
         launches.push(launch);
     }
@@ -167,27 +168,6 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let module = Arc::new(module(arch.target(), kernels));
     let program = Program { module, buffers: memory.into_buffers(), launches };
     Plan { program, summary: summary.join("; ") }
-}
-
-fn combine_launch(
-    target: Target,
-    problem: &Problem,
-    memory: &Memory,
-    buffers: [BufferId; 2],
-    parts: u32,
-) -> (Kernel, Launch) {
-    let (kernel, args) = combine::emit(target, problem, memory, buffers, parts);
-    let rows = problem.lse_len() as u32;
-    let launch = Launch {
-        kernel: "combine".to_string(),
-        grid: [rows.div_ceil(combine::ROWS_PER_CTA), 1, 1],
-        block: [combine::ROWS_PER_CTA * 32, 1, 1],
-        cluster: [1, 1, 1],
-        shared_bytes: 0,
-        args,
-        overlaps_previous: true,
-    };
-    (kernel, launch)
 }
 
 /// One launch of the attention kernel: a segment, its kernel, its work list.
@@ -254,15 +234,18 @@ fn key_tiles(problem: &Problem, n: usize, schedule: &Schedule) -> u32 {
 }
 
 fn work(problem: &Problem, n: usize, schedule: &Schedule, options: &PlanOptions) -> Work {
-    let columns = (problem.key_dim() + problem.value_dim()) as f64;
-    let (tiles, tile) = (schedule.tiles(problem), schedule.tile() as f64);
+    let columns = (problem.key_dim() + problem.value_dim()) as u32;
+    let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
+    let tile_bytes = (columns * tile) as u64 * problem.dtype().bytes();
     Work {
         units: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles: key_tiles(problem, n, schedule),
         processors: clusters(schedule.cluster(), options),
-        step_flops: 2.0 * columns * tile * schedule.rows() as f64,
+        tile,
+        rows: schedule.rows(),
+        columns,
         // Tiles of one KV head read the same keys at about the same time: memory sees them once.
-        step_bytes: columns * tile * problem.dtype().bytes() as f64 / tiles.max(1) as f64,
+        step_bytes: tile_bytes as f64 / tiles.max(1) as f64,
         partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
     }
 }

@@ -62,14 +62,14 @@ pub const SM90_SHARED: Subject = Subject {
     function: None,
 };
 
-/// Hopper, the launch that combines parts of the keys.
+/// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
 pub const SM90_COMBINE: Subject = Subject {
     name: "sm90-combine",
     arch: Arch::Sm90,
     case: r#"
         dim = 64
         queries = 5
-        keys = 300
+        keys = 1200
         sinks = "random"
     "#,
     options: |options| PlanOptions { split: Split::Every { keys: 128 }, ..options },

@@ -82,10 +82,7 @@ impl Scores {
                 windows[half].relative_to(b, origin).apply(b, &scores, &columns);
             }
             let factor = softmax.step(b, &self.rows[half], &scores, masked, |b, x| {
-                let y = b.shuffle_xor(x, 1);
-                let x = b.max(x, y);
-                let y = b.shuffle_xor(x, 2);
-                b.max(x, y)
+                b.join_lanes(x, 4, |b, x, y| b.max(x, y))
             });
             b.assign(self.rescale[half], factor);
         }
@@ -104,11 +101,7 @@ impl Scores {
     #[track_caller]
     pub fn totals(&self, b: &mut Builder) -> [RowState; 2] {
         self.rows.map(|row| {
-            let mut sum = row.sum;
-            for distance in [1, 2] {
-                let other = b.shuffle_xor(sum, distance);
-                sum = b.add(sum, other);
-            }
+            let sum = b.join_lanes(row.sum, 4, |b, x, y| b.add(x, y));
             RowState { max: row.max, sum }
         })
     }

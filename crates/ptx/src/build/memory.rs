@@ -232,6 +232,16 @@ impl Builder {
         values
     }
 
+    /// Loads neighbouring values from global memory into `values`, where `p` holds.
+    #[track_caller]
+    pub fn ld_global_if<T: Scalar>(&mut self, p: Reg<bool>, from: GlobalPtr, values: &[Reg<T>]) {
+        let (text, values) = match values {
+            [one] => (format!("ld.global.{}", T::SUFFIX), one.operand()),
+            many => (format!("ld.global.v{}.{}", many.len(), T::SUFFIX), vector(many)),
+        };
+        self.emit_if(p, &text, vec![values, from.operand()]);
+    }
+
     /// Stores one value to global memory.
     #[track_caller]
     pub fn st_global<T: Scalar>(&mut self, to: GlobalPtr, value: Reg<T>) {

@@ -83,7 +83,7 @@ impl Builder {
     pub fn warp(&mut self) -> Warp {
         let thread = self.thread();
         let warp = self.shr(thread, 5);
-        Warp(self.broadcast(warp))
+        Warp(self.lane_value(warp, 0))
     }
 
     /// Gives the warps of the CTA, whose size [`Builder::launch_bounds`] said, their roles. Warps meet

@@ -24,35 +24,47 @@ impl Builder {
         self.special("%tid.x")
     }
 
-    /// The value of lane 0, in all lanes.
+    /// The 32-bit value of one lane, in all lanes.
     #[track_caller]
-    pub fn broadcast(&mut self, value: Reg<u32>) -> Reg<u32> {
-        let d = self.reg();
-        let operands = vec![
-            d.operand(),
-            value.operand(),
-            Operand::int(0),
-            Operand::int(31),
-            Operand::int(FULL_MASK),
-        ];
-        self.emit("shfl.sync.idx.b32", operands);
-        d
+    pub fn lane_value<T: Scalar>(&mut self, value: Reg<T>, lane: impl Into<Arg<u32>>) -> Reg<T> {
+        self.shuffle("idx", value, lane.into())
     }
 
     /// The 32-bit value of the lane whose number differs in the bits of `mask`.
     #[track_caller]
     pub fn shuffle_xor<T: Scalar>(&mut self, value: Reg<T>, mask: u32) -> Reg<T> {
+        self.shuffle("bfly", value, mask.into())
+    }
+
+    #[track_caller]
+    fn shuffle<T: Scalar>(&mut self, how: &str, value: Reg<T>, lane: Arg<u32>) -> Reg<T> {
         assert_eq!(T::BITS, "b32", "shuffles move 32 bits");
         let d = self.reg();
         let operands = vec![
             d.operand(),
             value.operand(),
-            Operand::int(mask),
+            lane.operand,
             Operand::int(31),
             Operand::int(FULL_MASK),
         ];
-        self.emit("shfl.sync.bfly.b32", operands);
+        self.emit(&format!("shfl.sync.{how}.b32"), operands);
         d
+    }
+
+    /// The values of every `lanes` neighbouring lanes (a power of two) joined, in all of them.
+    #[track_caller]
+    pub fn join_lanes<T: Scalar>(
+        &mut self,
+        value: Reg<T>,
+        lanes: u32,
+        join: impl Fn(&mut Self, Reg<T>, Reg<T>) -> Reg<T>,
+    ) -> Reg<T> {
+        let mut joined = value;
+        for step in 0..lanes.ilog2() {
+            let other = self.shuffle_xor(joined, 1 << step);
+            joined = join(self, joined, other);
+        }
+        joined
     }
 
     /// True in exactly one lane of the (converged) warp.
