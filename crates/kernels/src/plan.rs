@@ -135,9 +135,15 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
             Some([rows, lse]) => Destination::Partial { rows, lse, first },
         };
         first += list.splits;
-        let merged_parts = schedule.merged_parts();
-        let task =
-            Task { problem, segment: n as u8, destination, list, tiles_per_split, merged_parts };
+        let task = Task {
+            problem,
+            segment: n as u8,
+            destination,
+            list,
+            tiles_per_split,
+            merged_parts: schedule.merged_parts(),
+            follows: !launches.is_empty(),
+        };
         let name = format!("attention{n}");
         let (kernel, args) = schedule.emit(&name, arch.target(), &task, &memory);
         summary.push(format!("{schedule}, {} split(s)", list.splits));

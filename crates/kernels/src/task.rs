@@ -44,6 +44,8 @@ pub struct Task<'p> {
     pub tiles_per_split: u32,
     /// Parts that a cluster merges: neighbours in it have the same part.
     pub merged_parts: u32,
+    /// Whether another launch of the same call comes before.
+    pub follows: bool,
 }
 
 /// How a CTA's tile covers queries, keys and values.
@@ -93,6 +95,8 @@ pub struct Params {
     pub query_box: QueryBox,
     /// Whether rows past a sequence's end may hold anything.
     pub dirty_tail: bool,
+    /// Whether the previous grid is another launch of the same call.
+    pub follows: bool,
 }
 
 /// Where a sequence's pages are.
@@ -184,6 +188,7 @@ impl Params {
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),
+            follows: task.follows,
         }
     }
 
@@ -195,12 +200,27 @@ impl Params {
         }
     }
 
-    /// Waits for the previous grid, then runs `body` for each tile of this CTA that has queries. What comes
-    /// before touches no memory of the problem, and overlaps the previous grid's tail.
+    /// Runs `body` for each tile of this CTA that has queries, once the grids before this call's have
+    /// ended. What comes before touches no memory of the problem, and overlaps their tail.
+    ///
+    /// The call's first launch waits for them, and only then lets the next one start. So a launch that
+    /// follows need not wait before it begins; launches of a call touch nothing of each other. It waits
+    /// before it ends, so that who waits for it has waited for all.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        if !self.follows {
+            b.wait_previous_grid();
+        }
+        b.launch_next_grid();
+        self.for_each_open(b, body);
+        if self.follows {
+            b.wait_previous_grid();
+        }
+    }
+
+    #[track_caller]
+    fn for_each_open(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
         let Tiling { packing, group, blocks, slices, .. } = self.tiling;
-        b.wait_previous_grid();
         self.order.for_each(b, |b, tile| {
             let sequence = self.lengths.sequence(b, tile.batch);
             let (index, slice) = match slices {

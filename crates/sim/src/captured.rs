@@ -76,7 +76,7 @@ pub fn run_captured(launch: &CapturedLaunch, options: &Options) -> Result<Report
         args: Vec::new(),
         overlaps_previous: false,
     };
-    let mut machine = Machine { global, report: Report::default() };
+    let mut machine = Machine::new(global);
     machine.launch(&launch.module, &kernel, &geometry, params, options)?;
     let count = launch.buffers.len();
     machine.report.buffers = (0..count).map(|i| machine.global.get(i).to_vec()).collect();

@@ -1,6 +1,6 @@
 //! Running programs: memory, parameters, launches, host threads.
 
-use crate::check::Earlier;
+use crate::check::{Earlier, Written};
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::load::{self, Kernel};
@@ -39,7 +39,7 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
         }
         global.allocate(&buffer.name, buffer.bytes, &contents, buffer.access == Access::Read);
     }
-    let mut machine = Machine { global, report: Report::default() };
+    let mut machine = Machine::new(global);
     for launch in &program.launches {
         let kernel = load::load(&program.module, &launch.kernel)?;
         let params = machine.parameters(&kernel, launch)?;
@@ -55,9 +55,15 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 pub(crate) struct Machine {
     pub(crate) global: Global,
     pub(crate) report: Report,
+    /// What was written by launches that the last one did not wait for.
+    behind: Option<Written>,
 }
 
 impl Machine {
+    pub(crate) fn new(global: Global) -> Self {
+        Machine { global, report: Report::default(), behind: None }
+    }
+
     fn address(&self, buffer: BufferId) -> Result<u64, Error> {
         Ok(self.global.get(buffer.0).base)
     }
@@ -127,6 +133,7 @@ impl Machine {
     ) -> Result<(), Error> {
         check_geometry(kernel, launch)?;
         let variables = variables::place(module, kernel, &mut self.global)?;
+        let behind = self.behind.take();
         let state = LaunchState {
             kernel,
             params,
@@ -137,7 +144,7 @@ impl Machine {
             cluster: launch.cluster,
             dynamic_shared: launch.shared_bytes,
             options,
-            earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global)),
+            earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global, behind)),
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
             wide_atomics: Mutex::new(()),
@@ -145,6 +152,7 @@ impl Machine {
             next: AtomicU32::new(0),
         };
         let results = run_clusters(&state)?;
+        self.behind = state.earlier.and_then(Earlier::left_behind);
         self.report.counters += results.counters;
         self.report.notes.extend(results.notes);
         if options.trace {

@@ -16,6 +16,10 @@ const SOURCE: &str = ".version 8.6
     st.global.b32 [at], i;
     ret;
 }
+.visible .entry between(.param .u64 middle, .param .u64 out) {
+    BETWEEN
+    ret;
+}
 .visible .entry second(.param .u64 middle, .param .u64 out) {
     .reg .b32 i, v;
     .reg .b64 at, to;
@@ -33,7 +37,13 @@ const SOURCE: &str = ".version 8.6
 
 /// Two launches of 64 threads, the second one beginning before the first has ended.
 fn run(wait: &str, overlaps_previous: bool) -> Result<Vec<u8>, sim::Error> {
-    let module = ptx::parse(&SOURCE.replace("WAIT", wait)).expect("valid PTX");
+    launch(wait, "", &[("first", false), ("second", overlaps_previous)])
+}
+
+/// Launches of 64 threads, some of which overlap the one before.
+fn launch(wait: &str, between: &str, launches: &[(&str, bool)]) -> Result<Vec<u8>, sim::Error> {
+    let module =
+        ptx::parse(&SOURCE.replace("WAIT", wait).replace("BETWEEN", between)).expect("valid PTX");
     let buffer = |name: &str, access| Buffer { name: name.into(), bytes: 256, align: 16, access };
     let launch = |kernel: &str, overlaps_previous| Launch {
         kernel: kernel.into(),
@@ -47,7 +57,7 @@ fn run(wait: &str, overlaps_previous: bool) -> Result<Vec<u8>, sim::Error> {
     let program = Program {
         module: Arc::new(module),
         buffers: vec![buffer("middle", Access::Workspace), buffer("out", Access::Write)],
-        launches: vec![launch("first", false), launch("second", overlaps_previous)],
+        launches: launches.iter().map(|(kernel, overlaps)| launch(kernel, *overlaps)).collect(),
     };
     let report = sim::run(&program, &[vec![0; 256], vec![0; 256]], &sim::Options::default())?;
     Ok(report.buffers[1].clone())
@@ -69,4 +79,16 @@ fn one_thread_may_wait_for_all() {
         ".reg .pred p; setp.ne.u32 p, i, 63; @p bra ON; griddepcontrol.wait; ON: bar.sync 0;";
     assert_eq!(run(by_one, true).expect("ordered by the barrier"), right);
     assert_eq!(run("", false).expect("launched without overlap"), right);
+}
+
+#[test]
+fn a_wait_covers_older_launches_only_through_the_one_between() {
+    let launches = [("first", false), ("between", true), ("second", true)];
+    let wait = "griddepcontrol.wait;";
+    let error = launch(wait, "", &launches).expect_err("the one between waited for nothing");
+    assert_eq!(error.rule(), "missing-grid-wait");
+    assert!(error.to_string().contains("two launches ago"), "{error}");
+    launch(wait, wait, &launches).expect("each waits for the one before");
+    let apart = [("first", false), ("between", false), ("second", true)];
+    launch(wait, "", &apart).expect("the one between did not overlap");
 }

@@ -45,7 +45,6 @@ impl Allocation {
             b.tmem_alloc(self.group, self.address, self.columns);
             b.tmem_relinquish(self.group);
         });
-        b.launch_next_grid();
         self.meet(b);
         let tmem = TmemPtr { base: b.ld_shared::<u32>(self.address), column: 0 };
         roles(b, warp, tmem);

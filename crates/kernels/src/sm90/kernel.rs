@@ -80,6 +80,5 @@ impl Frame {
             b.fence_mbarrier_init();
         });
         b.barrier_all();
-        b.launch_next_grid();
     }
 }

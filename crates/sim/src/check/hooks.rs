@@ -53,12 +53,14 @@ impl Cluster<'_> {
         if matches!(fence, Fence::MbarrierInit | Fence::ProxyAsync) {
             self.fence_barriers(w);
         }
+        if fence == Fence::EarlierGrids {
+            self.await_earlier_grids(w);
+        }
         let Some(checker) = &mut self.checker else { return };
         match fence {
             Fence::ProxyAsync => checker.proxy_fence(w),
             Fence::Thread => self.launch.synchronised.store(true, Relaxed),
-            Fence::EarlierGrids => checker.await_grids(w),
-            Fence::MbarrierInit | Fence::Proxy => {}
+            Fence::EarlierGrids | Fence::MbarrierInit | Fence::Proxy => {}
         }
     }
 

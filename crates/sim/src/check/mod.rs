@@ -22,7 +22,7 @@ mod touched;
 mod unwritten;
 
 pub use clock::Clocks;
-pub(crate) use grids::Earlier;
+pub(crate) use grids::{Earlier, Written};
 pub(crate) use owners::WordOwners;
 pub(crate) use pipes::{Checker, Moment};
 pub use unwritten::Unwritten;

@@ -147,7 +147,6 @@ impl Frame {
             1 => b.barrier_all(),
             _ => b.cluster_barrier(),
         }
-        b.launch_next_grid();
     }
 
     /// Whether there are output columns for the right warpgroup.
