@@ -14,7 +14,7 @@ use super::Call;
 use super::buffer::Buffer;
 use super::plan::Item;
 use super::products::{add_values, score_keys};
-use super::state::{SLACK, Scratch};
+use super::state::{MOST_WIDTH, SLACK, Scratch};
 use super::tile::{Places, Tile, base};
 use crate::inputs::SegmentInputs;
 use crate::simd::{Element, Simd};
@@ -129,10 +129,15 @@ pub(super) fn visible<E: Element>(
     let (_, tokens) = call.inputs.queries(item.b);
     let (count, position) = (tokens.end - tokens.start, call.inputs.position(item.b));
     rows.clear();
-    rows.extend((0..item.rows).map(|row| {
-        let index = item.row(&call.inputs, row).index;
-        segment.visible(item.b, index, count, position)
-    }));
+    // Rows of one token are neighbours and see the same.
+    let group = call.inputs.problem.group();
+    let mut at = item.first;
+    while rows.len() < item.rows {
+        let seen = segment.visible(item.b, at / group, count, position);
+        let end = (at / group + 1) * group;
+        rows.resize(item.rows.min((end - item.first) as usize), seen);
+        at = end;
+    }
     let seen = rows.iter().filter(|r| !r.is_empty());
     let start = seen.clone().map(|r| r.start).min().unwrap_or(0);
     start..seen.map(|r| r.end).max().unwrap_or(0)
@@ -218,9 +223,6 @@ unsafe fn transposed<S: Simd, E: Element>(
 /// Head dim whose queries, for the widest panel, fill less than the first cache while all keys of a
 /// tile pass by.
 const DIM_BLOCK: usize = 128;
-
-/// Rows of the widest panel.
-const MOST_WIDTH: usize = 64;
 
 /// Which keys of a tile each row of a panel sees.
 struct Bounds {

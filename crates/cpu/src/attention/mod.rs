@@ -1,17 +1,18 @@
 //! Attention on the host, fast: tiles of keys under an online softmax, in f32, with no score matrix.
 //!
-//! The rows (query tokens × query heads) that share a KV head are cut into items, one task each.
-//! Three kernels do an item's work, chosen by how many rows share the keys:
+//! The rows (query tokens × query heads) that share a KV head are cut into items, and long key lists
+//! of a few rows into splits; the calling thread and its pool's others take them one by one ([`team`]).
+//! Four kernels do an item's work, chosen by how many rows share the keys:
 //! - [`lanes`]: many rows. Rows lie across vector lanes, so every key and value number is a
 //!   broadcast, nothing needs transposing but the queries, and the softmax never reduces across
 //!   lanes.
 //! - [`stream`]: a few rows, decoding. Vectors run along the head dim, each key and value row is
 //!   read and widened once for all rows.
 //! - [`matrix`]: many rows of bf16 on a machine with AMX. As [`lanes`], but both products run in tile
-//!   registers.
+//!   registers. [`matrix::decode`]: up to 64 rows.
 //!
-//! Keys are visited in tiles that start at multiples of their size, and long key lists are cut by
-//! their length alone, so a row's bits do not depend on threads, blocking or batch.
+//! Keys are visited in tiles that start at multiples of their size, and key lists are cut by their
+//! length alone, so a row's bits do not depend on threads, blocking or batch.
 
 mod buffer;
 mod lanes;
@@ -22,16 +23,16 @@ mod products;
 mod rows;
 mod state;
 mod stream;
+mod team;
 mod tile;
 
 use crate::inputs::Inputs;
 use crate::simd::{Element, Isa, Kernel, Simd};
 use half::{bf16, f16};
-use plan::{Item, Path, Plan};
+use plan::{Item, Path, Plan, Unit};
 use problem::{DType, HostBuffers, HostMut, InvalidProblem, Problem, Slot};
-use rayon::prelude::*;
 use rows::OutputRows;
-use state::{Partial, Scratch};
+use state::{Gather, Partial, Scratch};
 
 /// Computes `problem` on this machine's best instruction set, on rayon's current thread pool.
 ///
@@ -103,43 +104,48 @@ fn run<E: Typed>(
     let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16;
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output };
-    plan.items.par_iter().with_max_len(1).for_each(|item| call.run_item(isa, item));
+    let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();
+    team::share(plan.units.len(), |unit| {
+        let Unit { item, split } = plan.units[unit];
+        call.run_unit(isa, &plan.items[item], split, &gathers[item]);
+    });
     Ok(())
 }
 
 impl<E: Element> Call<'_, E> {
-    /// Computes an item in one go, or its key splits in parallel and then their merge.
-    fn run_item(&self, isa: Isa, item: &Item) {
+    /// Computes a split of an item; the last one to be finished merges and writes them all.
+    fn run_unit(&self, isa: Isa, item: &Item, split: usize, gather: &Gather) {
+        let mut scratch = Scratch::lend();
+        self.run_split(isa, item, split, &mut scratch);
         if item.splits == 1 {
-            let mut scratch = Scratch::lend();
-            self.run_split(isa, item, 0, &mut scratch);
-            return isa.run(Finish { call: self, item, partial: &scratch.partial });
+            isa.run(Finish { call: self, item, parts: std::slice::from_mut(&mut scratch.partial) });
+            return;
         }
-        let partials: Vec<Partial> = (0..item.splits)
-            .into_par_iter()
-            .map(|split| {
-                let mut scratch = Scratch::lend();
-                self.run_split(isa, item, split, &mut scratch);
-                std::mem::take(&mut scratch.partial)
-            })
-            .collect();
-        isa.run(Finish { call: self, item, partial: &Partial::merge(partials) });
+        let part = std::mem::replace(&mut scratch.partial, Partial::spare());
+        if let Some(mut parts) = gather.add(split, part) {
+            isa.run(Finish { call: self, item, parts: &mut parts });
+            Partial::keep(parts);
+        }
     }
 
     fn run_split(&self, isa: Isa, item: &Item, split: usize, scratch: &mut Scratch) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        if let (Path::Matrix, Some(amx)) = (item.path, crate::simd::amx::Amx::detect()) {
-            return matrix::attend(amx, self, item, split, scratch);
+        match (item.path, crate::simd::amx::Amx::detect()) {
+            (Path::Matrix, Some(amx)) => return matrix::attend(amx, self, item, split, scratch),
+            (Path::Decode, Some(amx)) => {
+                return matrix::decode::attend(amx, self, item, split, scratch);
+            }
+            _ => {}
         }
         isa.run(Task { call: self, item, split, scratch });
     }
 }
 
-/// Normalises, applies the sink, and writes an item's rows.
+/// Merges an item's splits, normalises, applies the sink, and writes the rows.
 struct Finish<'t, 'a, E> {
     call: &'t Call<'a, E>,
     item: &'t Item,
-    partial: &'t Partial,
+    parts: &'t mut [Partial],
 }
 
 impl<E: Element> Kernel for Finish<'_, '_, E> {
@@ -147,7 +153,8 @@ impl<E: Element> Kernel for Finish<'_, '_, E> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Finish { call, item, partial } = self;
+        let Finish { call, item, parts } = self;
+        let partial = Partial::merge(parts);
         let mut first = 0;
         while first < item.rows {
             let count = partial.neighbours(first).min(item.rows - first);
@@ -173,7 +180,9 @@ impl<E: Element> Kernel for Task<'_, '_, E> {
         let Task { call, item, split, scratch } = self;
         match item.path {
             Path::Stream => stream::attend(simd, call, item, split, scratch),
-            Path::Lanes | Path::Matrix => lanes::attend(simd, call, item, split, scratch),
+            Path::Lanes | Path::Matrix | Path::Decode => {
+                lanes::attend(simd, call, item, split, scratch)
+            }
         }
     }
 }

@@ -10,10 +10,14 @@ const MOST_ROWS: u64 = 256;
 const ROWS_BYTES: u64 = 512 << 10;
 /// The most rows of an item in tile registers, where bringing keys into place costs more.
 const MOST_MATRIX_ROWS: u64 = 256;
-/// Sequences with at most this many rows per KV head have their keys split.
-const FEW_ROWS: u64 = 64;
+/// Sequences with at most this many rows per KV head have their keys split, and tile registers take
+/// them down instead of across.
+pub(crate) const FEW_ROWS: u64 = 64;
 /// The fewest keys worth a split of their own.
 const SPLIT_KEYS: u64 = 2048;
+/// The fewest keys of each of two splits, where up to 64 rows are in tile registers: two threads read
+/// each key once and keep their half near, instead of each reading all.
+const HALF_KEYS: u64 = 320;
 /// The most splits, so that memory does not grow with the number of keys.
 const MOST_SPLITS: u64 = 16;
 
@@ -43,15 +47,16 @@ pub(crate) enum Path {
     Lanes,
     /// Many rows: across tile registers.
     Matrix,
+    /// A few rows: down tile registers.
+    Decode,
 }
 
-/// Where a query row lies, and its index among its sequence's queries.
+/// Where a query row lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowPlace {
     pub q_batch: u64,
     pub token: u64,
     pub head: u64,
-    pub index: u64,
 }
 
 impl Item {
@@ -60,12 +65,10 @@ impl Item {
         let group = inputs.problem.group();
         let (q_batch, tokens) = inputs.queries(self.b);
         let at = self.first + row as u64;
-        let index = at / group;
         RowPlace {
             q_batch,
-            token: tokens.start + index,
+            token: tokens.start + at / group,
             head: self.kv_head * group + at % group,
-            index,
         }
     }
 
@@ -79,9 +82,17 @@ impl Item {
     }
 }
 
-/// The items of a call.
+/// One split of an item, by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    pub item: usize,
+    pub split: usize,
+}
+
+/// The items of a call, and their splits.
 pub(crate) struct Plan {
     pub items: Vec<Item>,
+    pub units: Vec<Unit>,
 }
 
 impl Plan {
@@ -98,20 +109,23 @@ impl Plan {
             let rows = (tokens.end - tokens.start) * group;
             // Rows of different tokens have different lists, so they cannot share an item.
             let run = if listed { group } else { rows };
+            let path = match in_place && run as usize * 2 <= lanes {
+                true => Path::Stream,
+                false if matrix && run <= FEW_ROWS => Path::Decode,
+                false if matrix => Path::Matrix,
+                false => Path::Lanes,
+            };
             let template = Item {
                 b,
                 kv_head: 0,
                 first: 0,
                 rows: 0,
-                splits: splits(inputs, b, run),
-                path: match in_place && run as usize * 2 <= lanes {
-                    true => Path::Stream,
-                    false if matrix => Path::Matrix,
-                    false => Path::Lanes,
-                },
+                splits: splits(inputs, b, run, path),
+                path,
             };
             for kv_head in 0..problem.kv_heads() {
                 let starts = (0..rows).step_by(run.max(1) as usize);
+                let most_rows = if path == Path::Decode { FEW_ROWS } else { most_rows };
                 for (start, first) in starts.flat_map(|s| {
                     (s..s + run).step_by(most_rows as usize).map(move |first| (s, first))
                 }) {
@@ -120,7 +134,10 @@ impl Plan {
                 }
             }
         }
-        Self { items }
+        let units = items.iter().enumerate();
+        let units =
+            units.flat_map(|(n, i)| (0..i.splits).map(move |split| Unit { item: n, split }));
+        Self { units: units.collect(), items }
     }
 }
 
@@ -140,12 +157,13 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
     share.min(most).max(2 * lanes).next_multiple_of(2 * lanes)
 }
 
-fn splits(inputs: &Inputs, b: u64, rows: u64) -> usize {
+fn splits(inputs: &Inputs, b: u64, rows: u64, path: Path) -> usize {
     if rows > FEW_ROWS {
         return 1;
     }
     let keys = inputs.segments.iter().map(|s| s.keys(b)).max().unwrap_or(0);
-    (keys / SPLIT_KEYS).clamp(1, MOST_SPLITS) as usize
+    let halves = if path == Path::Decode { (keys / HALF_KEYS).min(2) } else { 1 };
+    (keys / SPLIT_KEYS).max(halves).clamp(1, MOST_SPLITS) as usize
 }
 
 #[cfg(test)]

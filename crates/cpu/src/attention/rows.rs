@@ -78,6 +78,13 @@ impl<E: Element> OutputRows<E> {
             }
         }
         let dim = self.view.dim() as usize;
+        if partial.width == 1 {
+            let from = &partial.out[partial.at(rows.start, 0)..][..dim];
+            // SAFETY: `check` found room for the whole view; this row is this item's alone.
+            let to = unsafe { std::slice::from_raw_parts_mut(to[0], dim) };
+            let pairs = to.iter_mut().zip(from);
+            return pairs.for_each(|(to, value)| *to = scaled(*value, factor[0]));
+        }
         let blocks = if rows.len() == MOST_NEIGHBOURS { dim / MOST_NEIGHBOURS } else { 0 };
         for column in (0..blocks).map(|block| block * MOST_NEIGHBOURS) {
             let from = partial.out[partial.at(rows.start, column)..].as_ptr();

@@ -3,6 +3,10 @@ use super::rows::MOST_NEIGHBOURS;
 use std::cell::Cell;
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Mutex, PoisonError};
+
+/// Rows of the widest panel.
+pub(crate) const MOST_WIDTH: usize = 64;
 
 /// How far, in base 2, scores may exceed the largest one that exponentials are relative to before
 /// everything accumulated is rescaled. Rescaling at every new largest score costs a pass over the
@@ -35,6 +39,15 @@ impl Partial {
         self.out.refill(panels * width * columns, 0.0);
     }
 
+    /// As [`Partial::reset`] of rows by themselves, leaving open what their output is.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub fn reset_rows(&mut self, rows: usize, columns: usize) {
+        (self.width, self.columns) = (1, columns);
+        self.max.refill(rows, f32::NEG_INFINITY);
+        self.sum.refill(rows, 0.0);
+        self.out.reserve(rows * columns);
+    }
+
     /// Rows from `row` on that can be written side by side.
     pub fn neighbours(&self, row: usize) -> usize {
         (self.width - row % self.width).min(MOST_NEIGHBOURS)
@@ -60,28 +73,72 @@ impl Partial {
         (self.max[row] + self.sum[row].log2()) * LN_2
     }
 
-    /// The state after all of `parts`, which have the same shape.
-    pub fn merge(mut parts: Vec<Partial>) -> Partial {
-        let Some(mut total) = parts.pop() else { return Partial::default() };
-        for part in &parts {
-            for row in 0..total.max.len() {
-                total.merge_row(part, row);
-            }
+    /// The state after all of `parts`, which have the same shape, in the first of them.
+    #[inline(always)]
+    pub fn merge(parts: &mut [Partial]) -> &Partial {
+        let (total, others) = parts.split_first_mut().expect("an item has a part");
+        for part in others {
+            total.add(part);
         }
         total
     }
 
-    fn merge_row(&mut self, part: &Partial, row: usize) {
-        let max = self.max[row].max(part.max[row]);
-        if max == f32::NEG_INFINITY {
-            return;
+    #[inline(always)]
+    fn add(&mut self, part: &Partial) {
+        let columns = self.columns;
+        for first in (0..self.max.len()).step_by(self.width) {
+            let rows = first..first + self.width;
+            let span = first * columns..rows.end * columns;
+            let (out, other) = (&mut self.out[span.clone()], &part.out[span]);
+            let mut factors = [(1.0, 0.0); MOST_WIDTH];
+            for (row, factors) in rows.zip(&mut factors) {
+                *factors =
+                    join(&mut self.max[row], &mut self.sum[row], part.max[row], part.sum[row]);
+            }
+            if self.width == 1 {
+                let (mine, theirs) = factors[0];
+                out.iter_mut().zip(other).for_each(|(a, b)| *a = *a * mine + b * theirs);
+                continue;
+            }
+            let columns = out.chunks_exact_mut(self.width).zip(other.chunks_exact(self.width));
+            for (column, other) in columns {
+                for ((a, b), (mine, theirs)) in column.iter_mut().zip(other).zip(&factors) {
+                    *a = *a * mine + b * theirs;
+                }
+            }
         }
-        let (mine, theirs) = ((self.max[row] - max).exp2(), (part.max[row] - max).exp2());
-        self.max[row] = max;
-        self.sum[row] = self.sum[row] * mine + part.sum[row] * theirs;
-        for column in 0..self.columns {
-            let at = self.at(row, column);
-            self.out[at] = self.out[at] * mine + part.out[at] * theirs;
+    }
+}
+
+/// Adds a row's other part to its largest score and sum; returns what either side's output is to be
+/// multiplied with.
+#[inline(always)]
+fn join(max: &mut f32, sum: &mut f32, other_max: f32, other_sum: f32) -> (f32, f32) {
+    let most = max.max(other_max);
+    if most == f32::NEG_INFINITY {
+        return (1.0, 0.0);
+    }
+    let (mine, theirs) = ((*max - most).exp2(), (other_max - most).exp2());
+    (*max, *sum) = (most, *sum * mine + other_sum * theirs);
+    (mine, theirs)
+}
+
+/// The parts of an item that have been computed.
+pub(crate) struct Gather(Mutex<Vec<Option<Partial>>>);
+
+impl Gather {
+    /// Waits for `splits` parts.
+    pub fn new(splits: usize) -> Self {
+        Self(Mutex::new(vec![None; splits]))
+    }
+
+    /// Adds the part of split `split`; returns all of them, in their order, with the last.
+    pub fn add(&self, split: usize, part: Partial) -> Option<Vec<Partial>> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts[split] = Some(part);
+        match parts.iter().all(Option::is_some) {
+            true => parts.drain(..).collect(),
+            false => None,
         }
     }
 }
@@ -104,6 +161,25 @@ pub(crate) struct Scratch {
     /// Operands of tile registers.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub operands: super::matrix::Operands,
+}
+
+/// Partials that calls are done with, for the next: their memory is not faulted in again.
+static SPARE: Mutex<Vec<Partial>> = Mutex::new(Vec::new());
+/// The most of them that are kept.
+const MOST_SPARE: usize = 32;
+
+impl Partial {
+    /// One that a call is done with, or a new one.
+    pub fn spare() -> Self {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Keeps those that a call is done with.
+    pub fn keep(parts: Vec<Partial>) {
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST_SPARE - spare.len();
+        spare.extend(parts.into_iter().take(room));
+    }
 }
 
 thread_local! {

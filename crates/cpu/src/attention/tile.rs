@@ -31,10 +31,10 @@ struct Run {
     count: usize,
 }
 
-/// Where the rows of a tile lie, before they are resolved to memory.
+/// Where the rows of a tile lie, before they are resolved to memory. Most tiles are one run.
 pub(crate) struct Places<const N: usize> {
-    runs: [Run; N],
-    run_count: usize,
+    first: Run,
+    others: Vec<Run>,
     pub count: usize,
 }
 
@@ -42,22 +42,30 @@ impl<const N: usize> Places<N> {
     /// Keys `range` (at most `N`) of a segment; unused list entries are left out.
     pub fn find(inputs: &Inputs, segment: &SegmentInputs, item: &Item, range: Range<u64>) -> Self {
         let none = Run { first: RowAt { batch: 0, token: 0 }, count: 0 };
-        let mut places = Self { runs: [none; N], run_count: 0, count: 0 };
-        let mut push = |first, count| {
-            places.runs[places.run_count] = Run { first, count };
-            places.run_count += 1;
-            places.count += count;
-        };
+        let mut places = Self { first: none, others: Vec::new(), count: 0 };
         if segment.is_listed() {
             let at = item.row(inputs, 0);
             let flat = at.q_batch * inputs.problem.q.tokens() + at.token;
             let rows = range.filter_map(|j| segment.listed_row(item.b, flat, j));
-            rows.for_each(|row| push(row, 1));
+            rows.for_each(|row| places.push(row, 1));
         } else {
             let runs = segment.runs(item.b, range);
-            runs.for_each(|(first, count)| push(first, count as usize));
+            runs.for_each(|(first, count)| places.push(first, count as usize));
         }
         places
+    }
+
+    fn push(&mut self, first: RowAt, count: usize) {
+        let run = Run { first, count };
+        match self.count {
+            0 => self.first = run,
+            _ => self.others.push(run),
+        }
+        self.count += count;
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(&self.first).filter(|run| run.count > 0).chain(&self.others)
     }
 
     /// The rows as elements in the caller's memory.
@@ -71,7 +79,7 @@ impl<const N: usize> Places<N> {
         let base = base::<E>(memory);
         let mut rows = [base; N];
         let mut next = 0;
-        for Run { first, count } in &self.runs[..self.run_count] {
+        for Run { first, count } in self.runs() {
             let first = view.row_offset(first.batch, kv_head, first.token) as usize;
             let step = view.strides[2] as usize;
             debug_assert!(first + (count - 1) * step + view.dim() as usize <= memory.len());
@@ -88,13 +96,12 @@ impl<const N: usize> Places<N> {
     /// Whether all rows are neighbouring tokens.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     pub fn are_neighbours(&self) -> bool {
-        self.run_count == 1
+        self.others.is_empty()
     }
 
     /// The rows' places.
     pub fn rows(&self) -> impl Iterator<Item = RowAt> {
-        let runs = self.runs[..self.run_count].iter();
-        runs.flat_map(|run| (0..run.count as u64).map(|n| run.first.after(n)))
+        self.runs().flat_map(|run| (0..run.count as u64).map(|n| run.first.after(n)))
     }
 }
 

@@ -69,6 +69,26 @@ fn may_use_tiles() -> bool {
     result == 0
 }
 
+/// Loads a tile register with rows that are so many bytes apart, or stores one.
+macro_rules! tile {
+    (store $register:literal, $at:expr, $stride:expr) => {
+        asm!(
+            concat!("tilestored [{at} + {stride}*1], ", $register),
+            at = in(reg) $at,
+            stride = in(reg) $stride,
+            options(nostack),
+        )
+    };
+    ($load:literal, $at:expr, $stride:expr) => {
+        asm!(
+            concat!($load, ", [{at} + {stride}*1]"),
+            at = in(reg) $at,
+            stride = in(reg) $stride,
+            options(nostack, readonly),
+        )
+    };
+}
+
 /// All eight tile registers at their full size; given back when dropped, so that a thread switch
 /// need not save them.
 pub(crate) struct Tiles(());
@@ -89,62 +109,68 @@ impl Tiles {
         Self(())
     }
 
-    /// Computes two by two tiles: `C[i][j] (+)= Σ_s A[i][s] · B[j][s]` over `steps` tiles. `A` is
-    /// expected to stream by: it is loaded with a hint that spares the first cache for `B` and `C`.
+    /// Computes `M` by `N` tiles, at most two by two: `C[i][j] (+)= Σ_s A[i][s] · B[j][s]` over `steps`
+    /// tiles. `A` is expected to stream by: it is loaded with a hint that spares the first cache for
+    /// `B` and `C`. Calls `between` at every step.
     ///
     /// # Safety
-    /// Every tile of `a`, `b` and `c` must be 16 readable (`c`: writable) rows of 64 bytes.
+    /// Every tile in use of `a`, `b` and `c` must be 16 readable (`c`: writable) rows of 64 bytes.
     #[inline(always)]
-    pub(crate) unsafe fn multiply(&self, a: Operand, b: Operand, steps: usize, c: Result) {
-        // SAFETY: the caller vouches for the memory; the compiler uses no tile register itself.
+    pub(crate) unsafe fn multiply<const M: usize, const N: usize>(
+        &self,
+        a: Operand,
+        b: Operand,
+        steps: usize,
+        c: Result,
+        mut between: impl FnMut(),
+    ) {
+        const { assert!(1 <= M && M <= 2 && 1 <= N && N <= 2) };
+        // SAFETY: the caller vouches for the memory; the compiler uses no tile register itself, and
+        // keeps the order of these instructions.
         unsafe {
             if c.accumulate {
-                asm!(
-                    "tileloadd tmm0, [{c0} + {stride}*1]",
-                    "tileloadd tmm1, [{c1} + {stride}*1]",
-                    "tileloadd tmm2, [{c2} + {stride}*1]",
-                    "tileloadd tmm3, [{c3} + {stride}*1]",
-                    c0 = in(reg) c.tiles[0][0],
-                    c1 = in(reg) c.tiles[0][1],
-                    c2 = in(reg) c.tiles[1][0],
-                    c3 = in(reg) c.tiles[1][1],
-                    stride = in(reg) c.stride,
-                    options(nostack, readonly),
-                );
+                tile!("tileloadd tmm0", c.tiles[0][0], c.stride);
+                if N == 2 {
+                    tile!("tileloadd tmm1", c.tiles[0][1], c.stride);
+                }
+                if M == 2 {
+                    tile!("tileloadd tmm2", c.tiles[1][0], c.stride);
+                }
+                if M == 2 && N == 2 {
+                    tile!("tileloadd tmm3", c.tiles[1][1], c.stride);
+                }
             } else {
                 asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3");
             }
             for step in 0..steps {
-                asm!(
-                    "tileloaddt1 tmm4, [{a0} + {a_stride}*1]",
-                    "tileloadd tmm6, [{b0} + {b_stride}*1]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tileloadd tmm7, [{b1} + {b_stride}*1]",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tileloaddt1 tmm5, [{a1} + {a_stride}*1]",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    a0 = in(reg) a.tiles[0].wrapping_add(step * a.step),
-                    a1 = in(reg) a.tiles[1].wrapping_add(step * a.step),
-                    b0 = in(reg) b.tiles[0].wrapping_add(step * b.step),
-                    b1 = in(reg) b.tiles[1].wrapping_add(step * b.step),
-                    a_stride = in(reg) a.stride,
-                    b_stride = in(reg) b.stride,
-                    options(nostack, readonly),
-                );
+                between();
+                let a_tiles = a.tiles.map(|tile| tile.wrapping_add(step * a.step));
+                let b_tiles = b.tiles.map(|tile| tile.wrapping_add(step * b.step));
+                tile!("tileloaddt1 tmm4", a_tiles[0], a.stride);
+                tile!("tileloadd tmm6", b_tiles[0], b.stride);
+                asm!("tdpbf16ps tmm0, tmm4, tmm6");
+                if N == 2 {
+                    tile!("tileloadd tmm7", b_tiles[1], b.stride);
+                    asm!("tdpbf16ps tmm1, tmm4, tmm7");
+                }
+                if M == 2 {
+                    tile!("tileloaddt1 tmm5", a_tiles[1], a.stride);
+                    asm!("tdpbf16ps tmm2, tmm5, tmm6");
+                }
+                if M == 2 && N == 2 {
+                    asm!("tdpbf16ps tmm3, tmm5, tmm7");
+                }
             }
-            asm!(
-                "tilestored [{c0} + {stride}*1], tmm0",
-                "tilestored [{c1} + {stride}*1], tmm1",
-                "tilestored [{c2} + {stride}*1], tmm2",
-                "tilestored [{c3} + {stride}*1], tmm3",
-                c0 = in(reg) c.tiles[0][0],
-                c1 = in(reg) c.tiles[0][1],
-                c2 = in(reg) c.tiles[1][0],
-                c3 = in(reg) c.tiles[1][1],
-                stride = in(reg) c.stride,
-                options(nostack),
-            );
+            tile!(store "tmm0", c.tiles[0][0], c.stride);
+            if N == 2 {
+                tile!(store "tmm1", c.tiles[0][1], c.stride);
+            }
+            if M == 2 {
+                tile!(store "tmm2", c.tiles[1][0], c.stride);
+            }
+            if M == 2 && N == 2 {
+                tile!(store "tmm3", c.tiles[1][1], c.stride);
+            }
         }
     }
 }

@@ -10,11 +10,12 @@
 //! operands but the keys lie tile after tile, so that a panel's scores and queries stay in the first
 //! cache while keys and values stream by from the second.
 
+pub(super) mod decode;
 mod operands;
 mod softmax;
 
 use super::Call;
-use super::lanes::{cap_scores, visible};
+use super::lanes::visible;
 use super::plan::Item;
 use super::state::Scratch;
 use crate::simd::Element;
@@ -23,7 +24,7 @@ use crate::simd::avx512::Avx512;
 use half::bf16;
 pub(crate) use operands::Operands;
 use operands::{Dims, KeyRows};
-use std::f32::consts::LOG2_E;
+use problem::Problem;
 use std::ops::Range;
 
 /// Keys per tile.
@@ -68,11 +69,12 @@ fn attend_with_features<E: Element>(
         let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
         for first in part.clone().step_by(KEYS) {
             let range = first..part.end.min(first + KEYS as u64);
-            let mut rows = KeyRows::find(call, segment, item, range.clone());
+            let mut rows = KeyRows::<KEYS>::find(call, segment, item, range.clone());
             if rows.count() == 0 {
                 continue;
             }
-            let keys = rows.load(segment, dims, &mut scratch.operands);
+            let keys = rows.load_keys(segment, dims, &mut scratch.operands);
+            scratch.operands.load_values(&rows, dims);
             // Lists leave entries out, and are seen whole by every row.
             let listed = segment.is_listed();
             let range = if listed { 0..rows.count() as u64 } else { range };
@@ -81,8 +83,9 @@ fn attend_with_features<E: Element>(
                 let bounds = Bounds::new(seen, listed, &range);
                 if !bounds.keys.is_empty() {
                     let simd = amx.avx512;
-                    let mut panel = Panel { tiles: &tiles, simd, dims, first_row, scratch };
-                    panel.step(problem.scale, problem.softcap, keys, &bounds);
+                    let scores = 0..KEYS * WIDTH;
+                    let mut panel = Panel { tiles: &tiles, simd, dims, first_row, scores, scratch };
+                    panel.step(problem, keys, &bounds);
                 }
             }
         }
@@ -130,46 +133,42 @@ struct Panel<'p> {
     simd: Avx512,
     dims: Dims,
     first_row: usize,
+    /// Where its scores lie.
+    scores: Range<usize>,
     scratch: &'p mut Scratch,
 }
 
 impl Panel<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    fn step(&mut self, scale: f32, softcap: Option<f32>, keys: EvenRows, bounds: &Bounds) {
-        self.score(keys, bounds.keys.clone());
-        let used = bounds.keys.start * WIDTH..bounds.keys.end * WIDTH;
-        let scores = &mut self.scratch.scores[used];
-        let factor = match softcap {
-            Some(cap) => {
-                scores.iter_mut().for_each(|s| *s *= scale / cap);
-                cap_scores(self.simd, scores, cap);
-                1.0
-            }
-            // The largest raw score gives the largest scaled one only if the factor is positive.
-            None if scale <= 0.0 => {
-                scores.iter_mut().for_each(|s| *s *= scale * LOG2_E);
-                1.0
-            }
-            None => scale * LOG2_E,
-        };
-        self.softmax(factor, bounds);
+    fn step(&mut self, problem: &Problem, keys: EvenRows, bounds: &Bounds) {
+        self.score::<2>(keys, bounds.keys.clone(), || ());
+        if let Some(factors) = self.softmax(problem, bounds) {
+            self.rescale(factors);
+        }
         self.add_values(bounds.keys.clone());
     }
 
-    /// Scores of `keys`, whole blocks: `[block][16 rows][key of the block][row]`.
-    fn score(&mut self, (first, key_stride): EvenRows, keys: Range<usize>) {
+    /// Scores of `keys`, whole blocks, for `N` times 16 rows: `[block][16 rows][key of the block][row]`.
+    #[inline(always)]
+    fn score<const N: usize>(
+        &mut self,
+        (first, key_stride): EvenRows,
+        keys: Range<usize>,
+        mut between: impl FnMut(),
+    ) {
         let depth = self.dims.key_padded;
         let queries = self.scratch.operands.queries[self.first_row * depth..].as_ptr().cast();
         let b = Operand::pair(queries, ROW_BYTES, TILE_BYTES, 2 * TILE_BYTES);
+        let all = &mut self.scratch.scores[self.scores.clone()];
         for key in keys.step_by(BLOCK) {
             let row = first.cast::<u8>().wrapping_add(key * key_stride);
             let a = Operand::pair(row, key_stride, ROWS * key_stride, ROW_BYTES);
-            let scores = self.scratch.scores[key * WIDTH..].as_mut_ptr().cast::<u8>();
+            let scores = all[key * WIDTH..].as_mut_ptr().cast::<u8>();
             let tile = |n: usize, m: usize| scores.wrapping_add((2 * m + n) * TILE_BYTES);
             let tiles = [[tile(0, 0), tile(0, 1)], [tile(1, 0), tile(1, 1)]];
             let c = Result { tiles, stride: ROW_BYTES, accumulate: false };
             // SAFETY: keys lie evenly, in whole blocks; queries and scores hold whole panels.
-            unsafe { self.tiles.multiply(a, b, depth / DEPTH, c) };
+            unsafe { self.tiles.multiply::<2, N>(a, b, depth / DEPTH, c, &mut between) };
         }
     }
 
@@ -178,9 +177,7 @@ impl Panel<'_> {
         let columns = self.dims.value_padded;
         let values = self.scratch.operands.values.as_ptr().cast::<u8>();
         let out = self.scratch.partial.out[self.first_row * columns..].as_mut_ptr();
-        let probabilities = self.scratch.scores[keys.start * WIDTH..].as_ptr().cast();
-        // Each half of a panel holds probabilities where the first half of its scores was.
-        let b = Operand::pair(probabilities, ROW_BYTES, 2 * TILE_BYTES, 4 * TILE_BYTES);
+        let b = self.probabilities(&keys);
         for column in (0..columns).step_by(BLOCK) {
             let first = values.wrapping_add((column * KEYS + keys.start * BLOCK) * 2);
             let a = Operand::pair(first, ROW_BYTES, TILE_BYTES, 2 * TILE_BYTES);
@@ -191,7 +188,14 @@ impl Panel<'_> {
             let c = Result { tiles, stride: WIDTH * 4, accumulate: true };
             // SAFETY: values hold `KEYS` of each padded column, scores a panel of as many keys,
             // output whole panels.
-            unsafe { self.tiles.multiply(a, b, keys.len() / DEPTH, c) };
+            unsafe { self.tiles.multiply::<2, 2>(a, b, keys.len() / DEPTH, c, || ()) };
         }
+    }
+
+    /// The probabilities of `keys`: each half of a panel has them where the first half of its scores
+    /// was.
+    fn probabilities(&self, keys: &Range<usize>) -> Operand {
+        let first = self.scratch.scores[self.scores.start + keys.start * WIDTH..].as_ptr().cast();
+        Operand::pair(first, ROW_BYTES, 2 * TILE_BYTES, 4 * TILE_BYTES)
     }
 }

@@ -43,26 +43,29 @@ pub(crate) struct Operands {
     pub queries: Buffer<bf16>,
     /// Key rows copied together, where they do not lie evenly or fill no tile.
     keys: Buffer<bf16>,
-    /// Values, `[block of columns][block of keys][column][key]`.
+    /// Values, `[block of columns][block of keys][column][key]`; for a few rows, one block of columns,
+    /// `[block of keys][16 columns][pair of keys][column]` tiles.
     pub values: Buffer<bf16>,
+    /// Output of a few rows, `[16 columns][16 rows]` tiles.
+    pub sums: Buffer<f32>,
     /// One unpacked row.
     row: Vec<f32>,
 }
 
-/// The key and value rows of a tile.
-pub(super) struct KeyRows {
-    places: Places<KEYS>,
-    tile: Tile<bf16, KEYS>,
+/// The key and value rows of a tile of up to `N`.
+pub(super) struct KeyRows<const N: usize> {
+    places: Places<N>,
+    tile: Tile<bf16, N>,
 }
 
-impl KeyRows {
+impl<const N: usize> KeyRows<N> {
     pub fn find<E: Element>(
         call: &Call<E>,
         segment: &SegmentInputs,
         item: &Item,
         range: Range<u64>,
     ) -> Self {
-        let places = Places::<KEYS>::find(&call.inputs, segment, item, range);
+        let places = Places::<N>::find(&call.inputs, segment, item, range);
         let tile = match segment.segment.storage {
             Storage::Elements => places.in_place::<bf16>(segment, item.kv_head),
             Storage::Model1 => Tile::empty(places.count),
@@ -75,28 +78,37 @@ impl KeyRows {
         self.places.count
     }
 
-    /// Brings values into the layout of tile registers, and keys too if they do not lie so already;
-    /// returns where the keys are.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub fn load(
+    /// Where the keys are: in place, or copied together if they do not lie as tile registers take
+    /// them. Packed rows are unpacked, for keys and values.
+    pub fn load_keys(
         &mut self,
         segment: &SegmentInputs,
         dims: Dims,
         operands: &mut Operands,
     ) -> EvenRows {
         let count = self.places.count;
-        let in_place = self.even_keys(segment, dims);
+        if let Some(in_place) = self.even_keys(segment, dims) {
+            return in_place;
+        }
         if let HostRef::U8(bytes) = segment.k {
             operands.unpack(segment, bytes, &self.places, dims);
             let row = |n: usize| operands.keys[n * dims.key_padded..].as_ptr();
             (0..count).for_each(|n| self.tile.values[n] = row(n));
-        } else if in_place.is_none() {
-            operands.copy_keys(&self.tile.keys[..count], dims);
+        } else {
+            operands.copy_keys::<N>(&self.tile.keys[..count], dims);
         }
-        operands.values.reserve(dims.value_padded * KEYS);
-        // SAFETY: value rows have `value_dim` elements, and there is room for padded columns.
-        unsafe { transpose_values(&self.tile.values[..count], dims, &mut operands.values) };
-        in_place.unwrap_or((operands.keys.as_ptr(), dims.key_padded * 2))
+        (operands.keys.as_ptr(), dims.key_padded * 2)
+    }
+
+    /// Value rows in use, after [`KeyRows::load_keys`].
+    pub fn values(&self) -> &[*const bf16] {
+        &self.tile.values[..self.places.count]
+    }
+
+    /// Key rows in use, where they are elements.
+    pub fn keys(&self) -> &[*const bf16] {
+        let count = if self.tile.keys[0].is_null() { 0 } else { self.places.count };
+        &self.tile.keys[..count]
     }
 
     /// The keys, where they lie evenly, fill whole blocks, and no row of a tile register straddles
@@ -147,18 +159,26 @@ impl Operands {
         }
     }
 
+    /// Transposes the values of a tile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn load_values(&mut self, rows: &KeyRows<KEYS>, dims: Dims) {
+        self.values.reserve(dims.value_padded * KEYS);
+        // SAFETY: value rows have `value_dim` elements, and there is room for padded columns.
+        unsafe { transpose_values(rows.values(), dims, &mut self.values) };
+    }
+
     /// Copies key rows together, zeros after each and after the last.
-    fn copy_keys(&mut self, rows: &[*const bf16], dims: Dims) {
-        self.clear_keys(rows.len(), dims);
+    fn copy_keys<const N: usize>(&mut self, rows: &[*const bf16], dims: Dims) {
+        self.clear_keys::<N>(rows.len(), dims);
         for (row, to) in rows.iter().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
             // SAFETY: the inputs were checked to hold `key_dim` elements of every row.
             unsafe { std::ptr::copy_nonoverlapping(*row, to.as_mut_ptr(), dims.key) };
         }
     }
 
-    fn clear_keys(&mut self, count: usize, dims: Dims) {
-        self.keys.reserve(KEYS * dims.key_padded);
-        let after = count.next_multiple_of(DEPTH).min(KEYS) * dims.key_padded;
+    fn clear_keys<const N: usize>(&mut self, count: usize, dims: Dims) {
+        self.keys.reserve(N * dims.key_padded);
+        let after = count.next_multiple_of(DEPTH).min(N) * dims.key_padded;
         self.keys[count * dims.key_padded..after].fill(bf16::ZERO);
         if dims.key < dims.key_padded {
             self.keys
@@ -168,10 +188,16 @@ impl Operands {
     }
 
     /// Unpacks fp8 rows, which bf16 holds exactly.
-    fn unpack(&mut self, segment: &SegmentInputs, bytes: &[u8], rows: &Places<KEYS>, dims: Dims) {
+    fn unpack<const N: usize>(
+        &mut self,
+        segment: &SegmentInputs,
+        bytes: &[u8],
+        rows: &Places<N>,
+        dims: Dims,
+    ) {
         let page_rows = segment.segment.k.tokens();
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        self.clear_keys(rows.count, dims);
+        self.clear_keys::<N>(rows.count, dims);
         self.row.resize(dims.key, 0.0);
         for (at, to) in rows.rows().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
@@ -225,7 +251,7 @@ unsafe fn transpose_block(rows: &[*const bf16], column: usize, mask: u32, to: &m
 }
 
 /// The lanes of a 32-element vector from `at` on that lie within `len`.
-fn tail_mask(len: usize, at: usize) -> u32 {
+pub(super) fn tail_mask(len: usize, at: usize) -> u32 {
     match len.saturating_sub(at) {
         0 => 0,
         n @ 1..32 => (1 << n) - 1,

@@ -1,10 +1,13 @@
 //! The online softmax of a panel's scores: rows across lanes, a block of keys at a time.
 
 use super::{BLOCK, Bounds, Panel, ROWS, WIDTH};
+use crate::attention::lanes::cap_scores;
 use crate::attention::state::SLACK;
 use crate::simd::Simd;
 use crate::simd::avx512::Avx512;
+use problem::Problem;
 use std::arch::x86_64::*;
+use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// Where the rows of one tile register lie among a panel's scores.
@@ -25,16 +28,19 @@ impl Half {
 
 impl Panel<'_> {
     /// Turns scores into bf16 probabilities, interleaved pairwise, over the first half of each block;
-    /// rescales what came before.
+    /// returns each row's factor for what came before, where any is not 1.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    pub(super) fn softmax(&mut self, factor: f32, bounds: &Bounds) {
+    pub(super) fn softmax(&mut self, problem: &Problem, bounds: &Bounds) -> Option<[__m512; 2]> {
+        let used = bounds.keys.start * WIDTH..bounds.keys.end * WIDTH;
+        let all = &mut self.scratch.scores[self.scores.clone()];
+        let factor = scale_scores(self.simd, problem, &mut all[used]);
         let mut rescale = [_mm512_set1_ps(1.0); 2];
         let mut rescaled = false;
         for half in 0..bounds.rows.div_ceil(ROWS) {
             let row = self.first_row + half * ROWS;
             let partial = &mut self.scratch.partial;
             let (max, sum) = (&mut partial.max[row..row + ROWS], &mut partial.sum[row..row + ROWS]);
-            let scores = self.scratch.scores[half * ROWS * BLOCK..].as_mut_ptr();
+            let scores = all[half * ROWS * BLOCK..].as_mut_ptr();
             // SAFETY: bounds, state and scores hold whole panels.
             unsafe {
                 let low = _mm512_loadu_ps(bounds.low[half * ROWS..].as_ptr());
@@ -54,13 +60,12 @@ impl Panel<'_> {
                 _mm512_storeu_ps(max.as_mut_ptr(), after);
             }
         }
-        if rescaled {
-            self.rescale(rescale);
-        }
+        rescaled.then_some(rescale)
     }
 
+    /// Multiplies each row of the output with its factor.
     #[target_feature(enable = "avx512f")]
-    fn rescale(&mut self, factors: [__m512; 2]) {
+    pub(super) fn rescale(&mut self, factors: [__m512; 2]) {
         let columns = self.dims.value_padded;
         let out = &mut self.scratch.partial.out[self.first_row * columns..][..WIDTH * columns];
         for (n, chunk) in out.chunks_exact_mut(ROWS).enumerate() {
@@ -70,6 +75,25 @@ impl Panel<'_> {
                 _mm512_storeu_ps(chunk.as_mut_ptr(), scaled);
             }
         }
+    }
+}
+
+/// Applies the soft cap, if any; returns what is left to multiply scores with, to base 2.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn scale_scores(simd: Avx512, problem: &Problem, scores: &mut [f32]) -> f32 {
+    let scale = problem.scale;
+    match problem.softcap {
+        Some(cap) => {
+            scores.iter_mut().for_each(|s| *s *= scale / cap);
+            cap_scores(simd, scores, cap);
+            1.0
+        }
+        // The largest raw score gives the largest scaled one only if the factor is positive.
+        None if scale <= 0.0 => {
+            scores.iter_mut().for_each(|s| *s *= scale * LOG2_E);
+            1.0
+        }
+        None => scale * LOG2_E,
     }
 }
 

@@ -1,0 +1,146 @@
+//! Sharing units of work with the other threads of rayon's pool.
+//!
+//! The caller begins at once and does whatever nobody else has begun. A thread that sleeps takes tens
+//! of microseconds to come, longer than many a decoding step: who comes too late finds nothing left,
+//! and the caller does not wait for it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+/// Turns of waiting awake for units that others have begun: some ten microseconds.
+const AWAKE: usize = 256;
+
+/// Calls `work` with every number below `count`, on this thread and those of rayon's current pool.
+pub(super) fn share(count: usize, work: impl Fn(usize) + Sync) {
+    let helpers = (rayon::current_num_threads() - 1).min(count.saturating_sub(1));
+    if helpers == 0 {
+        return (0..count).for_each(work);
+    }
+    let work: &(dyn Fn(usize) + Sync) = &work;
+    let team = Arc::new(Team {
+        // SAFETY: only the lifetime changes; it is used for units alone that this call waits for.
+        work: unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static _>(work) },
+        count,
+        next: AtomicUsize::new(0),
+        unfinished: AtomicUsize::new(count),
+        caller: std::thread::current(),
+        panic: Mutex::new(None),
+    });
+    team.enlist(helpers);
+    team.take_part();
+    team.wait();
+    if let Some(panic) = team.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        resume_unwind(panic);
+    }
+}
+
+/// A call's units, who waits for them, and the panic of one, if any.
+struct Team {
+    work: *const (dyn Fn(usize) + Sync),
+    count: usize,
+    /// The first unit that nobody has begun.
+    next: AtomicUsize,
+    unfinished: AtomicUsize,
+    caller: Thread,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: the work may be called from any thread; when it may be called at all is argued there.
+unsafe impl Send for Team {}
+// SAFETY: as above.
+unsafe impl Sync for Team {}
+
+impl Team {
+    /// Asks for `helpers` threads: one, which asks for the others, so that the caller loses no time.
+    fn enlist(self: &Arc<Self>, helpers: usize) {
+        if helpers == 0 || self.next.load(Ordering::Relaxed) >= self.count {
+            return;
+        }
+        let team = self.clone();
+        rayon::spawn(move || {
+            let others = helpers - 1;
+            team.enlist(others / 2);
+            team.enlist(others - others / 2);
+            team.take_part();
+        });
+    }
+
+    /// Does units until all are begun.
+    fn take_part(&self) {
+        loop {
+            let unit = self.next.fetch_add(1, Ordering::Relaxed);
+            if unit >= self.count {
+                return;
+            }
+            // SAFETY: this unit is not finished, so the caller is still in `share`, and the work lives.
+            let work = unsafe { &*self.work };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(unit))) {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            }
+            if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.caller.unpark();
+            }
+        }
+    }
+
+    /// Waits until all units are finished.
+    fn wait(&self) {
+        for _ in 0..AWAKE {
+            if self.unfinished.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        while self.unfinished.load(Ordering::Acquire) > 0 {
+            std::thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn pool(threads: usize) -> rayon::ThreadPool {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be had")
+    }
+
+    fn add_one(to: &AtomicUsize) {
+        to.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn every_unit_is_done_once_before_the_call_returns() {
+        for threads in [1, 2, 5] {
+            for count in [0, 1, 2, 7, 40] {
+                let done: Vec<_> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+                pool(threads).install(|| share(count, |unit| add_one(&done[unit])));
+                assert!(done.iter().all(|n| n.load(Ordering::Relaxed) == 1), "{threads} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn units_may_share_work_themselves() {
+        let done = AtomicUsize::new(0);
+        pool(2).install(|| share(4, |_| share(4, |_| add_one(&done))));
+        assert_eq!(done.into_inner(), 16);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_after_the_other_units() {
+        let done = AtomicUsize::new(0);
+        let work = |unit| {
+            assert!(unit != 1, "unit 1 fails");
+            add_one(&done);
+        };
+        let caught = std::panic::catch_unwind(|| pool(2).install(|| share(6, work)));
+        let panic = caught.expect_err("unit 1 fails");
+        assert_eq!(panic.downcast_ref(), Some(&"unit 1 fails"));
+        assert_eq!(done.into_inner(), 5);
+    }
+}
