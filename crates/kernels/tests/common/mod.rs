@@ -99,5 +99,6 @@ pub const FEATURES: &[&str] = &[
     "keys-causal-200",
     "window-*",
     "paged-16",
+    "two-*",
     "real-*",
 ];
