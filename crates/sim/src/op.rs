@@ -6,7 +6,7 @@ mod memory;
 mod synchronisation;
 
 pub use copy::{BulkCopy, TensorCopy, TensorDirection};
-pub use matrix::{MatrixSource, MmaSyncOp, Tcgen05, Tcgen05MmaOp, WgmmaOp};
+pub use matrix::{MatrixSource, MmaSyncOp, Tcgen05, Tcgen05MmaOp, WgmmaOp, WmmaTransfer};
 pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, Store, SystemCall};
 pub use synchronisation::{BarKind, Fence, Mbarrier, MbarrierOp, ShflMode, VoteKind};
 
@@ -485,8 +485,12 @@ pub enum Op {
     WgmmaWait(u32),
     /// `wgmma.mma_async`.
     Wgmma(Box<WgmmaOp>),
-    /// `mma.sync`.
-    MmaSync(Box<MmaSyncOp>),
+    /// `mma.sync`, or the several that a `wmma.mma` is.
+    MmaSync(Box<[MmaSyncOp]>),
+    /// `wmma.load`.
+    WmmaLoad(Box<WmmaTransfer>),
+    /// `wmma.store`.
+    WmmaStore(Box<WmmaTransfer>),
     /// `mma.sync.m8n8k4.f64`.
     MmaF64 {
         /// D.

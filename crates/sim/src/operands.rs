@@ -259,9 +259,19 @@ impl Op {
                 all(visit, &op.d, Read);
                 all(visit, &op.d, Write);
             }
-            Op::MmaSync(op) => {
-                op.s.iter().for_each(|s| all(visit, s, Read));
-                all(visit, &op.d, Write);
+            Op::MmaSync(parts) => {
+                parts.iter().flat_map(|op| &op.s).for_each(|s| all(visit, s, Read));
+                parts.iter().for_each(|op| all(visit, &op.d, Write));
+            }
+            Op::WmmaLoad(op) => {
+                addr(visit, op.addr);
+                visit(Reg::R32(op.stride), Read);
+                op.registers.iter().for_each(|r| visit(*r, Write));
+            }
+            Op::WmmaStore(op) => {
+                addr(visit, op.addr);
+                visit(Reg::R32(op.stride), Read);
+                regs(visit, &op.registers);
             }
             Op::MmaF64 { d, s } => {
                 s.iter().for_each(|r: &R64| visit(Reg::R64(*r), Read));

@@ -80,7 +80,8 @@ pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
             Tcgen05::Store { s, .. } => (s.len().min(128) as u8, Class::Matrix),
             _ => (2, Class::Matrix),
         },
-        Op::MmaSync(_) | Op::MmaF64 { .. } => (16, Class::Matrix),
+        Op::MmaSync(parts) => (16 * parts.len() as u8, Class::Matrix),
+        Op::MmaF64 { .. } | Op::WmmaLoad(_) | Op::WmmaStore(_) => (16, Class::Matrix),
         Op::Wgmma(_)
         | Op::WgmmaFence
         | Op::WgmmaCommit

@@ -89,7 +89,7 @@ impl Cluster<'_> {
 
 fn stores(op: &Op) -> bool {
     match op {
-        Op::Store(_) | Op::Atomic(_) | Op::Stmatrix { .. } => true,
+        Op::Store(_) | Op::Atomic(_) | Op::Stmatrix { .. } | Op::WmmaStore(_) => true,
         Op::Tcgen05(op) => matches!(**op, Tcgen05::Store { .. }),
         _ => false,
     }

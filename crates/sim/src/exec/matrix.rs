@@ -44,6 +44,8 @@ impl Cluster<'_> {
                 self.mma_sync(w, mma);
                 Ok(Flow::Next)
             }
+            Op::WmmaLoad(op) => self.wmma_load(w, op, mask),
+            Op::WmmaStore(op) => self.wmma_store(w, op, mask),
             Op::MmaF64 { d, s } => {
                 let r = &mut self.warps[w].registers;
                 let row = |i: usize| r.r64(s[i]).0.map(f64::from_bits);
@@ -142,14 +144,19 @@ impl Cluster<'_> {
         (0..count).map(row).collect()
     }
 
-    fn mma_sync(&mut self, w: usize, op: &MmaSyncOp) {
+    /// The multiplies of an instruction; all read before any writes.
+    fn mma_sync(&mut self, w: usize, parts: &[MmaSyncOp]) {
         let r = &mut self.warps[w].registers;
         let rows = |list: &[R32]| -> Vec<Lanes> { list.iter().map(|x| r.r32(*x).0).collect() };
-        let out = op.mma.execute(&rows(&op.s[0]), &rows(&op.s[1]), &rows(&op.s[2]));
-        for (d, row) in op.d.iter().zip(out) {
-            r.set32(*d, FULL, &Row32(row));
+        let execute =
+            |op: &MmaSyncOp| op.mma.execute(&rows(&op.s[0]), &rows(&op.s[1]), &rows(&op.s[2]));
+        let out: Vec<Vec<Lanes>> = parts.iter().map(execute).collect();
+        for (op, out) in parts.iter().zip(out) {
+            for (d, row) in op.d.iter().zip(out) {
+                r.set32(*d, FULL, &Row32(row));
+            }
+            self.counters.mma_flops += (2 * op.rows * 8 * op.mma.depth) as u64;
         }
-        self.counters.mma_flops += 2 * 16 * 8 * op.mma.depth as u64;
     }
 
     fn wgmma(&mut self, w: usize, op: &WgmmaOp) -> Run<Flow> {

@@ -375,7 +375,7 @@ impl Cluster<'_> {
     }
 
     /// What of a checked place nobody wrote, in words.
-    fn unwritten_at(&self, w: usize, place: Place, bytes: u32) -> Option<String> {
+    pub(super) fn unwritten_at(&self, w: usize, place: Place, bytes: u32) -> Option<String> {
         if !self.launch.options.checks {
             return None;
         }
@@ -448,7 +448,15 @@ impl Cluster<'_> {
         bytes: u32,
         write: bool,
     ) {
-        let total = u64::from(bytes) * u64::from(mask.count_ones());
+        self.count_bytes(space, u64::from(bytes) * u64::from(mask.count_ones()), write);
+        if space == MemSpace::Shared {
+            let registers = &self.warps[w].registers;
+            let at = std::array::from_fn(|lane| lane_address(registers, addr, lane) as u32);
+            self.counters.bank_conflicts += bank_conflicts(&at, mask, bytes);
+        }
+    }
+
+    pub(super) fn count_bytes(&mut self, space: MemSpace, total: u64, write: bool) {
         let c = &mut self.counters;
         match (space, write) {
             (MemSpace::Global | MemSpace::Generic, false) => c.global_read += total,
@@ -456,11 +464,6 @@ impl Cluster<'_> {
             (MemSpace::Shared, false) => c.shared_read += total,
             (MemSpace::Shared, true) => c.shared_written += total,
             _ => {}
-        }
-        if space == MemSpace::Shared {
-            let registers = &self.warps[w].registers;
-            let at = std::array::from_fn(|lane| lane_address(registers, addr, lane) as u32);
-            c.bank_conflicts += bank_conflicts(&at, mask, bytes);
         }
     }
 }

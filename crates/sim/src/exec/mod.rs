@@ -13,6 +13,7 @@ mod tensor_memory;
 mod tensormap;
 mod warp_wide;
 mod wide;
+mod wmma;
 mod words;
 mod work;
 

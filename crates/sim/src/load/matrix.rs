@@ -9,11 +9,11 @@ use crate::op::{MatrixSource, MmaSyncOp, Op, Tcgen05, Tcgen05MmaOp, WgmmaOp};
 use crate::register::{R32, R64, Reg};
 use ptx::resolve::{Arg, Resolved};
 
-fn modifiers<'i>(i: &'i Resolved) -> impl Iterator<Item = &'static str> + 'i {
+pub(super) fn modifiers<'i>(i: &'i Resolved) -> impl Iterator<Item = &'static str> + 'i {
     i.instruction.modifiers.iter().map(|m| m.as_str())
 }
 
-fn told(error: OperandError) -> String {
+pub(super) fn told(error: OperandError) -> String {
     error.to_string()
 }
 
@@ -27,6 +27,7 @@ impl<'m> Loader<'m> {
             "wgmma" => self.wgmma(i)?,
             "mma" if has("f64") => self.mma_f64(i)?,
             "mma" => self.mma_sync(i)?,
+            "wmma" => self.wmma(i)?,
             "ldmatrix" => {
                 let shape = Ldmatrix::from_modifiers(modifiers(i)).map_err(told)?;
                 let d = self.row_list(arg(i, 0)?)?;
@@ -48,7 +49,7 @@ impl<'m> Loader<'m> {
     }
 
     /// Registers of a vector operand.
-    fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
+    pub(super) fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
         self.elements(arg)
             .to_vec()
             .iter()
@@ -93,10 +94,10 @@ impl<'m> Loader<'m> {
             [self.row_list(arg(i, 1)?)?, self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
         same_count(s[0].len(), mma.a_registers())?;
         same_count(s[1].len(), mma.b_registers())?;
-        Ok(Op::MmaSync(Box::new(MmaSyncOp { mma, d, s })))
+        Ok(Op::MmaSync(Box::new([MmaSyncOp { mma, rows: 16, d, s }])))
     }
 
-    fn mma_f64(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
+    pub(super) fn mma_f64(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
         if !i.instruction.has("m8n8k4") {
             return Err("only m8n8k4 of the f64 shapes is known here".into());
         }
@@ -243,7 +244,7 @@ impl<'m> Loader<'m> {
     }
 }
 
-fn same_count(found: usize, due: usize) -> Decoded<()> {
+pub(super) fn same_count(found: usize, due: usize) -> Decoded<()> {
     if found == due {
         return Ok(());
     }

@@ -14,6 +14,7 @@ mod layout;
 mod matrix;
 mod operand;
 mod warp_wide;
+mod wmma;
 
 pub use constant::{Fill, Special};
 pub use layout::{Parameter, RESERVED_SHARED, SharedVariable};
@@ -257,7 +258,7 @@ impl<'m> Loader<'m> {
             | "clusterlaunchcontrol" => self.control(opcode, i),
             "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank"
             | "mov" | "istypep" => self.data(opcode, i),
-            "mbarrier" | "cp" | "tensormap" | "wgmma" | "tcgen05" | "mma" | "ldmatrix"
+            "mbarrier" | "cp" | "tensormap" | "wgmma" | "tcgen05" | "mma" | "wmma" | "ldmatrix"
             | "stmatrix" | "movmatrix" | "multimem" => self.asynchronous(opcode, i),
             _ => self.arithmetic(opcode, i),
         }

@@ -1,6 +1,6 @@
 //! What the matrix instructions do to data, apart from when they do it.
 //!
-//! `wgmma`, `mma.sync`, `ldmatrix`/`stmatrix` and the `tcgen05` family as functions over bytes,
+//! `wgmma`, `mma.sync`, `wmma`, `ldmatrix`/`stmatrix` and the `tcgen05` family as functions over bytes,
 //! register fragments ([`Lanes`]) and [`TensorMemory`]. Nothing here knows warps, scheduling or
 //! checkers; every operation can say which bytes of shared memory and which rectangles of tensor
 //! memory it touches, so that a caller can check the accesses before it asks for the effect.
@@ -29,6 +29,7 @@ mod tensor_memory;
 mod tmem_copy;
 mod tmem_transfer;
 mod wgmma;
+mod wmma;
 
 pub use block_scale::ScaleVector;
 pub use data_path::DataPath;
@@ -44,3 +45,4 @@ pub use tensor_memory::{TMEM_COLUMNS, TMEM_LANES, TensorMemory, TmemAddress, Tme
 pub use tmem_copy::{TmemCopy, shift_down};
 pub use tmem_transfer::TmemTransfer;
 pub use wgmma::{Wgmma, WgmmaA, WgmmaOperands};
+pub use wmma::{WmmaMatrix, WmmaShape};

@@ -1,8 +1,8 @@
 //! Operands of matrix instructions.
 
 use super::memory::{Addr, MemSpace};
-use crate::matrix::{MmaSync, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma};
-use crate::register::{P, R32, R64};
+use crate::matrix::{MmaSync, Tcgen05Mma, TmemCopy, TmemTransfer, Wgmma, WmmaMatrix};
+use crate::register::{P, R32, R64, Reg};
 
 /// Matrix operand A of `wgmma` or `tcgen05.mma`.
 #[derive(Clone, Debug)]
@@ -39,10 +39,27 @@ pub struct WgmmaOp {
 pub struct MmaSyncOp {
     /// Shape and types.
     pub mma: MmaSync,
+    /// Rows that the instruction has: 16, or 8 of which the others are zeros.
+    pub rows: usize,
     /// D.
     pub d: Box<[R32]>,
     /// A, B, C.
     pub s: [Box<[R32]>; 3],
+}
+
+/// `wmma.load` and `wmma.store`.
+#[derive(Clone, Debug)]
+pub struct WmmaTransfer {
+    /// The matrix and where a fragment holds it.
+    pub matrix: WmmaMatrix,
+    /// The fragment.
+    pub registers: Box<[Reg]>,
+    /// The first element.
+    pub addr: Addr,
+    /// Elements from one row (or column) to the next.
+    pub stride: R32,
+    /// Space.
+    pub space: MemSpace,
 }
 
 /// `tcgen05.mma`.
