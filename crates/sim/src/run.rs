@@ -134,7 +134,9 @@ impl Machine {
         check_geometry(kernel, launch)?;
         let variables = variables::place(module, kernel, &mut self.global)?;
         let behind = self.behind.take();
+        let grid_workspace = variables::grid_workspace(kernel, &mut self.global);
         let state = LaunchState {
+            grid_workspace,
             kernel,
             params,
             global: &self.global,

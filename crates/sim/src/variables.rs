@@ -41,6 +41,20 @@ pub(crate) fn place(
     Ok(kernel.globals.iter().map(|(name, row)| (*row, addresses[&Symbol::new(name)])).collect())
 }
 
+/// Bytes of a grid's workspace: its size and a barrier.
+const GRID_WORKSPACE: u64 = 8;
+
+/// Allocates the memory in which the CTAs of a cooperative launch meet, for a kernel that asks for it:
+/// its address, or 0.
+pub(crate) fn grid_workspace(kernel: &Kernel, global: &mut Global) -> u64 {
+    if !kernel.has_grid_workspace {
+        return 0;
+    }
+    let zeros = Contents::Bytes(Vec::new());
+    let index = global.allocate("the grid's workspace", GRID_WORKSPACE, &zeros, false);
+    global.get(index).base
+}
+
 fn find(module: &Module, name: Symbol) -> Result<&Variable, Error> {
     let found = module.items.iter().find_map(|item| match item {
         Item::Variable(v) if v.name == name => Some(v),

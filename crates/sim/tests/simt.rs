@@ -129,3 +129,37 @@ fn a_barrier_nobody_else_reaches_is_explained() {
     let text = Case::new(body, 64).run().unwrap_err().to_string();
     assert!(text.contains("named barrier 1: 32 of 64 threads arrived"), "{text}");
 }
+
+/// What `cooperative_groups::this_grid().sync()` is made of.
+#[test]
+fn ctas_of_a_grid_meet_in_its_workspace() {
+    let body = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<8>; .reg .pred %p<2>;
+  mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %rd1, {%r2, %r1};
+  atom.global.add.u32 %r3, [%rd1+4], 1;
+WAIT:
+  ld.volatile.global.u32 %r4, [%rd1+4];
+  setp.lt.u32 %p1, %r4, 6;
+  @%p1 bra WAIT;
+  ld.param.u64 %rd2, [out]; mov.u32 %r5, %ctaid.x; mad.wide.u32 %rd2, %r5, 4, %rd2;
+  st.global.u32 [%rd2], %r4;
+}";
+    assert_eq!(Case::new(body, 1).output(6).geometry(6, 1, 0).run().unwrap(), [6; 6]);
+}
+
+/// Cooperative groups keep the barriers of tiles of several warps there.
+#[test]
+fn libraries_have_shared_memory_of_their_own() {
+    let body = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<8>;
+  mov.u32 %r1, %reserved_smem_offset_1;
+  red.shared.add.u32 [%r1], 1;
+  bar.sync 0;
+  ld.shared.u32 %r2, [%r1];
+  ld.param.u64 %rd1, [out]; mov.u32 %r3, %ctaid.x; mad.wide.u32 %rd1, %r3, 4, %rd1;
+  st.global.u32 [%rd1], %r2;
+}";
+    assert_eq!(Case::new(body, 96).output(2).geometry(2, 2, 0).run().unwrap(), [96; 2]);
+}

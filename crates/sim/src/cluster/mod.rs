@@ -15,7 +15,7 @@ use crate::check::{Checker, Earlier, Moment, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::{Error, Fault, Site};
 use crate::exec::{PartialWgmma, TensorState};
-use crate::load::{Fill, Kernel, Special};
+use crate::load::{Fill, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
@@ -38,6 +38,8 @@ pub struct LaunchState<'a> {
     pub global: &'a Global,
     /// Addresses of module variables.
     pub variables: Vec<(R64, u64)>,
+    /// Where the CTAs of a cooperative launch meet, if they do.
+    pub grid_workspace: u64,
     /// CTAs.
     pub grid: [u32; 3],
     /// Threads.
@@ -204,7 +206,7 @@ impl<'a> Cluster<'a> {
         }
         self.ctas.push(Cta {
             id,
-            shared: Shared::new(self.launch.shared_size() as usize),
+            shared: self.shared(),
             mbarriers: HashMap::new(),
             tensor: TensorState::default(),
             named: vec![NamedBarrier::default(); NAMED_BARRIERS],
@@ -212,6 +214,14 @@ impl<'a> Cluster<'a> {
             live_warps: (self.warps.len() - first) as u32,
             refusals: Vec::new(),
         });
+    }
+
+    /// Shared memory nobody wrote, but for what the system cleared for libraries.
+    fn shared(&self) -> Shared {
+        let mut shared = Shared::new(self.launch.shared_size() as usize);
+        let scratch = self.kernel.first_shared..RESERVED_SHARED;
+        shared.write(scratch.start as usize, scratch.len()).fill(0);
+        shared
     }
 
     /// Register files with constants and special registers filled in.
@@ -276,7 +286,11 @@ impl<'a> Cluster<'a> {
             Special::MaskGt => lane(&|l| (u32::MAX << l) & !(1 << l)),
             Special::DynamicShared => same(self.launch.dynamic_shared),
             Special::TotalShared => same(self.launch.shared_size()),
-            Special::ReservedShared => same(crate::load::RESERVED_SHARED),
+            Special::ReservedShared => same(RESERVED_SHARED),
+            Special::SharedScratch => same(address::shared(rank, SHARED_SCRATCH)),
+            Special::GridWorkspace { upper } => {
+                same((self.launch.grid_workspace >> if upper { 32 } else { 0 }) as u32)
+            }
         }
     }
 

@@ -117,7 +117,7 @@ impl Cluster<'_> {
             return self.fault(w, Some(lane), "exited-cta", message, Some(help));
         }
         let size = self.ctas[rank].shared.len() as u32;
-        if offset < crate::load::RESERVED_SHARED || offset + bytes > size {
+        if offset < self.kernel.first_shared || offset + bytes > size {
             return self.shared_out_of_bounds(w, lane, offset, bytes, size);
         }
         Ok(Place::Shared(rank, offset))
@@ -131,7 +131,7 @@ impl Cluster<'_> {
         bytes: u32,
         size: u32,
     ) -> Run<T> {
-        let first = crate::load::RESERVED_SHARED;
+        let first = self.kernel.first_shared;
         let message = format!(
             "{bytes} bytes at shared offset {offset:#x}; this CTA has {first:#x}..{size:#x} ({} of them dynamic)",
             self.launch.dynamic_shared

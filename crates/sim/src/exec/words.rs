@@ -4,7 +4,6 @@
 use super::alu::lanes;
 use super::banks::bank_conflicts;
 use crate::cluster::{Cluster, Run};
-use crate::load::RESERVED_SHARED;
 use crate::memory::address::SHARED_OFFSET;
 use crate::op::{Addr, Load, MemSpace, Store};
 use crate::register::{FULL, LANES, Reg, Row32};
@@ -53,7 +52,7 @@ impl Cluster<'_> {
         for lane in 0..LANES {
             let address = row.0[lane].wrapping_add(addr.offset as u32);
             let offset = address & SHARED_OFFSET;
-            let outside = offset < RESERVED_SHARED || offset + bytes > size;
+            let outside = offset < self.kernel.first_shared || offset + bytes > size;
             let wrong = address >> 24 != warp.cta as u32 || outside || address & align != 0;
             bad |= wrong && mask >> lane & 1 != 0;
             gaps |= u32::from(offset != first + lane as u32 * bytes);

@@ -55,7 +55,15 @@ pub enum Special {
     TotalShared,
     /// `%reserved_smem_offset_end` and `_cap`.
     ReservedShared,
-    /// `%envreg<n>`, `%pm<n>`, `%reserved_smem_offset_begin`: 0 here.
+    /// `%reserved_smem_offset_1`.
+    SharedScratch,
+    /// `%envreg1` and `%envreg2`: the upper and the lower half of the address of the memory in which the
+    /// CTAs of a cooperative launch meet.
+    GridWorkspace {
+        /// Which half.
+        upper: bool,
+    },
+    /// Other `%envreg<n>`, `%pm<n>`, `%reserved_smem_offset_begin`: 0 here.
     Zero,
 }
 
@@ -95,6 +103,9 @@ impl Special {
             "%total_smem_size" | "%aggr_smem_size" => Special::TotalShared,
             "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Special::ReservedShared,
             "%reserved_smem_offset_begin" => Special::Zero,
+            "%reserved_smem_offset_1" => Special::SharedScratch,
+            "%envreg1" => Special::GridWorkspace { upper: true },
+            "%envreg2" => Special::GridWorkspace { upper: false },
             other if other.starts_with("%envreg") || other.starts_with("%pm") => Special::Zero,
             _ => return None,
         })
@@ -159,6 +170,12 @@ impl Constants {
             let r = frame.new64();
             (r.0, Some(Fill::Const64(r, value)))
         }))
+    }
+
+    /// Whether a special register is read anywhere.
+    pub(super) fn reads(&self, special: Special) -> bool {
+        self.rows.contains_key(&Key::Special32(special))
+            || self.rows.contains_key(&Key::Special64(special))
     }
 
     pub(super) fn special32(&mut self, frame: &mut Frame, special: Special) -> R32 {

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The first bytes of shared memory belong to the system on sm_90 and later.
 pub const RESERVED_SHARED: u32 = 1024;
+/// `%reserved_smem_offset_1`: from here on they are for libraries to use (cooperative groups do).
+pub const SHARED_SCRATCH: u32 = 512;
 
 /// A kernel parameter's place.
 #[derive(Clone, Debug)]

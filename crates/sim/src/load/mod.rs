@@ -17,7 +17,7 @@ mod warp_wide;
 mod wmma;
 
 pub use constant::{Fill, Special};
-pub use layout::{Parameter, RESERVED_SHARED, SharedVariable};
+pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
 pub(crate) use layout::{align_of, size_of};
 
 use crate::error::{Error, Unsupported};
@@ -50,6 +50,10 @@ pub struct Kernel {
     pub param_bytes: u32,
     /// Shared variables, for messages.
     pub shared: Vec<SharedVariable>,
+    /// Whether it asks for the memory in which the CTAs of a cooperative launch meet.
+    pub has_grid_workspace: bool,
+    /// First byte of shared memory that the kernel may touch.
+    pub first_shared: u32,
     /// Offset behind the static shared variables; dynamic shared memory starts there.
     pub dynamic_shared: u32,
     /// Bytes of local memory per thread.
@@ -318,7 +322,13 @@ impl<'m> Loader<'m> {
             [at(0), at(1), at(2)]
         });
         let cancels = |inst: &Inst| matches!(inst.op, Op::TryCancel { .. });
+        let reads = |special| self.constants.reads(special);
+        let first_shared =
+            if reads(Special::SharedScratch) { SHARED_SCRATCH } else { RESERVED_SHARED };
+        let meets = [true, false].map(|upper| reads(Special::GridWorkspace { upper }));
         Kernel {
+            first_shared,
+            has_grid_workspace: meets.contains(&true),
             cancels_clusters: self.code.iter().any(cancels),
             name: function.name.to_string(),
             sources: self.sources,
