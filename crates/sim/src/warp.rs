@@ -4,7 +4,7 @@
 //! fragment with the lowest one runs first, so that the others are met where paths join; a fragment
 //! that waits lets the others run, as independent thread scheduling promises.
 
-use crate::check::Unwritten;
+use crate::check::{TmemLoad, Unwritten};
 use crate::op::Pc;
 use crate::register::{P, R32, Reg, Registers};
 
@@ -149,8 +149,8 @@ pub struct Warp {
     pub bulk_group: u64,
     /// Its `wgmma`s.
     pub wgmma: WgmmaState,
-    /// Time and destinations of tensor-memory loads nobody waited for or used.
-    pub tmem_loads: Vec<(u32, Vec<R32>)>,
+    /// Loads of tensor memory that nobody waited for or used, in order.
+    pub(crate) tmem_loads: Vec<TmemLoad>,
     /// Registers that hold what nobody wrote.
     pub unwritten: Option<Box<Unwritten>>,
     /// Instructions since another fragment last had its turn.

@@ -46,6 +46,9 @@ pub struct Clocks {
     /// Loads and stores of tensor memory behind a `tcgen05.fence::before_thread_sync`, and (but in
     /// pedantic mode) the stores that were only issued.
     pub tensor: Clock,
+    /// What has happened when loads of tensor memory are over that other warps issued before they told
+    /// this agent (nothing in pedantic mode).
+    pub heard: Clock,
 }
 
 impl Clocks {
@@ -54,5 +57,6 @@ impl Clocks {
         self.all.join(&other.all);
         self.fenced.join(&other.fenced);
         self.tensor.join(&other.tensor);
+        self.heard.join(&other.heard);
     }
 }

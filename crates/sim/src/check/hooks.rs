@@ -3,27 +3,26 @@
 use super::clock::Clocks;
 use super::pipes::{Issued, Memory, Pipe, Proxy};
 use super::report::verb;
-use super::touched::{Touched, rect_ranges};
+use super::touched::Touched;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::exec::{BarrierId, Order, Place, Work};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::op::{Fence, Op, Tcgen05};
-use crate::register::R32;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Cluster<'_> {
     pub(crate) fn publish_named(&mut self, w: usize, cta: usize, id: u32) {
         self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
-        self.ctas[cta].named[id as usize].clocks.join(&checker.known[w]);
+        checker.publish(w, &mut self.ctas[cta].named[id as usize].clocks);
         checker.step(w);
     }
 
     pub(crate) fn publish_cluster(&mut self, w: usize) {
         self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
-        self.barrier.incoming.join(&checker.known[w]);
+        checker.publish(w, &mut self.barrier.incoming);
         checker.step(w);
     }
 
@@ -44,7 +43,7 @@ impl Cluster<'_> {
     pub(crate) fn release_to(&mut self, w: usize, id: BarrierId) {
         let Some(checker) = &mut self.checker else { return };
         if let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
-            bar.incoming.join(&checker.known[w]);
+            checker.publish(w, &mut bar.incoming);
         }
         checker.step(w);
     }
@@ -351,87 +350,5 @@ impl Cluster<'_> {
                 checker.known[w].all.raise(issued.agent, issued.time - 1);
             }
         }
-    }
-
-    pub(crate) fn note_tmem_load(
-        &mut self,
-        w: usize,
-        cta: usize,
-        rects: &[TmemRect],
-        d: &[R32],
-    ) -> Run<()> {
-        let time = self.tmem_access(w, cta, rects, Pipe::TmemLoad, false)?;
-        if let Some(time) = time {
-            self.warps[w].tmem_loads.push((time, d.to_vec()));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn note_tmem_store(&mut self, w: usize, cta: usize, rects: &[TmemRect]) -> Run<()> {
-        self.tmem_access(w, cta, rects, Pipe::TmemStore, true).map(|_| ())
-    }
-
-    fn tmem_access(
-        &mut self,
-        w: usize,
-        cta: usize,
-        rects: &[TmemRect],
-        pipe: Pipe,
-        write: bool,
-    ) -> Run<Option<u32>> {
-        let pc = self.pc(w);
-        let Some(checker) = &mut self.checker else { return Ok(None) };
-        let agent = checker.pipe(pipe, w);
-        let time = checker.advance(agent);
-        let mut clocks = checker.known[w].clone();
-        clocks.all.raise(agent, time);
-        checker.order_transfer(w, &mut clocks, write.then_some((agent, time)));
-        for touched in rect_ranges(cta, rects, write) {
-            let checker = self.checker.as_mut().expect("checked above");
-            let range = (touched.start, touched.len);
-            let outcome = checker.by_agent(
-                (agent, time, pc),
-                &clocks,
-                Proxy::Tensor(w),
-                touched.memory,
-                range,
-                write,
-            );
-            if outcome.is_err() {
-                self.judge(w, touched.memory, outcome, write)?;
-            }
-        }
-        self.checker.as_mut().expect("checked above").step(w);
-        Ok(Some(time))
-    }
-
-    /// `tcgen05.wait`: the warp's loads or stores are done.
-    pub(crate) fn tmem_wait(&mut self, w: usize, loads: bool) {
-        if loads {
-            self.warps[w].tmem_loads.clear();
-        }
-        let Some(checker) = &mut self.checker else { return };
-        let agent = checker.pipe(if loads { Pipe::TmemLoad } else { Pipe::TmemStore }, w);
-        checker.finish_pipe(w, agent);
-    }
-
-    /// A register a `tcgen05.ld` gave is used: the hardware waits for that load, though the manual
-    /// (pedantic mode) wants a `tcgen05.wait::ld` first.
-    pub(crate) fn use_tmem_load(&mut self, w: usize, uses: impl Fn(&[R32]) -> bool) -> Run<()> {
-        let loads = &self.warps[w].tmem_loads;
-        let Some(latest) = loads.iter().filter(|(_, d)| uses(d)).map(|(time, _)| *time).max()
-        else {
-            return Ok(());
-        };
-        self.warps[w].tmem_loads.retain(|(time, _)| *time > latest);
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        if checker.ordered.is_some() {
-            let message = "a register that tcgen05.ld gives is used before it is there".to_owned();
-            let help = "tcgen05.wait::ld.sync.aligned behind the load";
-            return self.hazard(w, "missing-tcgen05-wait", message, None, Some(help));
-        }
-        let agent = checker.pipe(Pipe::TmemLoad, w);
-        checker.known[w].all.raise(agent, latest);
-        Ok(())
     }
 }

@@ -19,10 +19,12 @@ mod pipes;
 mod report;
 mod shadow;
 mod touched;
+mod transfers;
 mod unwritten;
 
 pub use clock::Clocks;
 pub(crate) use grids::{Earlier, Written};
 pub(crate) use owners::WordOwners;
 pub(crate) use pipes::{Checker, Moment};
+pub(crate) use transfers::TmemLoad;
 pub use unwritten::Unwritten;

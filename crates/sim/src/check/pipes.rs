@@ -68,7 +68,7 @@ pub(crate) struct Checker {
     /// What each warp knows.
     pub(crate) known: Vec<Clocks>,
     /// Time of each agent.
-    times: Vec<u32>,
+    pub(super) times: Vec<u32>,
     /// Who issued what a slot holds.
     owners: Vec<usize>,
     next_slot: usize,
@@ -79,6 +79,8 @@ pub(crate) struct Checker {
     pub(crate) issued: Vec<Issued>,
     /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
     pub(crate) ordered: Option<Vec<Clock>>,
+    /// What has happened when the loads of tensor memory that each warp issued are over.
+    pub(super) loading: Vec<Clock>,
     /// What the lanes of each warp did, where that is checked.
     pub(crate) lanes: Option<Vec<Lanes>>,
 }
@@ -98,6 +100,7 @@ impl Checker {
             shadows: Shadows::default(),
             locations: HashMap::new(),
             issued: Vec::new(),
+            loading: vec![Clock::default(); warps],
             ordered: pedantic.then(|| vec![Clock::default(); warps]),
             lanes: pedantic.then(|| (0..warps).map(|_| Lanes::default()).collect()),
         }
@@ -270,25 +273,6 @@ impl Checker {
             Pipe::TmemLoad as usize * self.warps..(Pipe::TmemStore as usize + 1) * self.warps;
         let Clocks { all, tensor, .. } = &self.known[w];
         ordered[w] = all.with(transfers, tensor);
-    }
-
-    /// A load behind a barrier sees a store nobody waited for, as if the warps of a quarter of the lanes
-    /// had one port: CUTLASS's attention hands its row maxima over like that. The manual (pedantic mode)
-    /// wants a `tcgen05.wait::st`.
-    pub(crate) fn order_transfer(
-        &mut self,
-        w: usize,
-        clocks: &mut Clocks,
-        store: Option<(usize, u32)>,
-    ) {
-        if self.ordered.is_some() {
-            return;
-        }
-        let Clocks { all, tensor, .. } = clocks;
-        all.join(tensor);
-        if let Some((agent, time)) = store {
-            self.known[w].tensor.raise(agent, time);
-        }
     }
 
     /// A check of a warp's view without an access.

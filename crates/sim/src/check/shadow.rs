@@ -266,13 +266,6 @@ impl Cell {
         if !write.is_none() && write.mask() & access.mask() != 0 && !viewer.knows(write) {
             return Err(Conflict { other: write, wrote: true, only_unfenced: false });
         }
-        let reads: &[Access] = if viewer.fence_after_reads { &self.reads } else { &[] };
-        if viewer.fence_writes
-            && let Some(other) =
-                [write].iter().chain(reads).find(|a| !a.is_none() && viewer.unfenced(**a))
-        {
-            return Err(Conflict { other: *other, wrote: *other == write, only_unfenced: true });
-        }
         let unknown = |read: &Access| {
             !read.is_none() && read.mask() & access.mask() != 0 && !viewer.knows(*read)
         };
@@ -281,6 +274,13 @@ impl Cell {
             self.reads.iter().chain(extra.into_iter().flatten()).find(|r| unknown(r))
         {
             return Err(Conflict { other: *read, wrote: false, only_unfenced: false });
+        }
+        let reads: &[Access] = if viewer.fence_after_reads { &self.reads } else { &[] };
+        if viewer.fence_writes
+            && let Some(other) =
+                [write].iter().chain(reads).find(|a| !a.is_none() && viewer.unfenced(**a))
+        {
+            return Err(Conflict { other: *other, wrote: *other == write, only_unfenced: true });
         }
         self.write = access;
         for read in &mut self.reads {

@@ -37,7 +37,10 @@ impl Cluster<'_> {
                     Wait::Warpgroup => {
                         "the other warps of its warpgroup to issue the same wgmma".into()
                     }
-                    Wait::TensorMemory => "free tensor memory".into(),
+                    Wait::TensorMemory => {
+                        "free tensor memory (and, for a pair of CTAs, for the peer to allocate too)"
+                            .into()
+                    }
                 };
                 waiting.push(Waiting { site, what });
             }

@@ -149,6 +149,7 @@ pub struct Cluster<'a> {
     pub(crate) notes: Vec<String>,
     /// The warp an adversary lets run.
     favourite: usize,
+    sleepers: schedule::Sleepers,
 }
 
 /// Named barriers of a CTA.
@@ -179,6 +180,7 @@ impl<'a> Cluster<'a> {
             trace: Trace::default(),
             notes: Vec::new(),
             favourite: 0,
+            sleepers: schedule::Sleepers::default(),
         };
         for rank in 0..size {
             cluster.add_cta(rank, launch.first_cta(number));

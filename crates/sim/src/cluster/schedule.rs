@@ -28,8 +28,18 @@ pub(crate) struct Progress {
     timeouts: u32,
 }
 
+/// Warps that a random schedule keeps from running though they could.
+#[derive(Default)]
+pub(crate) struct Sleepers {
+    /// Warps that waited when they were last looked at.
+    waited: Vec<bool>,
+    asleep: Vec<bool>,
+}
+
 /// Rounds for each of a CTA that lags behind.
 const LATE: usize = 8;
+/// Releases for each that a warp oversleeps.
+const OVERSLEEP: usize = 8;
 /// Instructions a warp runs at a stretch.
 const QUANTUM: u32 = 24;
 /// Instructions without an event, per live warp, after which waiting work is completed.
@@ -73,23 +83,7 @@ impl Cluster<'_> {
                     self.run_warp(w, QUANTUM)?;
                 }
             }
-            Schedule::Random => {
-                let start = self.random.below(n);
-                for i in 0..n {
-                    let w = (start + i) % n;
-                    if self.is_late(w) && self.random.below(LATE) != 0 {
-                        continue;
-                    }
-                    let quantum = 1 + self.random.below(4 * QUANTUM as usize) as u32;
-                    self.run_warp(w, quantum)?;
-                }
-                // Nobody else could run: the late ones do.
-                if self.steps == before {
-                    for w in 0..n {
-                        self.run_warp(w, QUANTUM)?;
-                    }
-                }
-            }
+            Schedule::Random => self.random_round()?,
             Schedule::Adversarial => {
                 // One warp as long as it can; when it waits or polls, the one before it.
                 let pick =
@@ -103,6 +97,49 @@ impl Cluster<'_> {
             }
         }
         Ok(self.steps != before)
+    }
+
+    /// Turns in random order and of random length. A warp that was released from a wait sometimes
+    /// oversleeps: it goes on when nobody else can, so that whatever the wait did not order happens
+    /// before it does.
+    fn random_round(&mut self) -> Run<()> {
+        let n = self.warps.len();
+        let start = self.random.below(n);
+        let mut moved = false;
+        for w in (start..n).chain(0..start) {
+            if self.oversleeps(w) || self.is_late(w) && self.random.below(LATE) != 0 {
+                continue;
+            }
+            let (steps, polls) = (self.steps, self.polls);
+            let quantum = 1 + self.random.below(4 * QUANTUM as usize) as u32;
+            self.run_warp(w, quantum)?;
+            moved |= self.steps != steps && self.polls == polls;
+        }
+        let pick = self.random.below(usize::MAX >> 1);
+        if moved || self.complete_next(Some(pick), false)? || self.wake_sleeper(pick) {
+            return Ok(());
+        }
+        (0..n).try_for_each(|w| self.run_warp(w, QUANTUM))
+    }
+
+    /// Whether a warp sleeps though it could run.
+    fn oversleeps(&mut self, w: usize) -> bool {
+        let Sleepers { waited, asleep } = &mut self.sleepers;
+        waited.resize(self.warps.len(), false);
+        asleep.resize(self.warps.len(), false);
+        let waits = !self.warps[w].ready();
+        let released = std::mem::replace(&mut waited[w], waits) && !waits;
+        asleep[w] |= released && self.random.below(OVERSLEEP) == 0;
+        asleep[w]
+    }
+
+    /// Wakes one of the sleeping warps, if there is one.
+    fn wake_sleeper(&mut self, pick: usize) -> bool {
+        let asleep = &mut self.sleepers.asleep;
+        let mut sleeping: Vec<&mut bool> = asleep.iter_mut().filter(|asleep| **asleep).collect();
+        let Some(index) = pick.checked_rem(sleeping.len()) else { return false };
+        *sleeping[index] = false;
+        true
     }
 
     /// Whether a warp belongs to the CTA of a cluster that a random schedule lets lag behind: none or

@@ -9,6 +9,7 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod system;
+mod tensor_allocation;
 mod tensor_memory;
 mod tensormap;
 mod warp_wide;

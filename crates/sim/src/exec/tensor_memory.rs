@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::matrix::first_lane;
-use super::memory::{Order, Place, lane_address};
+use super::memory::lane_address;
 use super::work::Work;
 use crate::check::Moment;
 use crate::cluster::{Cluster, Run};
@@ -14,7 +14,6 @@ use crate::matrix::{
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
 use crate::register::{FULL, R32, Reg, Row32};
-use crate::warp::Wait;
 
 /// A `tcgen05.mma` with its operands as they were at issue.
 pub struct MmaWork {
@@ -35,7 +34,9 @@ pub struct TensorState {
     /// First column and number of columns.
     pub allocations: Vec<(u32, u32)>,
     /// Allocations given back, and when, where that is followed.
-    freed: Vec<(u32, u32, Option<Moment>)>,
+    pub(super) freed: Vec<(u32, u32, Option<Moment>)>,
+    /// Allocations for a pair of CTAs: asked for, and given.
+    pub(super) pair_requests: (u32, u32),
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
 }
@@ -61,7 +62,7 @@ impl TensorState {
     }
 
     /// A free aligned range of columns.
-    fn take(&mut self, columns: u32) -> Option<u32> {
+    pub(super) fn take(&mut self, columns: u32) -> Option<u32> {
         let free = |start: u32| {
             self.allocations.iter().all(|(at, n)| start + columns <= *at || at + n <= start)
         };
@@ -101,8 +102,8 @@ impl Cluster<'_> {
         }
         let lane = first_lane(mask);
         match op {
-            Tcgen05::Alloc { dst, space, columns } => {
-                self.tmem_alloc(w, lane, *dst, *space, *columns)
+            Tcgen05::Alloc { dst, space, columns, pair } => {
+                self.tmem_alloc(w, lane, (*dst, *space), *columns, *pair)
             }
             Tcgen05::Dealloc { address, columns } => {
                 let r = &self.warps[w].registers;
@@ -169,7 +170,7 @@ impl Cluster<'_> {
     }
 
     /// The CTAs a `tcgen05` instruction works on, the even one first.
-    fn group(&self, w: usize, pair: bool) -> Run<Vec<usize>> {
+    pub(super) fn group(&self, w: usize, pair: bool) -> Run<Vec<usize>> {
         let cta = self.warps[w].cta;
         if !pair {
             return Ok(vec![cta]);
@@ -179,72 +180,6 @@ impl Cluster<'_> {
             return self.fault(w, None, "cta-pair", message, None);
         }
         Ok(vec![cta & !1, cta | 1])
-    }
-
-    fn tmem_alloc(
-        &mut self,
-        w: usize,
-        lane: usize,
-        dst: Addr,
-        space: MemSpace,
-        columns: R32,
-    ) -> Run<Flow> {
-        let columns = self.warps[w].registers.r32(columns).0[lane];
-        if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
-            let message =
-                format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
-            return self.fault(w, None, "tmem-columns", message, None);
-        }
-        let cta = self.warps[w].cta;
-        if self.ctas[cta].tensor.relinquished {
-            let message = "tcgen05.alloc after this CTA gave up its permit".to_string();
-            return self.fault(w, None, "tmem-permit", message, None);
-        }
-        let at = lane_address(&self.warps[w].registers, dst, lane);
-        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
-        let place = self.place(w, lane, space, at, 4)?;
-        let Some(start) = self.ctas[cta].tensor.take(columns) else {
-            return Ok(Flow::Retry(Wait::TensorMemory));
-        };
-        self.event();
-        self.before_write(w, lane, place, 4, Order::Weak)?;
-        if let Place::Shared(cta, offset) = place {
-            let shared = &mut self.ctas[cta].shared;
-            shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
-        }
-        Ok(Flow::Next)
-    }
-
-    fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
-        self.event();
-        let cta = self.warps[w].cta;
-        let tensor = &mut self.ctas[cta].tensor;
-        let start = address & 0xFFFF;
-        let Some(index) = tensor.allocations.iter().position(|a| *a == (start, columns)) else {
-            let message = format!(
-                "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
-                tensor.allocations
-            );
-            return self.fault(
-                w,
-                None,
-                "tmem-dealloc",
-                message,
-                Some("free exactly what tcgen05.alloc gave"),
-            );
-        };
-        tensor.allocations.remove(index);
-        let now = self.checker.as_ref().map(|checker| checker.now(w));
-        tensor.freed.push((start, columns, now));
-        self.note_tmem_free(w, cta, start as usize, columns as usize)?;
-        for warp in &mut self.warps {
-            for fragment in &mut warp.fragments {
-                if fragment.wait == Wait::TensorMemory {
-                    fragment.wait = Wait::Ready;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Checks that a rectangle is allocated in every CTA of the group.

@@ -123,6 +123,7 @@ impl<'m> Loader<'m> {
                 dst: self.address(i, 0)?,
                 space: space(i.instruction),
                 columns: self.s32(i, 1)?,
+                pair,
             },
             "dealloc" => Tcgen05::Dealloc { address: self.s32(i, 0)?, columns: self.s32(i, 1)? },
             "relinquish_alloc_permit" => Tcgen05::Relinquish,

@@ -96,6 +96,8 @@ pub enum Tcgen05 {
         space: MemSpace,
         /// Columns.
         columns: R32,
+        /// Whether two CTAs allocate together.
+        pair: bool,
     },
     /// `dealloc`.
     Dealloc {

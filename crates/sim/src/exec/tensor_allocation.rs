@@ -1,0 +1,99 @@
+//! `tcgen05.alloc` and `tcgen05.dealloc`.
+
+use super::Flow;
+use super::memory::{Order, Place, lane_address};
+use crate::cluster::{Cluster, Run};
+use crate::op::{Addr, MemSpace};
+use crate::register::R32;
+use crate::warp::Wait;
+
+impl Cluster<'_> {
+    pub(super) fn tmem_alloc(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (dst, space): (Addr, MemSpace),
+        columns: R32,
+        pair: bool,
+    ) -> Run<Flow> {
+        let columns = self.warps[w].registers.r32(columns).0[lane];
+        if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
+            let message =
+                format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
+            return self.fault(w, None, "tmem-columns", message, None);
+        }
+        let cta = self.warps[w].cta;
+        if self.ctas[cta].tensor.relinquished {
+            let message = "tcgen05.alloc after this CTA gave up its permit".to_string();
+            return self.fault(w, None, "tmem-permit", message, None);
+        }
+        let at = lane_address(&self.warps[w].registers, dst, lane);
+        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
+        let place = self.place(w, lane, space, at, 4)?;
+        if pair && !self.peer_allocates(w)? {
+            return Ok(Flow::Retry(Wait::TensorMemory));
+        }
+        let Some(start) = self.ctas[cta].tensor.take(columns) else {
+            return Ok(Flow::Retry(Wait::TensorMemory));
+        };
+        self.ctas[cta].tensor.pair_requests.1 += u32::from(pair);
+        self.event();
+        self.before_write(w, lane, place, 4, Order::Weak)?;
+        if let Place::Shared(cta, offset) = place {
+            let shared = &mut self.ctas[cta].shared;
+            shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
+        }
+        Ok(Flow::Next)
+    }
+
+    /// A pair of CTAs allocates together: whether a warp of the peer does so too.
+    fn peer_allocates(&mut self, w: usize) -> Run<bool> {
+        self.group(w, true)?;
+        let cta = self.warps[w].cta;
+        let (asked, given) = &mut self.ctas[cta].tensor.pair_requests;
+        let first = asked == given;
+        *asked = *given + 1;
+        let number = *asked;
+        if first {
+            self.retry_allocations();
+        }
+        Ok(self.ctas[cta ^ 1].tensor.pair_requests.0 >= number)
+    }
+
+    /// Warps that wait to allocate look again.
+    fn retry_allocations(&mut self) {
+        for warp in &mut self.warps {
+            for fragment in &mut warp.fragments {
+                if fragment.wait == Wait::TensorMemory {
+                    fragment.wait = Wait::Ready;
+                }
+            }
+        }
+    }
+
+    pub(super) fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
+        self.event();
+        let cta = self.warps[w].cta;
+        let tensor = &mut self.ctas[cta].tensor;
+        let start = address & 0xFFFF;
+        let Some(index) = tensor.allocations.iter().position(|a| *a == (start, columns)) else {
+            let message = format!(
+                "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
+                tensor.allocations
+            );
+            return self.fault(
+                w,
+                None,
+                "tmem-dealloc",
+                message,
+                Some("free exactly what tcgen05.alloc gave"),
+            );
+        };
+        tensor.allocations.remove(index);
+        let now = self.checker.as_ref().map(|checker| checker.now(w));
+        tensor.freed.push((start, columns, now));
+        self.note_tmem_free(w, cta, start as usize, columns as usize)?;
+        self.retry_allocations();
+        Ok(())
+    }
+}
