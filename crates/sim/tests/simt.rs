@@ -3,6 +3,7 @@
 mod common;
 
 use common::Case;
+use sixwarp_sim::Options;
 
 #[test]
 fn vector_sum() {
@@ -162,4 +163,44 @@ fn libraries_have_shared_memory_of_their_own() {
   st.global.u32 [%rd1], %r2;
 }";
     assert_eq!(Case::new(body, 96).output(2).geometry(2, 2, 0).run().unwrap(), [96; 2]);
+}
+
+/// Two warps exchange a number per round through one word each; nothing keeps a fast one from
+/// overwriting what the slow one has yet to read.
+const ONE_BUFFER: &str = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<10>; .reg .pred %p<3>;
+  .shared .align 4 .b32 word[2];
+  mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5;
+  mov.b32 %r3, word; shl.b32 %r4, %r2, 2; add.u32 %r5, %r3, %r4; xor.b32 %r6, %r4, 4;
+  add.u32 %r6, %r3, %r6;
+  mov.b32 %r7, 0; mov.b32 %r9, 0;
+ROUND:
+  st.shared.b32 [%r5], %r7;
+  bar.sync 0;
+  ld.shared.b32 %r8, [%r6];
+  sub.u32 %r8, %r8, %r7; or.b32 %r9, %r9, %r8;
+  mov.b32 %r8, 0;
+WORK:
+  add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, 1000;
+  @%p1 bra WORK;
+  add.u32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 4;
+  @%p1 bra ROUND;
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 4, %rd1;
+  st.global.b32 [%rd1], %r9;
+}";
+
+#[test]
+fn a_random_schedule_shows_what_a_missing_barrier_does() {
+    let mut case = Case::new(ONE_BUFFER, 64).output(64);
+    assert!(case.run().unwrap_err().to_string().starts_with("hazard[race]"));
+    case.options.checks = false;
+    assert_eq!(case.run().unwrap(), [0; 64], "a kind schedule hides it");
+    let mut wrong = 0;
+    for seed in 0..64 {
+        let random = Options::mode("random", seed).expect("a mode");
+        case.options = Options { checks: false, ..random };
+        wrong += u32::from(case.run().unwrap() != [0; 64]);
+    }
+    assert!(wrong >= 4, "{wrong} of 64 seeds let a warp oversleep");
 }

@@ -194,17 +194,11 @@ impl Cluster<'_> {
             self.note_owner(w, (start, bytes), write, order)?;
         }
         let Some(checker) = &mut self.checker else { return Ok(()) };
-        if order == Order::Strong {
-            let location = checker.locations.entry((memory, start / 4)).or_default();
-            if write {
-                location.join(&checker.known[w]);
-                checker.step(w);
-            } else {
-                checker.known[w].join(location);
-            }
-            return Ok(());
-        }
-        let outcome = checker.by_warp(w, pc, memory, (start, bytes.into()), write);
+        let range = (start, bytes.into());
+        let outcome = match order {
+            Order::Strong => checker.strongly(w, pc, memory, range, write),
+            _ => checker.by_warp(w, pc, memory, range, write),
+        };
         match outcome {
             Ok(()) => Ok(()),
             outcome => self.judge(w, memory, outcome, write),

@@ -74,7 +74,7 @@ pub(crate) struct Checker {
     next_slot: usize,
     shadows: Shadows,
     /// Knowledge published at addresses by strong operations.
-    pub(crate) locations: HashMap<(Memory, u64), Clocks>,
+    locations: HashMap<(Memory, u64), Clocks>,
     /// Work that group waits refer to.
     pub(crate) issued: Vec<Issued>,
     /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
@@ -195,18 +195,31 @@ impl Checker {
         write: bool,
     ) -> Outcome {
         let Checker { known, times, shadows, .. } = self;
-        let viewer = Viewer {
-            agent: w,
-            time: times[w],
-            pc,
-            all: &known[w].all,
-            fenced: None,
-            fence_writes: false,
-            fence_after_reads: false,
-            generic: &|_| true,
-            own: [usize::MAX; 2],
-        };
+        let viewer = Viewer::of_warp(w, times[w], pc, &known[w].all);
         shadows.of(memory).access(&viewer, range.0, range.1, write)
+    }
+
+    /// A strong access by a warp: it learns what was published at that place, or publishes there.
+    pub(crate) fn strongly(
+        &mut self,
+        w: usize,
+        pc: Pc,
+        memory: Memory,
+        range: (u64, u64),
+        write: bool,
+    ) -> Outcome {
+        let Checker { known, times, shadows, locations, .. } = self;
+        let location = locations.entry((memory, range.0 / 4)).or_default();
+        match write {
+            true => location.join(&known[w]),
+            false => known[w].join(location),
+        }
+        let viewer = Viewer { strong: true, ..Viewer::of_warp(w, times[w], pc, &known[w].all) };
+        let outcome = shadows.of(memory).access(&viewer, range.0, range.1, write);
+        if write {
+            self.step(w);
+        }
+        outcome
     }
 
     /// A warp's own accesses to several ranges by one instruction.
@@ -219,17 +232,7 @@ impl Checker {
         write: bool,
     ) -> Outcome {
         let Checker { known, times, shadows, .. } = self;
-        let viewer = Viewer {
-            agent: w,
-            time: times[w],
-            pc,
-            all: &known[w].all,
-            fenced: None,
-            fence_writes: false,
-            fence_after_reads: false,
-            generic: &|_| true,
-            own: [usize::MAX; 2],
-        };
+        let viewer = Viewer::of_warp(w, times[w], pc, &known[w].all);
         let shadow = shadows.of(memory);
         for (at, len) in ranges {
             shadow.access(&viewer, at as u64, len as u64, write)?;
@@ -278,17 +281,7 @@ impl Checker {
     /// A check of a warp's view without an access.
     pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
         let Some(shadow) = self.shadows.get(memory) else { return Ok(()) };
-        let viewer = Viewer {
-            agent: w,
-            time: self.times[w],
-            pc: 0,
-            all: &self.known[w].all,
-            fenced: None,
-            fence_writes: false,
-            fence_after_reads: false,
-            generic: &|_| true,
-            own: [usize::MAX; 2],
-        };
+        let viewer = Viewer::of_warp(w, self.times[w], 0, &self.known[w].all);
         shadow.look(&viewer, range.0, range.1)
     }
 
@@ -334,6 +327,7 @@ impl Checker {
             fence_after_reads: tensor,
             generic: &generic,
             own,
+            strong: false,
         };
         self.shadows.of(memory).access(&viewer, range.0, range.1, write)
     }

@@ -4,27 +4,36 @@ use super::clock::Clock;
 use crate::op::Pc;
 use std::collections::HashMap;
 
-/// An access: agent, its time, the instruction and the bytes of the cell.
+/// An access: agent, its time, the instruction, whether it is strong, and the bytes of the cell.
 ///
-/// Packed into 64 bits: time 28, agent 12, instruction 20, bytes 4. Zero is no access.
+/// Packed into 64 bits: time 27, agent 12, strong 1, instruction 20, bytes 4. Zero is no access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(u64);
 
 impl Access {
     /// An access of the bytes in `mask` of a cell.
     pub fn new(agent: usize, time: u32, pc: Pc, mask: u8) -> Access {
-        debug_assert!(agent < 1 << 12 && pc < 1 << 20 && time < 1 << 28);
-        Access(u64::from(time) << 36 | (agent as u64) << 24 | u64::from(pc) << 4 | u64::from(mask))
+        debug_assert!(agent < 1 << 12 && pc < 1 << 20 && time < 1 << 27);
+        Access(u64::from(time) << 37 | (agent as u64) << 25 | u64::from(pc) << 4 | u64::from(mask))
+    }
+
+    /// The same, by a strong operation (an atomic or volatile one, or one with a scope).
+    fn made_strong(self, strong: bool) -> Access {
+        Access(self.0 | u64::from(strong) << 24)
+    }
+
+    fn is_strong(self) -> bool {
+        self.0 >> 24 & 1 != 0
     }
 
     /// Who.
     pub fn agent(self) -> usize {
-        (self.0 >> 24 & 0xFFF) as usize
+        (self.0 >> 25 & 0xFFF) as usize
     }
 
     /// When.
     pub fn time(self) -> u32 {
-        (self.0 >> 36) as u32
+        (self.0 >> 37) as u32
     }
 
     /// Where in the program.
@@ -87,11 +96,36 @@ pub struct Viewer<'a> {
     pub generic: &'a dyn Fn(usize) -> bool,
     /// Agents that count as ordered (a warp's own tensor-memory pipes).
     pub own: [usize; 2],
+    /// Whether the access is strong: two such are never a race.
+    pub strong: bool,
 }
 
-impl Viewer<'_> {
+impl<'a> Viewer<'a> {
+    /// A warp's own weak access.
+    pub fn of_warp(w: usize, time: u32, pc: Pc, all: &'a Clock) -> Viewer<'a> {
+        Viewer {
+            agent: w,
+            time,
+            pc,
+            all,
+            fenced: None,
+            fence_writes: false,
+            fence_after_reads: false,
+            generic: &|_| true,
+            own: [usize::MAX; 2],
+            strong: false,
+        }
+    }
+
     fn knows(&self, access: Access) -> bool {
-        access.known_to(self.all) || self.own.contains(&access.agent())
+        access.known_to(self.all)
+            || self.own.contains(&access.agent())
+            || self.strong && access.is_strong()
+    }
+
+    /// The access to the bytes in `mask` of a cell.
+    fn access(&self, mask: u8) -> Access {
+        Access::new(self.agent, self.time, self.pc, mask).made_strong(self.strong)
     }
 
     fn unfenced(&self, access: Access) -> bool {
@@ -152,7 +186,7 @@ impl Shadow {
                 let mask = (((1u32 << count) - 1) << first) as u8;
                 let number = at / 4;
                 let cell = &mut cells[number as usize % PAGE];
-                let access = Access::new(viewer.agent, viewer.time, viewer.pc, mask);
+                let access = viewer.access(mask);
                 let result = match write {
                     true => cell.write(viewer, access, number, &mut self.more),
                     false => cell.read(viewer, access, number, &mut self.more),
@@ -198,7 +232,7 @@ fn whole_cells(
     write: bool,
     more: &mut HashMap<u64, Vec<Access>>,
 ) -> Result<(), (u64, Conflict)> {
-    let access = Access::new(viewer.agent, viewer.time, viewer.pc, 0xF);
+    let access = viewer.access(0xF);
     // Whoever wrote one cell mostly wrote its neighbours too: judged once.
     let mut known_write = None;
     for (i, cell) in cells.iter_mut().enumerate() {
@@ -315,6 +349,7 @@ mod tests {
             fence_after_reads: false,
             generic: &|agent| agent < 2,
             own: [usize::MAX; 2],
+            strong: false,
         }
     }
 
@@ -345,6 +380,20 @@ mod tests {
         let mut shadow = Shadow::default();
         shadow.access(&viewer(0, 1, &clock(&[(0, 1)]), None), 4, 2, true).unwrap();
         shadow.access(&viewer(1, 1, &clock(&[(1, 1)]), None), 6, 2, true).unwrap();
+    }
+
+    #[test]
+    fn strong_accesses_conflict_with_weak_ones_only() {
+        let mut shadow = Shadow::default();
+        let (mine, theirs) = (clock(&[(0, 1)]), clock(&[(1, 1)]));
+        let atomic = |agent, time, all| Viewer { strong: true, ..viewer(agent, time, all, None) };
+        shadow.access(&atomic(0, 1, &mine), 0, 4, true).unwrap();
+        shadow.access(&atomic(1, 1, &theirs), 0, 4, true).unwrap();
+        shadow.access(&viewer(0, 1, &mine, None), 0, 4, false).unwrap_err();
+        let informed = clock(&[(0, 1), (1, 1)]);
+        shadow.access(&viewer(0, 1, &informed, None), 0, 4, false).unwrap();
+        let (_, conflict) = shadow.access(&atomic(1, 2, &theirs), 0, 4, true).unwrap_err();
+        assert!(!conflict.wrote);
     }
 
     #[test]

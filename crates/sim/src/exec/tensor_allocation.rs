@@ -3,6 +3,7 @@
 use super::Flow;
 use super::memory::{Order, Place, lane_address};
 use crate::cluster::{Cluster, Run};
+use crate::matrix::TMEM_COLUMNS;
 use crate::op::{Addr, MemSpace};
 use crate::register::R32;
 use crate::warp::Wait;
@@ -30,13 +31,11 @@ impl Cluster<'_> {
         let at = lane_address(&self.warps[w].registers, dst, lane);
         let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
         let place = self.place(w, lane, space, at, 4)?;
-        if pair && !self.peer_allocates(w)? {
-            return Ok(Flow::Retry(Wait::TensorMemory));
-        }
-        let Some(start) = self.ctas[cta].tensor.take(columns) else {
-            return Ok(Flow::Retry(Wait::TensorMemory));
+        let start = match pair {
+            true => self.take_together(w, columns)?,
+            false => self.take(&[cta], columns),
         };
-        self.ctas[cta].tensor.pair_requests.1 += u32::from(pair);
+        let Some(start) = start else { return Ok(Flow::Retry(Wait::TensorMemory)) };
         self.event();
         self.before_write(w, lane, place, 4, Order::Weak)?;
         if let Place::Shared(cta, offset) = place {
@@ -46,18 +45,35 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    /// A pair of CTAs allocates together: whether a warp of the peer does so too.
-    fn peer_allocates(&mut self, w: usize) -> Run<bool> {
-        self.group(w, true)?;
-        let cta = self.warps[w].cta;
-        let (asked, given) = &mut self.ctas[cta].tensor.pair_requests;
-        let first = asked == given;
-        *asked = *given + 1;
-        let number = *asked;
-        if first {
+    /// A warp of each CTA of a pair allocates: the first waits, the second takes columns in both.
+    fn take_together(&mut self, w: usize, columns: u32) -> Run<Option<u32>> {
+        let ctas = self.group(w, true)?;
+        let (cta, peer) = (self.warps[w].cta, self.warps[w].cta ^ 1);
+        if let Some(start) = self.ctas[cta].tensor.given.take() {
+            return Ok(Some(start));
+        }
+        self.ctas[cta].tensor.asked = Some(columns);
+        let Some(other) = self.ctas[peer].tensor.asked else { return Ok(None) };
+        if other != columns {
+            let message =
+                format!("tcgen05.alloc of {columns} columns; the peer CTA's is of {other}");
+            return self.fault(w, None, "tmem-columns", message, None);
+        }
+        let start = self.take(&ctas, columns);
+        if start.is_some() {
+            ctas.iter().for_each(|cta| self.ctas[*cta].tensor.asked = None);
+            self.ctas[peer].tensor.given = start;
             self.retry_allocations();
         }
-        Ok(self.ctas[cta ^ 1].tensor.pair_requests.0 >= number)
+        Ok(start)
+    }
+
+    /// Takes an aligned range of columns that is free in each of the CTAs.
+    fn take(&mut self, ctas: &[usize], columns: u32) -> Option<u32> {
+        let free = |start: &u32| ctas.iter().all(|c| self.ctas[*c].tensor.is_free(*start, columns));
+        let start = (0..=TMEM_COLUMNS as u32 - columns).step_by(32).find(free)?;
+        ctas.iter().for_each(|cta| self.ctas[*cta].tensor.allocations.push((start, columns)));
+        Some(start)
     }
 
     /// Warps that wait to allocate look again.

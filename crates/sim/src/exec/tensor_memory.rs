@@ -35,8 +35,9 @@ pub struct TensorState {
     pub allocations: Vec<(u32, u32)>,
     /// Allocations given back, and when, where that is followed.
     pub(super) freed: Vec<(u32, u32, Option<Moment>)>,
-    /// Allocations for a pair of CTAs: asked for, and given.
-    pub(super) pair_requests: (u32, u32),
+    /// Columns a warp asked for on behalf of a pair of CTAs, and where the peer's warp got them.
+    pub(super) asked: Option<u32>,
+    pub(super) given: Option<u32>,
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
 }
@@ -61,16 +62,9 @@ impl TensorState {
         rect.columns.clone().find(|column| seen(*column) & lanes == 0)
     }
 
-    /// A free aligned range of columns.
-    pub(super) fn take(&mut self, columns: u32) -> Option<u32> {
-        let free = |start: u32| {
-            self.allocations.iter().all(|(at, n)| start + columns <= *at || at + n <= start)
-        };
-        let start = (0..TMEM_COLUMNS as u32)
-            .step_by(32)
-            .find(|s| s + columns <= TMEM_COLUMNS as u32 && free(*s))?;
-        self.allocations.push((start, columns));
-        Some(start)
+    /// Whether a range of columns is free.
+    pub(super) fn is_free(&self, start: u32, columns: u32) -> bool {
+        self.allocations.iter().all(|(at, n)| start + columns <= *at || at + n <= start)
     }
 
     fn allocated(&self, rect: &TmemRect) -> bool {
