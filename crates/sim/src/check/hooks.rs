@@ -301,7 +301,7 @@ impl Cluster<'_> {
         }
         let checker = self.checker.as_mut().expect("checked above");
         if group != Group::None {
-            checker.issued.push(Issued { group, agent, time });
+            checker.note_group(Issued { group, agent, time });
         }
         match stream {
             Stream::Wgmma(first) => (first..first + 4).for_each(|member| checker.step(member)),

@@ -172,6 +172,15 @@ impl Checker {
         }
     }
 
+    /// Remembers work for the waits of its group; of what an agent does in one group, the last.
+    pub(crate) fn note_group(&mut self, issued: Issued) {
+        let same = |other: &&mut Issued| (other.group, other.agent) == (issued.group, issued.agent);
+        match self.issued.iter_mut().rev().find(same) {
+            Some(other) => other.time = issued.time,
+            None => self.issued.push(issued),
+        }
+    }
+
     /// Everything a pipe did so far is done, as its warp knows.
     pub(crate) fn finish_pipe(&mut self, w: usize, agent: usize) {
         let time = self.times[agent];

@@ -78,7 +78,13 @@ impl Cluster<'_> {
                 for (lane, ((cta, offset), data)) in
                     rows.iter().zip(shape.store(&fragments)).enumerate()
                 {
-                    self.before_write(w, lane, Place::Shared(*cta, *offset), 16, Order::Weak)?;
+                    let place = Place::Shared(*cta, *offset);
+                    let there = &self.ctas[*cta].shared.bytes()[*offset as usize..][..16];
+                    let changes_nothing = *there == data;
+                    match self.before_write(w, lane, place, 16, Order::Weak) {
+                        Err(error) if error.rule() == "race" && changes_nothing => continue,
+                        outcome => outcome?,
+                    }
                     self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(&data);
                 }
                 self.counters.shared_written += 16 * rows.len() as u64;
