@@ -53,6 +53,14 @@ impl Error {
             Error::Deadlock(_) => "deadlock",
         }
     }
+
+    /// Whether it is a race of an instruction with itself, executed by another warp.
+    pub(crate) fn is_race_with_itself(&self) -> bool {
+        let Error::Hazard(hazard) = self else { return false };
+        let at = |site: &Site| (site.line, site.instruction.clone());
+        let same = |(_, other): &(String, Site)| at(other) == at(&hazard.site);
+        hazard.rule == "race" && hazard.other.as_ref().is_some_and(same)
+    }
 }
 
 /// An instruction the simulator does not model.

@@ -125,7 +125,7 @@ impl Cluster<'_> {
         if self.launch.options.checks {
             match self.note_ranges(w, cta, words.ranges(), true) {
                 // The general way looks whether the same was there already.
-                Err(error) if error.rule() == "race" => return Ok(false),
+                Err(error) if error.is_race_with_itself() => return Ok(false),
                 outcome => outcome?,
             }
         }
