@@ -5,7 +5,7 @@ use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::splits::Work;
-use crate::task::{Destination, Task};
+use crate::task::{Destination, Task, Turn};
 use crate::{combine, tensors};
 use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
 use program::{Launch, Program};
@@ -129,6 +129,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut launches = Vec::new();
     let mut summary = Vec::new();
     let mut first = 0;
+    let mut turn = if stages.len() == 1 { Turn::Only } else { Turn::First };
     for Stage { segment: n, schedule, list, tiles_per_split } in stages {
         let destination = match partial {
             None => Destination::Output,
@@ -142,8 +143,9 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
             list,
             tiles_per_split,
             merged_parts: schedule.merged_parts(),
-            follows: !launches.is_empty(),
+            turn,
         };
+        turn = Turn::Later;
         let name = format!("attention{n}");
         let (kernel, args) = schedule.emit(&name, arch.target(), &task, &memory);
         summary.push(format!("{schedule}, {} split(s)", list.splits));

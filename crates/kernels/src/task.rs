@@ -44,8 +44,19 @@ pub struct Task<'p> {
     pub tiles_per_split: u32,
     /// Parts that a cluster merges: neighbours in it have the same part.
     pub merged_parts: u32,
-    /// Whether another launch of the same call comes before.
-    pub follows: bool,
+    /// Which of the call's launches this is.
+    pub turn: Turn,
+}
+
+/// Which launch of a call, those that combine parts not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The only one.
+    Only,
+    /// The first one of several.
+    First,
+    /// A later one.
+    Later,
 }
 
 /// How a CTA's tile covers queries, keys and values.
@@ -95,8 +106,8 @@ pub struct Params {
     pub query_box: QueryBox,
     /// Whether rows past a sequence's end may hold anything.
     pub dirty_tail: bool,
-    /// Whether the previous grid is another launch of the same call.
-    pub follows: bool,
+    /// Which of the call's launches this is.
+    pub turn: Turn,
 }
 
 /// Where a sequence's pages are.
@@ -188,7 +199,7 @@ impl Params {
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),
-            follows: task.follows,
+            turn: task.turn,
         }
     }
 
@@ -203,17 +214,24 @@ impl Params {
     /// Runs `body` for each tile of this CTA that has queries, once the grids before this call's have
     /// ended. What comes before touches no memory of the problem, and overlaps their tail.
     ///
-    /// The call's first launch waits for them, and only then lets the next one start. So a launch that
-    /// follows need not wait before it begins; launches of a call touch nothing of each other. It waits
-    /// before it ends, so that who waits for it has waited for all.
+    /// Launches of a call touch nothing of each other and run side by side. The first one lets the next
+    /// start when it has itself waited, so a later one need not wait before it begins. It waits before it
+    /// ends, so that who waits for it has waited for all.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
-        if !self.follows {
-            b.wait_previous_grid();
+        match self.turn {
+            Turn::Only => {
+                b.launch_next_grid();
+                b.wait_previous_grid();
+            }
+            Turn::First => {
+                b.wait_previous_grid();
+                b.launch_next_grid();
+            }
+            Turn::Later => b.launch_next_grid(),
         }
-        b.launch_next_grid();
         self.for_each_open(b, body);
-        if self.follows {
+        if self.turn == Turn::Later {
             b.wait_previous_grid();
         }
     }
