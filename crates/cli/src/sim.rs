@@ -4,6 +4,7 @@ mod corpus;
 mod launch;
 mod outcome;
 mod parameters;
+mod rules;
 
 use crate::Outcome;
 use filetest::{FileTest, SimEngine};
@@ -19,7 +20,9 @@ use std::sync::Arc;
 /// The exit status tells the outcome: 0 ok, 2 the launch does not fit the kernel, 3 fault,
 /// 4 hazard, 5 deadlock, 6 unsupported.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("what").args(["file", "launch"]).required(true)))]
+#[command(group(
+    clap::ArgGroup::new("what").args(["file", "launch", "allow"]).multiple(true).required(true)
+))]
 pub struct Args {
     /// When asynchronous work completes and who runs: eager, latest, adversarial, random, all
     #[arg(long, default_value = "eager")]
@@ -30,6 +33,10 @@ pub struct Args {
     /// Also apply rules of the manual that shipped kernels break without harm
     #[arg(long)]
     pedantic: bool,
+    /// Lets findings of this rule pass: they are counted in the report, the run goes on as if all were
+    /// in order. Can be given several times; `help` lists the rules
+    #[arg(long, value_name = "RULE", value_parser = rules::parser(), hide_possible_values = true)]
+    allow: Vec<String>,
     /// Only run: no races, fences or uninitialised reads
     #[arg(long)]
     no_checks: bool,
@@ -87,6 +94,7 @@ const MODES: [&str; 4] = ["eager", "latest", "adversarial", "random"];
 
 /// Runs the command.
 pub fn run(args: Args) -> Outcome {
+    let Some(allow) = rules::allowed(&args.allow)? else { return rules::print() };
     let modes: Vec<&str> = match args.mode.as_str() {
         "all" => MODES.to_vec(),
         one => vec![one],
@@ -103,6 +111,7 @@ pub fn run(args: Args) -> Outcome {
         let options = Options {
             checks: !args.no_checks,
             pedantic: args.pedantic || options.pedantic,
+            allow: allow.clone(),
             trace: args.trace.is_some(),
             threads: args.threads,
             ..options

@@ -144,3 +144,37 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
+
+#[test]
+fn an_allowed_hazard_is_listed_and_the_run_is_ok() {
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fail/store_not_fenced.ptx");
+    let refused = sixwarp(&["sim", kernel]);
+    assert_eq!(refused.status.code(), Some(4));
+    let note = "= note: `--allow missing-proxy-fence` lets it pass\n";
+    assert!(text(&refused.stdout).ends_with(note), "{}", text(&refused.stdout));
+    let other = sixwarp(&["sim", kernel, "--allow", "race"]);
+    assert_eq!(other.status.code(), Some(4));
+
+    let allow = ["sim", kernel, "--allow", "race", "--allow", "missing-proxy-fence"];
+    let allowed = sixwarp(&allow);
+    assert!(allowed.status.success());
+    let listed = "mode eager: ok\nallowed, 1 times: hazard[missing-proxy-fence]: ";
+    assert!(text(&allowed.stdout).starts_with(listed), "{}", text(&allowed.stdout));
+    let json = sixwarp(&[&allow[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["outcome"], "ok");
+    assert_eq!(report["allowed"][0]["rule"], "missing-proxy-fence");
+    assert_eq!(report["allowed"][0]["line"], 24);
+    assert_eq!(report["allowed"][0]["times"], 1);
+}
+
+#[test]
+fn rules_are_listed_and_near_names_told() {
+    let listed = sixwarp(&["sim", "--allow", "help"]);
+    assert!(listed.status.success());
+    assert!(text(&listed.stdout).contains("\nmissing-proxy-fence         fence.proxy.async "));
+    let wrong = sixwarp(&["sim", "--allow", "missing-proxi-fence"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let told = "a similar value exists: 'missing-proxy-fence'";
+    assert!(text(&wrong.stderr).contains(told), "{}", text(&wrong.stderr));
+}

@@ -4,6 +4,7 @@
 //! machine that cannot go on ([`Deadlock`]) and something this simulator does not know
 //! ([`Unsupported`]) are different types. Each names the PTX line, the rule and what to do.
 
+use crate::rules::Rule;
 use std::fmt::{self, Display, Formatter};
 
 /// Why a run ended early.
@@ -49,7 +50,7 @@ impl Error {
         match self {
             Error::Load(_) | Error::Unsupported(_) => "",
             Error::Fault(fault) => fault.rule,
-            Error::Hazard(hazard) => hazard.rule,
+            Error::Hazard(hazard) => hazard.rule.name(),
             Error::Deadlock(_) => "deadlock",
         }
     }
@@ -109,8 +110,8 @@ pub struct Fault {
 /// The program relies on an order nothing guarantees.
 #[derive(Clone, Debug)]
 pub struct Hazard {
-    /// Short name of the rule (`race`, `missing-proxy-fence`).
-    pub rule: &'static str,
+    /// The rule that was broken.
+    pub rule: Rule,
     /// What happened.
     pub message: String,
     /// The later of the two operations.
@@ -119,6 +120,17 @@ pub struct Hazard {
     pub other: Option<(String, Site)>,
     /// What to do.
     pub help: Option<String>,
+}
+
+impl Hazard {
+    /// Whether another one breaks the same rule in the same place or places.
+    pub(crate) fn is_at(&self, other: &Hazard) -> bool {
+        let place = |site: &Site| (site.line, site.instruction.clone());
+        let earlier = |hazard: &Hazard| hazard.other.as_ref().map(|(_, site)| place(site));
+        self.rule == other.rule
+            && place(&self.site) == place(&other.site)
+            && earlier(self) == earlier(other)
+    }
 }
 
 /// A warp that cannot go on.
@@ -153,7 +165,9 @@ impl Display for Error {
             Error::Load(message) => write!(f, "error: {message}"),
             Error::Unsupported(unsupported) => unsupported.fmt(f),
             Error::Fault(fault) => fault.fmt(f),
-            Error::Hazard(hazard) => hazard.fmt(f),
+            Error::Hazard(hazard) => {
+                write!(f, "{hazard}\n   = note: `--allow {}` lets it pass", hazard.rule)
+            }
             Error::Deadlock(deadlock) => deadlock.fmt(f),
         }
     }

@@ -1,5 +1,7 @@
 //! How a program is run.
 
+use crate::rules::Rule;
+
 /// When asynchronous work completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
@@ -39,6 +41,8 @@ pub struct Options {
     /// overwrites what they wrote and where `cp.async` wrote it, tensor memory freed when no warp uses it any more, and the lane base
     /// in every address of tensor memory.
     pub pedantic: bool,
+    /// Rules that may be broken: the run goes on as if all were in order, and its report counts them.
+    pub allow: Vec<Rule>,
     /// Whether a timeline is recorded.
     pub trace: bool,
     /// Host threads; 0 is one per core.
@@ -55,6 +59,7 @@ impl Default for Options {
             seed: 0,
             checks: true,
             pedantic: false,
+            allow: Vec::new(),
             trace: false,
             threads: 0,
             max_instructions: 1 << 40,

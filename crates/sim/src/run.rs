@@ -149,14 +149,18 @@ impl Machine {
             earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global, behind)),
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
+            allowed: Mutex::default(),
             wide_atomics: Mutex::new(()),
             heartbeat: AtomicU64::new(0),
             next: AtomicU32::new(0),
         };
         let results = run_clusters(&state)?;
+        let mut allowed = state.allowed.into_inner().expect("no worker panicked");
+        allowed.sort_by_key(|allowed| allowed.hazard.site.line);
         self.behind = state.earlier.and_then(Earlier::left_behind);
         self.report.counters += results.counters;
         self.report.notes.extend(results.notes);
+        self.report.allowed.extend(allowed);
         if options.trace {
             let trace = self.report.trace.get_or_insert_default();
             trace.slices.extend(results.trace.slices);

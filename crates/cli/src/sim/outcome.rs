@@ -1,6 +1,6 @@
 use crate::{Outcome, output};
 use serde_json::{Value, json};
-use sim::{Counters, Error, Report};
+use sim::{Allowed, Counters, Error, Report};
 
 /// A run and how it ended.
 pub struct Finished {
@@ -47,6 +47,7 @@ impl Finished {
                 "mode": mode,
                 "seed": seed,
                 "counters": table(&report.counters).into_iter().collect::<serde_json::Map<_, _>>(),
+                "allowed": report.allowed.iter().map(finding).collect::<Vec<_>>(),
                 "notes": report.notes,
             }),
             Err(error) => json!({
@@ -68,6 +69,9 @@ impl Finished {
             Err(error) => format!("{head}{}\n{error}\n", error.kind()),
             Ok(report) => {
                 let mut text = format!("{head}ok\n");
+                for Allowed { hazard, times } in &report.allowed {
+                    text += &format!("allowed, {times} times: {hazard}\n");
+                }
                 report.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
                 if counters {
                     for (name, value) in table(&report.counters) {
@@ -78,6 +82,15 @@ impl Finished {
             }
         }
     }
+}
+
+fn finding(Allowed { hazard, times }: &Allowed) -> Value {
+    json!({
+        "rule": hazard.rule.name(),
+        "line": hazard.site.line,
+        "message": hazard.to_string(),
+        "times": times,
+    })
 }
 
 fn table(c: &Counters) -> Vec<(String, Value)> {

@@ -9,6 +9,7 @@
 use super::pipes::Memory;
 use crate::cluster::{Cluster, Run};
 use crate::memory::Global;
+use crate::rules::Rule;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What launches wrote: a bit per byte of each allocation.
@@ -95,6 +96,6 @@ impl Cluster<'_> {
                 "griddepcontrol.wait in some thread of the launch before, at its end if need be",
             ),
         };
-        self.hazard(w, "missing-grid-wait", message, None, Some(help))
+        self.hazard(w, Rule::MissingGridWait, message, None, Some(help))
     }
 }

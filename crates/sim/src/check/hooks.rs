@@ -8,7 +8,8 @@ use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::exec::{BarrierId, Order, Place, Work};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
-use crate::op::{Fence, Op, Tcgen05};
+use crate::op::{Fence, Op, Pc, Tcgen05};
+use crate::rules::Rule;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Cluster<'_> {
@@ -77,7 +78,7 @@ impl Cluster<'_> {
         let help = "the initialising thread executes fence.mbarrier_init.release.cluster before the barrier \
                     that tells the others";
         let other = Some(("initialised:".into(), site));
-        self.hazard(w, "barrier-init-not-fenced", message, other, Some(help))
+        self.hazard(w, Rule::BarrierInitNotFenced, message, other, Some(help))
     }
 
     /// The barriers a warp initialised so far are visible to everyone it synchronises with.
@@ -106,14 +107,18 @@ impl Cluster<'_> {
         columns: usize,
     ) -> Run<()> {
         let pc = self.pc(w);
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        if checker.ordered.is_none() {
+        if self.checker.as_ref().is_none_or(|checker| checker.ordered.is_none()) {
             return Ok(());
         }
         let memory = Memory::Tensor(cta);
-        let lanes = (0..128).map(|lane| (4 * (lane * TMEM_COLUMNS + start), 4 * columns));
-        let outcome = checker.by_ranges(w, pc, memory, lanes, true);
-        self.judge(w, memory, outcome, true)
+        loop {
+            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let lanes = (0..128).map(|lane| (4 * (lane * TMEM_COLUMNS + start), 4 * columns));
+            let outcome = checker.by_ranges(w, pc, memory, lanes, true);
+            if self.settle(w, memory, outcome, true)?.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Operand A of 16 bits or fewer cannot be what a matrix instruction left: accumulators are
@@ -135,7 +140,7 @@ impl Cluster<'_> {
                     which they are";
         self.hazard(
             w,
-            "accumulator-as-operand",
+            Rule::AccumulatorAsOperand,
             message,
             Some(("accumulated:".into(), site)),
             Some(help),
@@ -143,10 +148,8 @@ impl Cluster<'_> {
     }
 
     pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
-        let pc = self.pc(w);
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        let outcome = checker.by_warp(w, pc, Memory::Shared(id.0), (id.1.into(), 8), true);
-        self.judge(w, Memory::Shared(id.0), outcome, true)
+        let place = Place::Shared(id.0, id.1);
+        self.note_access(w, place, 8, true, Order::Weak)
     }
 
     /// Whoever uses a barrier must know of its initialisation.
@@ -164,7 +167,7 @@ impl Cluster<'_> {
                     barrier before other warps use it";
         self.hazard(
             w,
-            "barrier-init-not-published",
+            Rule::BarrierInitNotPublished,
             message,
             Some(("initialised:".into(), site)),
             Some(help),
@@ -193,15 +196,16 @@ impl Cluster<'_> {
             self.check_earlier_grids(w, (start, bytes.into()), write)?;
             self.note_owner(w, (start, bytes), write, order)?;
         }
-        let Some(checker) = &mut self.checker else { return Ok(()) };
         let range = (start, bytes.into());
-        let outcome = match order {
-            Order::Strong => checker.strongly(w, pc, memory, range, write),
-            _ => checker.by_warp(w, pc, memory, range, write),
-        };
-        match outcome {
-            Ok(()) => Ok(()),
-            outcome => self.judge(w, memory, outcome, write),
+        loop {
+            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let outcome = match order {
+                Order::Strong => checker.strongly(w, pc, memory, range, write),
+                _ => checker.by_warp(w, pc, memory, range, write),
+            };
+            if self.settle(w, memory, outcome, write)?.is_none() {
+                return Ok(());
+            }
         }
     }
 
@@ -210,15 +214,17 @@ impl Cluster<'_> {
         &mut self,
         w: usize,
         cta: usize,
-        ranges: impl Iterator<Item = (usize, usize)>,
+        ranges: impl Iterator<Item = (usize, usize)> + Clone,
         write: bool,
     ) -> Run<()> {
         let pc = self.warps[w].fragments[0].pc;
-        let Some(checker) = &mut self.checker else { return Ok(()) };
         let memory = Memory::Shared(cta);
-        match checker.by_ranges(w, pc, memory, ranges, write) {
-            Ok(()) => Ok(()),
-            outcome => self.judge(w, memory, outcome, write),
+        loop {
+            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let outcome = checker.by_ranges(w, pc, memory, ranges.clone(), write);
+            if self.settle(w, memory, outcome, write)?.is_none() {
+                return Ok(());
+            }
         }
     }
 
@@ -248,7 +254,7 @@ impl Cluster<'_> {
             verb(write)
         );
         let help = "clusters run in any order: use atomics, or a flag with release and acquire";
-        self.hazard(w, "race", message, None, Some(help))
+        self.hazard(w, Rule::Race, message, None, Some(help))
     }
 
     /// An asynchronous operation is issued: what it touches is checked and recorded now, whenever it
@@ -286,18 +292,8 @@ impl Cluster<'_> {
         for Touched { memory, start, len, write } in &touched {
             // Reads are over one tick before writes: `wait_group.read` waits for them alone.
             let when = if *write { time } else { time - 1 };
-            let checker = self.checker.as_mut().expect("checked above");
-            let outcome = checker.by_agent(
-                (agent, when, pc),
-                &clocks,
-                proxy,
-                *memory,
-                (*start, *len),
-                *write,
-            );
-            if outcome.is_err() {
-                return self.judge(w, *memory, outcome, *write).map(|()| Clocks::default());
-            }
+            let operation = (agent, when, pc);
+            self.access_as(w, operation, &mut clocks, proxy, (*memory, *start, *len), *write)?;
         }
         let checker = self.checker.as_mut().expect("checked above");
         if group != Group::None {
@@ -308,6 +304,26 @@ impl Cluster<'_> {
             _ => checker.step(w),
         }
         Ok(clocks)
+    }
+
+    /// An access by an agent other than a warp itself, with the knowledge `clocks`.
+    pub(super) fn access_as(
+        &mut self,
+        w: usize,
+        operation: (usize, u32, Pc),
+        clocks: &mut Clocks,
+        proxy: Proxy,
+        (memory, start, len): (Memory, u64, u64),
+        write: bool,
+    ) -> Run<()> {
+        loop {
+            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let outcome = checker.by_agent(operation, clocks, proxy, memory, (start, len), write);
+            match self.settle(w, memory, outcome, write)? {
+                None => return Ok(()),
+                Some(conflict) => conflict.teach(clocks),
+            }
+        }
     }
 
     /// An operation signals a barrier: its waiters know all the operation knew, and itself.

@@ -8,6 +8,7 @@
 
 use crate::cluster::{Cluster, Run};
 use crate::op::Pc;
+use crate::rules::Rule;
 use std::collections::HashMap;
 
 /// What the lanes of a warp did to a word of shared memory.
@@ -63,10 +64,10 @@ impl Cluster<'_> {
         write: bool,
     ) -> Run<()> {
         let pc = self.pc(w);
-        let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
-            return Ok(());
-        };
         for word in offset / 4..(offset + bytes).div_ceil(4) {
+            let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
+                return Ok(());
+            };
             let Some(other) = lanes[w].touch((cta, word), lane, write, pc) else { continue };
             let done = if write {
                 "overwrites what another lane read"
@@ -76,7 +77,7 @@ impl Cluster<'_> {
             let message = format!("lane {lane} {done}, and nothing orders the lanes of the warp");
             let site = Some(("the other lane:".to_owned(), self.site(w, other, None)));
             let help = "bar.warp.sync between the two: lanes that run in step are not synchronised";
-            return self.hazard(w, "missing-warp-sync", message, site, Some(help));
+            self.hazard(w, Rule::MissingWarpSync, message, site, Some(help))?;
         }
         Ok(())
     }
@@ -105,7 +106,7 @@ impl Cluster<'_> {
         );
         let site = Some(("stored or fenced:".to_owned(), self.site(w, pc, None)));
         let help = "bar.warp.sync before the arrival";
-        self.hazard(w, "missing-warp-sync", message, site, Some(help))
+        self.hazard(w, Rule::MissingWarpSync, message, site, Some(help))
     }
 
     /// A warp's lanes are synchronised.

@@ -1,6 +1,6 @@
 use super::clock::{Clock, Clocks};
 use super::lanes::Lanes;
-use super::shadow::{Access, Shadow, Viewer};
+use super::shadow::{Access, Conflict, Shadow, Viewer};
 use crate::engine::Group;
 use crate::op::Pc;
 use std::collections::HashMap;
@@ -249,6 +249,14 @@ impl Checker {
         Ok(())
     }
 
+    /// A warp goes on as if an earlier access were ordered before it.
+    pub(super) fn take_as_ordered(&mut self, w: usize, conflict: &Conflict) {
+        conflict.teach(&mut self.known[w]);
+        if let Some(ordered) = &mut self.ordered {
+            ordered[w].raise(conflict.other.agent(), conflict.other.time());
+        }
+    }
+
     /// Who last wrote the cell at a byte address.
     pub(crate) fn last_write(&self, memory: Memory, at: u64) -> Option<Access> {
         self.shadows.get(memory)?.last_write(at)
@@ -343,7 +351,7 @@ impl Checker {
 }
 
 /// Where a conflict was found.
-pub(crate) type Outcome = Result<(), (u64, super::shadow::Conflict)>;
+pub(crate) type Outcome = Result<(), (u64, Conflict)>;
 
 /// How an agent sees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

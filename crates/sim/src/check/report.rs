@@ -4,11 +4,35 @@ use super::pipes::{Memory, Outcome};
 use super::shadow::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::matrix::TMEM_COLUMNS;
+use crate::rules::Rule;
 
 impl Cluster<'_> {
+    /// What becomes of an access: a conflict is reported, or where that is allowed counts as ordered
+    /// from now on, and the access is to be tried again.
+    pub(super) fn settle(
+        &mut self,
+        w: usize,
+        memory: Memory,
+        outcome: Outcome,
+        write: bool,
+    ) -> Run<Option<Conflict>> {
+        let Err((at, conflict)) = outcome else { return Ok(None) };
+        self.judge(w, memory, at, &conflict, write)?;
+        if let Some(checker) = &mut self.checker {
+            checker.take_as_ordered(w, &conflict);
+        }
+        Ok(Some(conflict))
+    }
+
     /// Turns a conflict into a report.
-    pub(super) fn judge(&self, w: usize, memory: Memory, outcome: Outcome, write: bool) -> Run<()> {
-        let Err((at, conflict)) = outcome else { return Ok(()) };
+    fn judge(
+        &self,
+        w: usize,
+        memory: Memory,
+        at: u64,
+        conflict: &Conflict,
+        write: bool,
+    ) -> Run<()> {
         let Some(checker) = &self.checker else { return Ok(()) };
         let agent = conflict.other.agent();
         let site = self.site(checker.warp_of(agent), conflict.other.pc(), None);
@@ -20,7 +44,7 @@ impl Cluster<'_> {
             let help =
                 "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
             let other = Some((format!("the other {theirs}:"), site));
-            return self.hazard(w, "missing-tcgen05-fence", message, other, Some(help));
+            return self.hazard(w, Rule::MissingTcgen05Fence, message, other, Some(help));
         }
         if conflict.only_unfenced {
             let message = format!(
@@ -31,7 +55,7 @@ impl Cluster<'_> {
                         before the barrier that tells the reader";
             return self.hazard(
                 w,
-                "missing-proxy-fence",
+                Rule::MissingProxyFence,
                 message,
                 Some(("written:".into(), site)),
                 Some(help),
@@ -41,8 +65,14 @@ impl Cluster<'_> {
             "{mine} of {place} is not ordered after the {who}{theirs} by warp {}",
             site.warp
         );
-        let help = advice(&conflict, who, write);
-        self.hazard(w, "race", message, Some((format!("the other {theirs}:"), site)), Some(help))
+        let help = advice(conflict, who, write);
+        self.hazard(
+            w,
+            Rule::Race,
+            message,
+            Some((format!("the other {theirs}:"), site)),
+            Some(help),
+        )
     }
 
     pub(super) fn name_place(&self, memory: Memory, at: u64) -> String {

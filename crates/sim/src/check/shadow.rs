@@ -1,6 +1,6 @@
 //! Shadow memory: who last wrote and who has read each 4-byte cell since.
 
-use super::clock::Clock;
+use super::clock::{Clock, Clocks};
 use crate::op::Pc;
 use std::collections::HashMap;
 
@@ -68,6 +68,16 @@ pub struct Conflict {
     pub wrote: bool,
     /// It is ordered, but no proxy fence makes it visible.
     pub only_unfenced: bool,
+}
+
+impl Conflict {
+    /// Makes the earlier access part of what someone knows.
+    pub(super) fn teach(&self, clocks: &mut Clocks) {
+        clocks.all.raise(self.other.agent(), self.other.time());
+        if self.only_unfenced {
+            clocks.fenced.raise(self.other.agent(), self.other.time());
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default)]

@@ -20,6 +20,7 @@ use super::touched::rect_ranges;
 use crate::cluster::{Cluster, Run};
 use crate::matrix::TmemRect;
 use crate::register::R32;
+use crate::rules::Rule;
 
 /// A load of tensor memory that nobody has waited for yet.
 pub(crate) struct TmemLoad {
@@ -108,19 +109,8 @@ impl Cluster<'_> {
         let time = checker.advance(agent);
         clocks.all.raise(agent, time);
         for touched in rect_ranges(cta, rects, write) {
-            let checker = self.checker.as_mut().expect("checked above");
-            let range = (touched.start, touched.len);
-            let outcome = checker.by_agent(
-                (agent, time, pc),
-                &clocks,
-                Proxy::Tensor(w),
-                touched.memory,
-                range,
-                write,
-            );
-            if outcome.is_err() {
-                self.judge(w, touched.memory, outcome, write)?;
-            }
+            let range = (touched.memory, touched.start, touched.len);
+            self.access_as(w, (agent, time, pc), &mut clocks, Proxy::Tensor(w), range, write)?;
         }
         let checker = self.checker.as_mut().expect("checked above");
         checker.issue_transfer(w, (agent, time), write, &clocks.all);
@@ -146,12 +136,12 @@ impl Cluster<'_> {
             return Ok(());
         };
         let Some(used) = loads.drain(..=latest).next_back() else { return Ok(()) };
-        let Some(checker) = &mut self.checker else { return Ok(()) };
-        if checker.ordered.is_some() {
+        if self.checker.as_ref().is_some_and(|checker| checker.ordered.is_some()) {
             let message = "a register that tcgen05.ld gives is used before it is there".to_owned();
             let help = "tcgen05.wait::ld.sync.aligned behind the load";
-            return self.hazard(w, "missing-tcgen05-wait", message, None, Some(help));
+            self.hazard(w, Rule::MissingTcgen05Wait, message, None, Some(help))?;
         }
+        let Some(checker) = &mut self.checker else { return Ok(()) };
         let agent = checker.pipe(Pipe::TmemLoad, w);
         checker.known[w].all.raise(agent, used.time);
         checker.finish_load(w, &used);

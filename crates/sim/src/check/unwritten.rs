@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Run};
 use crate::op::{Inst, Op, Pc, Tcgen05};
 use crate::operands::Use;
 use crate::register::Reg;
+use crate::rules::Rule;
 use std::collections::HashMap;
 
 /// The marked registers of a warp.
@@ -66,8 +67,10 @@ impl Cluster<'_> {
             marked = unwritten.of(Reg::R32(s[0])) & first | unwritten.of(Reg::R32(s[1])) & !first;
         }
         if stores(&inst.op) && marked & mask != 0 {
-            return self.stored_unwritten(w, (marked & mask).trailing_zeros());
+            self.stored_unwritten(w, (marked & mask).trailing_zeros())?;
         }
+        let warp = &mut self.warps[w];
+        let Some(unwritten) = &mut warp.unwritten else { return Ok(()) };
         written.into_iter().for_each(|reg| unwritten.set(reg, mask, marked));
         if unwritten.lanes.is_empty() {
             warp.unwritten = None;
@@ -83,7 +86,7 @@ impl Cluster<'_> {
         let other = Some(("read:".to_string(), self.site(w, *pc, None)));
         let help =
             "shared memory, tensor memory and outputs hold nothing useful before they are written";
-        self.hazard(w, "uninitialised", message, other, Some(help))
+        self.hazard(w, Rule::Uninitialised, message, other, Some(help))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
 use crate::register::{R64, Registers, Row32, Row64};
 use crate::report::Counters;
+use crate::rules::Allowed;
 use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
@@ -56,6 +57,8 @@ pub struct LaunchState<'a> {
     pub(crate) owners: WordOwners,
     /// Whether anything that could order clusters was executed.
     pub(crate) synchronised: AtomicBool,
+    /// Hazards that are allowed.
+    pub(crate) allowed: Mutex<Vec<Allowed>>,
     /// Held during an atomic operation that is wider than the host's.
     pub(crate) wide_atomics: Mutex<()>,
     /// Moves on while any cluster does.

@@ -1,6 +1,7 @@
 use super::Cluster;
 use crate::error::{Error, Fault, Hazard, Site, Unsupported};
 use crate::op::Pc;
+use crate::rules::{Rule, count};
 
 /// Results of executing instructions; errors are rare and large.
 pub type Run<T> = Result<T, Box<Error>>;
@@ -45,18 +46,28 @@ impl Cluster<'_> {
         Err(Box::new(Error::Fault(Box::new(Fault { rule, message, site, help }))))
     }
 
-    /// A hazard at the warp's current instruction.
-    pub(crate) fn hazard<T>(
+    /// A hazard at the warp's current instruction, unless its rule is allowed.
+    pub(crate) fn hazard(
         &self,
         warp: usize,
-        rule: &'static str,
+        rule: Rule,
         message: String,
         other: Option<(String, Site)>,
         help: Option<&str>,
-    ) -> Run<T> {
+    ) -> Run<()> {
         let site = self.site(warp, self.pc(warp), None);
         let help = help.map(String::from);
-        Err(Box::new(Error::Hazard(Box::new(Hazard { rule, message, site, other, help }))))
+        self.report_hazard(Hazard { rule, message, site, other, help })
+    }
+
+    /// Ends the run with a hazard, unless its rule is allowed.
+    pub(crate) fn report_hazard(&self, hazard: Hazard) -> Run<()> {
+        if !self.launch.options.allow.contains(&hazard.rule) {
+            return Err(Box::new(Error::Hazard(Box::new(hazard))));
+        }
+        let mut allowed = self.launch.allowed.lock().expect("nobody panics with the lock");
+        count(&mut allowed, hazard);
+        Ok(())
     }
 
     /// The warp's current instruction is beyond this simulator.

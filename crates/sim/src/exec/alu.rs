@@ -110,7 +110,7 @@ fn select64(r: &mut Registers, d: R64, s: &[R64; 2], p: (P, bool), mask: u32) {
 }
 
 /// The lanes of `mask`.
-pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone + Clone {
     let mut left = mask;
     std::iter::from_fn(move || {
         (left != 0).then(|| {

@@ -10,6 +10,7 @@ use crate::matrix::{Lanes, OperandError, WgmmaA, WgmmaOperands, mma_f64};
 use crate::op::{Addr, Inst, MatrixSource, MemSpace, MmaSyncOp, Op, Pc, WgmmaOp};
 use crate::operands::Use;
 use crate::register::{FULL, R32, Reg, Row32, Row64};
+use crate::rules::Rule;
 use crate::warp::Wait;
 
 /// A `wgmma` of a warpgroup with its operands as they were at issue.
@@ -306,7 +307,7 @@ impl Cluster<'_> {
         if let Some(r) = reads.or(overwrites) {
             self.settle_wgmma(w)?;
             if !copy && self.launch.options.checks {
-                return self.early_accumulator(w, r, reads.is_some());
+                self.early_accumulator(w, r, reads.is_some())?;
             }
         }
         let wgmma = &mut self.warps[w].wgmma;
@@ -325,7 +326,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn early_accumulator<T>(&self, w: usize, r: R32, read: bool) -> Run<T> {
+    fn early_accumulator(&self, w: usize, r: R32, read: bool) -> Run<()> {
         let kernel = self.kernel;
         let of = |pc: Pc| match &kernel.code[pc as usize].op {
             Op::Wgmma(op) => op.d.contains(&r),
@@ -338,7 +339,7 @@ impl Cluster<'_> {
         let message = format!("an accumulator register of a wgmma in flight is {verb}");
         let help =
             "wgmma.wait_group must come between the wgmma and the first use of its registers";
-        self.hazard(w, "wgmma-in-flight", message, other, Some(help))
+        self.hazard(w, Rule::WgmmaInFlight, message, other, Some(help))
     }
 
     fn check_wgmma_fence(&self, w: usize, op: &WgmmaOp) -> Run<()> {
@@ -362,7 +363,7 @@ impl Cluster<'_> {
         let message = message.to_string();
         let help = "execute wgmma.fence.sync.aligned after writing accumulator or A registers and before the \
                     first wgmma that uses them";
-        self.hazard(w, "missing-wgmma-fence", message, None, Some(help))
+        self.hazard(w, Rule::MissingWgmmaFence, message, None, Some(help))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Run};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
 use crate::op::{Addr, AtomOp, Atomic, Load, MemSpace, Store};
 use crate::register::{Reg, Registers};
+use crate::rules::Rule;
 use crate::tensor_copy::reduce;
 
 /// Where an address leads.
@@ -241,7 +242,7 @@ impl Cluster<'_> {
             {
                 let message =
                     format!("an atomic operation combines with {what}, which nobody wrote");
-                return self.hazard(w, "uninitialised", message, None, None);
+                self.hazard(w, Rule::Uninitialised, message, None, None)?;
             }
             self.before_write(w, lane, place, total, Order::Strong)?;
             for (i, src) in atomic.src.iter().enumerate() {

@@ -14,6 +14,7 @@ use crate::matrix::{
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
 use crate::register::{FULL, R32, Reg, Row32};
+use crate::rules::Rule;
 
 /// A `tcgen05.mma` with its operands as they were at issue.
 pub struct MmaWork {
@@ -398,14 +399,14 @@ impl Cluster<'_> {
             if found != 0 && found != chunks {
                 let site = self.site(pending.warp, pending.pc, None);
                 let hazard = Hazard {
-                    rule: "operand-layout",
+                    rule: Rule::OperandLayout,
                     message: format!("row {row} of a matrix operand is written only in part"),
                     site,
                     other: None,
                     help: Some("what was stored and what the descriptor reads are laid out differently: compare \
                                 swizzle, leading and stride byte offset".into()),
                 };
-                return Err(Box::new(Error::Hazard(Box::new(hazard))));
+                return self.report_hazard(hazard);
             }
         }
         Ok(())

@@ -20,12 +20,12 @@ struct Words {
 
 impl Words {
     /// The ranges accessed, as few as possible.
-    fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+    fn ranges(&self) -> impl Iterator<Item = (usize, usize)> + Clone {
         self.blocks().map(|(_, at, len)| (at, len))
     }
 
     /// The same, each with the first lane that accesses it.
-    fn blocks(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+    fn blocks(&self) -> impl Iterator<Item = (usize, usize, usize)> + Clone {
         let (mask, len) = match self.run {
             true => (1, LANES as u32 * self.bytes),
             false => (self.mask, self.bytes),

@@ -1,0 +1,195 @@
+//! The rules whose violation is a hazard, and how a run lets one pass.
+
+use crate::error::Hazard;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+/// A rule about order, initialisation or layout; breaking it is a [`Hazard`].
+///
+/// A run lets pass what [`crate::Options::allow`] lists: it goes on as if all were in order, and its
+/// report counts what it passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Two accesses of which one is a write, and nothing orders them.
+    Race,
+    /// A generic write that the asynchronous proxy reads without a fence between.
+    MissingProxyFence,
+    /// Tensor memory used by two threads without `tcgen05.fence`.
+    MissingTcgen05Fence,
+    /// A register used before `tcgen05.wait::ld`.
+    MissingTcgen05Wait,
+    /// A `wgmma` without the `wgmma.fence` it needs.
+    MissingWgmmaFence,
+    /// A register of a `wgmma` that was not waited for.
+    WgmmaInFlight,
+    /// Lanes that exchange data without `bar.warp.sync`.
+    MissingWarpSync,
+    /// Memory of an earlier launch without `griddepcontrol.wait`.
+    MissingGridWait,
+    /// An mbarrier used by someone who cannot know of its initialisation.
+    BarrierInitNotPublished,
+    /// An mbarrier signalled asynchronously whose initialisation has no fence.
+    BarrierInitNotFenced,
+    /// Something that nobody wrote is stored or combined with.
+    Uninitialised,
+    /// Operand A taken from where accumulators are.
+    AccumulatorAsOperand,
+    /// A matrix operand of which only parts were written.
+    OperandLayout,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Rule; 13] = [
+        Rule::Race,
+        Rule::MissingProxyFence,
+        Rule::MissingTcgen05Fence,
+        Rule::MissingTcgen05Wait,
+        Rule::MissingWgmmaFence,
+        Rule::WgmmaInFlight,
+        Rule::MissingWarpSync,
+        Rule::MissingGridWait,
+        Rule::BarrierInitNotPublished,
+        Rule::BarrierInitNotFenced,
+        Rule::Uninitialised,
+        Rule::AccumulatorAsOperand,
+        Rule::OperandLayout,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        self.description().0
+    }
+
+    /// What it says.
+    pub fn summary(self) -> &'static str {
+        self.description().1
+    }
+
+    fn description(self) -> (&'static str, &'static str) {
+        match self {
+            Rule::Race => ("race", "accesses to the same bytes, one a write, are ordered"),
+            Rule::MissingProxyFence => (
+                "missing-proxy-fence",
+                "fence.proxy.async between a thread's write and a read by a copy or matrix unit",
+            ),
+            Rule::MissingTcgen05Fence => (
+                "missing-tcgen05-fence",
+                "tcgen05.fence on both sides of a barrier (only with --pedantic)",
+            ),
+            Rule::MissingTcgen05Wait => (
+                "missing-tcgen05-wait",
+                "tcgen05.wait::ld before a loaded register is used (only with --pedantic)",
+            ),
+            Rule::MissingWgmmaFence => {
+                ("missing-wgmma-fence", "wgmma.fence between a register's change and its wgmma")
+            }
+            Rule::WgmmaInFlight => {
+                ("wgmma-in-flight", "wgmma.wait_group before accumulators are touched")
+            }
+            Rule::MissingWarpSync => (
+                "missing-warp-sync",
+                "bar.warp.sync between lanes that exchange data (only with --pedantic)",
+            ),
+            Rule::MissingGridWait => {
+                ("missing-grid-wait", "griddepcontrol.wait before memory of an earlier launch")
+            }
+            Rule::BarrierInitNotPublished => {
+                ("barrier-init-not-published", "mbarrier.init, a barrier of threads, then use")
+            }
+            Rule::BarrierInitNotFenced => (
+                "barrier-init-not-fenced",
+                "fence.mbarrier_init before asynchronous signals (only with --pedantic)",
+            ),
+            Rule::Uninitialised => ("uninitialised", "what is stored was written before"),
+            Rule::AccumulatorAsOperand => {
+                ("accumulator-as-operand", "operand A of 16 bits is not read from accumulators")
+            }
+            Rule::OperandLayout => {
+                ("operand-layout", "rows of a matrix operand are written as a whole")
+            }
+        }
+    }
+}
+
+impl Display for Rule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no [`Rule`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRule(String);
+
+impl FromStr for Rule {
+    type Err = UnknownRule;
+
+    fn from_str(name: &str) -> Result<Rule, UnknownRule> {
+        let found = Rule::ALL.into_iter().find(|rule| rule.name() == name);
+        found.ok_or_else(|| UnknownRule(name.to_owned()))
+    }
+}
+
+impl Display for UnknownRule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let near = near(&self.0);
+        let (which, rules) = match near.is_empty() {
+            true => ("there are", Rule::ALL.to_vec()),
+            false => ("near it", near),
+        };
+        let names: Vec<&str> = rules.into_iter().map(Rule::name).collect();
+        write!(f, "no rule `{}`; {which}: {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownRule {}
+
+/// Rules that share a word with a name.
+fn near(name: &str) -> Vec<Rule> {
+    let words: Vec<&str> = name.split(['-', '_', ' ']).filter(|word| word.len() > 2).collect();
+    let shares = |rule: &Rule| {
+        let mut parts = rule.name().split('-');
+        parts.any(|part| words.iter().any(|word| part.starts_with(word) || word.starts_with(part)))
+    };
+    Rule::ALL.into_iter().filter(shares).collect()
+}
+
+/// Violations of an allowed rule at one place, or pair of places.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// The first of them.
+    pub hazard: Hazard,
+    /// How many there were.
+    pub times: u64,
+}
+
+/// Adds a hazard to those found so far.
+pub(crate) fn count(found: &mut Vec<Allowed>, hazard: Hazard) {
+    match found.iter_mut().find(|allowed| allowed.hazard.is_at(&hazard)) {
+        Some(allowed) => allowed.times += 1,
+        None => found.push(Allowed { hazard, times: 1 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for rule in Rule::ALL {
+            assert_eq!(rule.name().parse(), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_the_near_ones() {
+        let error = |name: &str| name.parse::<Rule>().unwrap_err().to_string();
+        assert_eq!(
+            error("proxy_fence"),
+            "no rule `proxy_fence`; near it: missing-proxy-fence, missing-tcgen05-fence, missing-wgmma-fence, barrier-init-not-fenced"
+        );
+        assert!(error("x").starts_with("no rule `x`; there are: race, missing-proxy-fence, "));
+    }
+}
