@@ -60,7 +60,7 @@ impl Error {
         let Error::Hazard(hazard) = self else { return false };
         let at = |site: &Site| (site.line, site.instruction.clone());
         let same = |(_, other): &(String, Site)| at(other) == at(&hazard.site);
-        hazard.rule == "race" && hazard.other.as_ref().is_some_and(same)
+        hazard.rule == Rule::Race && hazard.other.as_ref().is_some_and(same)
     }
 }
 
