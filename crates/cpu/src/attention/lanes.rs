@@ -22,8 +22,8 @@ use problem::Storage;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
-/// Keys per tile: few enough that the probabilities of the widest panel leave room in the first cache.
-pub(super) const TILE: usize = 72;
+/// The most keys per tile.
+pub(super) const TILE: usize = 144;
 /// Bytes of keys and values that stay in the second cache from item to item.
 const NEAR_BYTES: usize = 1 << 20;
 
@@ -46,6 +46,11 @@ pub(super) fn attend<S: Simd, E: Element>(
     }
 }
 
+/// Keys per tile: few enough that the probabilities of the widest panel leave room in the first cache.
+fn tile_keys<S: Simd>() -> usize {
+    if S::REGISTERS < 32 { TILE } else { TILE / 2 }
+}
+
 #[inline(always)]
 fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     simd: S,
@@ -59,16 +64,18 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     let panels = item.rows.div_ceil(width);
     scratch.partial.reset(panels, width, problem.value_dim() as usize);
     load_queries(simd, call, item, width, &mut scratch.queries);
-    scratch.scores.reserve(TILE * width);
+    let keys_at_once = tile_keys::<S>();
+    scratch.scores.reserve(keys_at_once * width);
+    let mut bounds = Bounds::ALL;
     let row_bytes = (problem.key_dim() + problem.value_dim()) as usize * size_of::<E>();
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
-        let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
-        let tile_at = |first: u64| first.min(part.end)..part.end.min(first + TILE as u64);
+        let part = item.part(segment.keys(item.b), seen, split, keys_at_once as u64);
+        let tile_at = |first: u64| first.min(part.end)..part.end.min(first + keys_at_once as u64);
         let find = |first| Places::<TILE>::find(&call.inputs, segment, item, tile_at(first));
         let mut places = find(part.start);
-        for first in part.clone().step_by(TILE) {
-            let next = find(first + TILE as u64);
+        for first in part.clone().step_by(keys_at_once) {
+            let next = find(first + keys_at_once as u64);
             let Scratch { keys, values, .. } = scratch;
             let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);
             let far = (part.end - part.start) as usize * row_bytes > NEAR_BYTES;
@@ -80,7 +87,9 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
             for panel in 0..panels {
                 let rows = panel * width..(panel * width + width).min(item.rows);
                 let seen = &scratch.visible[rows.clone()];
-                let Some(bounds) = Bounds::new(seen, listed, &range) else { continue };
+                if !bounds.find(seen, listed, &range) {
+                    continue;
+                }
                 let mut panel = Panel::<V, N> { call_dims: dims(call), scratch, rows: rows.start };
                 panel.step(simd, problem.softcap, &tile, ahead.take(), &bounds);
             }
@@ -237,23 +246,20 @@ struct Bounds {
 impl Bounds {
     const ALL: Bounds = Bounds { masked: false, low: [0.0; MOST_WIDTH], high: [0.0; MOST_WIDTH] };
 
-    /// The bounds of `rows` in the tile `range`; `None` if no row sees any of it. Every row sees the
-    /// whole of a tile of listed keys.
-    fn new(rows: &[Range<u64>], listed: bool, range: &Range<u64>) -> Option<Self> {
-        if listed {
-            return (!range.is_empty()).then_some(Self::ALL);
+    /// Finds the bounds of `rows` in the tile `range`; whether any row sees any of it. Every row sees
+    /// the whole of a tile of listed keys.
+    fn find(&mut self, rows: &[Range<u64>], listed: bool, range: &Range<u64>) -> bool {
+        self.masked = !listed && rows.iter().any(|r| r.start > range.start || r.end < range.end);
+        if !self.masked {
+            return !range.is_empty();
         }
-        if rows.iter().all(|r| r.end <= range.start || r.start >= range.end || r.is_empty()) {
-            return None;
-        }
-        let mut bounds = Self::ALL;
-        bounds.masked = rows.iter().any(|r| r.start > range.start || r.end < range.end);
         let relative = |x: u64| (x.clamp(range.start, range.end) - range.start) as f32;
-        for (row, seen) in rows.iter().enumerate().filter(|_| bounds.masked) {
-            bounds.low[row] = relative(seen.start);
-            bounds.high[row] = relative(seen.end);
+        let mut any = false;
+        for (row, seen) in rows.iter().enumerate() {
+            (self.low[row], self.high[row]) = (relative(seen.start), relative(seen.end));
+            any |= self.low[row] < self.high[row];
         }
-        Some(bounds)
+        any
     }
 }
 

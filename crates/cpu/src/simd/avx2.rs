@@ -1,4 +1,4 @@
-use super::{EXP2_POLYNOMIAL, Kernel, Simd};
+use super::{EXP2_FROM_ONE, Kernel, Simd};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
@@ -93,17 +93,18 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn exp2(self, x: __m256) -> __m256 {
-        const ROUND: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        // Adding this rounds to a whole number, which is then in the sum's lowest bits.
+        const WHOLE: f32 = 1.5 * (1 << 23) as f32;
         intrinsics! {
             let x = _mm256_max_ps(_mm256_set1_ps(-127.0), x);
-            let whole = _mm256_round_ps::<ROUND>(x);
-            let part = _mm256_sub_ps(x, whole);
-            let mut sum = _mm256_set1_ps(EXP2_POLYNOMIAL[5]);
+            let shifted = _mm256_add_ps(x, _mm256_set1_ps(WHOLE));
+            let part = _mm256_sub_ps(x, _mm256_sub_ps(shifted, _mm256_set1_ps(WHOLE)));
+            let mut sum = _mm256_set1_ps(EXP2_FROM_ONE[5]);
             for power in (0..5).rev() {
-                sum = _mm256_fmadd_ps(sum, part, _mm256_set1_ps(EXP2_POLYNOMIAL[power]));
+                sum = _mm256_fmadd_ps(sum, part, _mm256_set1_ps(EXP2_FROM_ONE[power]));
             }
-            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127));
-            _mm256_mul_ps(sum, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased)))
+            let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), power))
         }
     }
     #[inline(always)]
