@@ -115,12 +115,19 @@ impl TensorDescriptor {
     /// Bytes one copy moves into shared memory and completes on its mbarrier, out-of-bounds part
     /// included.
     pub fn box_bytes(&self) -> u64 {
-        let taken = |i: usize| {
-            let step = if i == 0 { 1 } else { self.element_strides[i] };
-            u64::from(self.box_dims[i].div_ceil(step))
-        };
-        let rows = (1..MAX_RANK).map(taken).product::<u64>();
-        rows * self.element.shared_bytes_of(taken(0))
+        self.box_rows() * self.element.shared_bytes_of(self.box_dims[0].into())
+    }
+
+    /// Bytes by which a copy of a box completes an mbarrier's transaction: without the padding of 4- and
+    /// 6-bit numbers in shared memory (so CUTLASS and CuTe DSL announce them).
+    pub fn transaction_bytes(&self) -> u64 {
+        self.box_rows() * self.element.bytes_of(self.box_dims[0].into())
+    }
+
+    /// Rows of a box.
+    fn box_rows(&self) -> u64 {
+        let taken = |i: usize| u64::from(self.box_dims[i].div_ceil(self.element_strides[i]));
+        (1..MAX_RANK).map(taken).product()
     }
 
     /// The bytes the hardware reads.

@@ -62,7 +62,7 @@ impl CopyPlan {
             });
             builder.row(&row);
         }
-        Ok(builder.finish(map.box_bytes() as u32))
+        Ok(builder.finish(map.transaction_bytes() as u32))
     }
 
     /// `.tile::gather4` and `.tile::scatter4`: four rows of a 2-D tensor, packed one after the
@@ -90,7 +90,7 @@ impl CopyPlan {
         for &row in rows {
             builder.row(&[i64::from(column), i64::from(row), 0, 0, 0]);
         }
-        Ok(builder.finish(4 * map.box_bytes() as u32))
+        Ok(builder.finish(4 * map.transaction_bytes() as u32))
     }
 }
 
@@ -372,7 +372,7 @@ mod tests {
             m.element = element;
             m.swizzle = Swizzle::B128;
             let plan = CopyPlan::tile(&m, &[128, 3], 0x400, Direction::Load).unwrap();
-            assert_eq!(plan.transaction_bytes, 256);
+            assert_eq!(plan.transaction_bytes, 2 * 8 * data);
             let global = m.address + 4 * 160 + u64::from(data) * 8 + u64::from(data) * 3;
             let shared = 0x480 + (3 ^ 1) * 16;
             assert_eq!(plan.pieces[22], Piece::Copy { global, shared, bytes: data });
