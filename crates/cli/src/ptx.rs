@@ -1,16 +1,17 @@
 //! `sixwarp ptx`: what is emitted for a problem, and what it costs.
 
 use crate::problem_args::{ProblemArgs, describe};
-use crate::{Outcome, output};
+use crate::{AnyError, Outcome, output};
 use ::ptx::toolchain::{self, Assembled};
 use kernels::{Arch, PlanOptions};
 use serde::Serialize;
+use sixwarp::{Device, DeviceName};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-  sixwarp ptx --target sm_90a --heads 32/8 --dim 128 --queries 4096 --keys 4096 --mask causal
-  sixwarp ptx --target sm_100a --case seed-d512-t1-s512 --report
-  sixwarp ptx --target sm_100a --dim 512 --heads 64/1 --shared --keys 640 --sass > decode.sass
+  sixwarp ptx --device sim-sm90 --heads 32/8 --dim 128 --queries 4096 --keys 4096 --mask causal
+  sixwarp ptx --device cuda --case seed-d512-t1-s512 --report
+  sixwarp ptx --dim 512 --heads 64/1 --shared --keys 640 --sass > decode.sass
 
 PTX needs nothing installed; --report and --sass use NVIDIA's ptxas and nvdisasm, which are fetched
 once (see `sixwarp doctor`).";
@@ -21,9 +22,9 @@ once (see `sixwarp doctor`).";
 pub struct Args {
     #[command(flatten)]
     problem: ProblemArgs,
-    /// sm_90a, sm_100a or sm_103a
-    #[arg(long, default_value = "sm_90a", value_parser = arch)]
-    target: Arch,
+    /// Whose kernels: sim-sm90, sim-sm100 or sim-sm103 without a GPU, or cuda[:n] as it runs them
+    #[arg(long, default_value = "sim-sm100")]
+    device: DeviceName,
     /// Prints registers, spills, shared memory and warnings instead
     #[arg(long, conflicts_with = "sass")]
     report: bool,
@@ -41,13 +42,14 @@ pub struct Args {
 /// Plans the problem and prints what was asked for.
 pub fn run(args: Args) -> Outcome {
     let case = args.problem.case()?;
-    let plan = kernels::plan(&case.problem()?, args.target, &PlanOptions::for_arch(args.target))?;
+    let (arch, options) = planner(args.device)?;
+    let plan = kernels::plan(&case.problem()?, arch, &options)?;
     let text = plan.program.module.to_string();
-    let assemble = || toolchain::assemble(&text, &args.target.to_string());
+    let assemble = || toolchain::assemble(&text, &arch.to_string());
     let shown = if args.sass {
         toolchain::disassemble(&assemble()?.cubin)?
     } else if args.report || args.json {
-        let report = Report::new(describe(&case), args.target, &plan, &assemble()?);
+        let report = Report::new(describe(&case), arch, &plan, &assemble()?);
         match args.json {
             true => serde_json::to_string_pretty(&WithPtx { report, ptx: &text })? + "\n",
             false => report.to_string(),
@@ -62,10 +64,12 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn arch(name: &str) -> Result<Arch, String> {
-    let archs = [Arch::Sm90, Arch::Sm100, Arch::Sm103];
-    let found = archs.into_iter().find(|arch| arch.to_string() == name);
-    found.ok_or_else(|| "one of sm_90a, sm_100a, sm_103a".to_string())
+/// What kernels are planned with for a device.
+fn planner(name: DeviceName) -> Result<(Arch, PlanOptions), AnyError> {
+    let device = Device::open(name)?;
+    device.arch().zip(device.plan_options()).ok_or_else(|| {
+        format!("{name} runs no kernels: cuda[:n], sim-sm90, sim-sm100 and sim-sm103 do").into()
+    })
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,6 @@
 //! `sixwarp warm`: does now what would otherwise be waited for at first use.
 
-use crate::{Outcome, output};
+use crate::{AnyError, Outcome, output};
 use cuda::{CubinCache, Device, Origin};
 use kernels::{Arch, PlanOptions, plan};
 use program::Program;
@@ -18,12 +18,10 @@ pub struct Args {
     /// Compiles the kernels of these cases of the project's table (`*` and `?` match)
     #[arg(long, value_name = "GLOB")]
     cases: Option<String>,
-    /// The GPU to compile for: cuda[:n]
+    /// What to compile for: cuda[:n], or sim-sm90, sim-sm100 or sim-sm103 for GPUs of that generation
+    /// that are not here, as when an image is built
     #[arg(long, default_value = "cuda")]
     device: DeviceName,
-    /// Compiles for an architecture (sm_90a) without a GPU, as when an image is built
-    #[arg(long, value_parser = parse_arch, conflicts_with = "device")]
-    arch: Option<Arch>,
     /// Fetches no tools
     #[arg(long)]
     no_tools: bool,
@@ -39,10 +37,7 @@ pub fn run(args: Args) -> Outcome {
     if args.files.is_empty() && args.cases.is_none() {
         return Ok(());
     }
-    let compiler = match args.arch {
-        Some(arch) => Compiler::for_arch(arch),
-        None => Compiler::for_device(args.device)?,
-    };
+    let compiler = Compiler::new(args.device)?;
     for file in &args.files {
         compiler.compile(&file.display().to_string(), read(file)?)?;
     }
@@ -52,15 +47,7 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn parse_arch(name: &str) -> Result<Arch, String> {
-    let arch = Arch::ALL.into_iter().find(|arch| arch.to_string() == name);
-    arch.ok_or_else(|| {
-        let known = Arch::ALL.map(|arch| arch.to_string()).join(", ");
-        format!("no kernels are emitted for `{name}`: {known}")
-    })
-}
-
-fn read(file: &Path) -> Result<Program, Box<dyn std::error::Error>> {
+fn read(file: &Path) -> Result<Program, AnyError> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
     let module = ptx::parse(&text).map_err(|error| format!("{name}:{error}"))?;
@@ -75,14 +62,20 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn for_arch(arch: Arch) -> Compiler {
-        Compiler { device: None, arch, options: PlanOptions::for_arch(arch) }
+    fn new(name: DeviceName) -> Result<Compiler, AnyError> {
+        match name {
+            DeviceName::Cuda(ordinal) => Self::for_gpu(ordinal),
+            DeviceName::Simulated(arch) => {
+                Ok(Compiler { device: None, arch, options: PlanOptions::for_arch(arch) })
+            }
+            DeviceName::Cpu | DeviceName::Oracle => Err(format!(
+                "{name} runs no kernels: cuda[:n], sim-sm90, sim-sm100 and sim-sm103 do"
+            )
+            .into()),
+        }
     }
 
-    fn for_device(name: DeviceName) -> Result<Compiler, Box<dyn std::error::Error>> {
-        let DeviceName::Cuda(ordinal) = name else {
-            return Err(format!("{name} compiles nothing: only cuda[:n] does").into());
-        };
+    fn for_gpu(ordinal: u32) -> Result<Compiler, AnyError> {
         let device = Device::open(ordinal)?;
         let arch = Arch::ALL.into_iter().find(|arch| device.info().runs(&arch.to_string()));
         let arch = arch.ok_or_else(|| format!("there are no kernels for {}", device.info()))?;

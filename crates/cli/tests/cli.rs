@@ -46,13 +46,34 @@ fn kernels_are_compiled_into_the_cache_without_a_gpu() {
         let ptxas = ptx::toolchain::find(ptx::toolchain::Tool::Ptxas).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_sixwarp"));
         command.env("SIXWARP_CACHE", &directory).env("SIXWARP_PTXAS", ptxas);
-        let arguments = ["warm", "--no-tools", "--arch", "sm_90a", "--cases", "seed-d64-t1-s128"];
+        let arguments =
+            ["warm", "--no-tools", "--device", "sim-sm90", "--cases", "seed-d64-t1-s128"];
         text(&command.args(arguments).output().unwrap().stdout)
     };
     let (first, second) = (warm(), warm());
     assert!(first.starts_with("seed-d64-t1-s128: compiled ("), "{first}");
     assert!(second.starts_with("seed-d64-t1-s128: is in the cache ("), "{second}");
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn ptx_is_printed_for_a_device_by_its_name() {
+    for (device, target) in
+        [("sim-sm90", "sm_90a"), ("sim-sm100", "sm_100a"), ("sim-sm103", "sm_103a")]
+    {
+        let printed = sixwarp(&["ptx", "--device", device, "--case", "seed-d64-t1-s128"]);
+        let line = format!(".target {target}\n");
+        assert!(text(&printed.stdout).contains(&line), "{device}: {}", text(&printed.stderr));
+    }
+    let usual = sixwarp(&["ptx", "--case", "seed-d64-t1-s128"]);
+    assert!(text(&usual.stdout).contains(".target sm_100a\n"));
+    let wrong = sixwarp(&["ptx", "--device", "cpu"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n], sim-sm90"));
+    // The driver is asked; a machine without one says so.
+    let gpu = sixwarp(&["ptx", "--device", "cuda:99"]);
+    assert_eq!(gpu.status.code(), Some(1));
+    assert!(text(&gpu.stderr).starts_with("sixwarp: "), "{}", text(&gpu.stderr));
 }
 
 #[test]
@@ -118,7 +139,7 @@ fn completions_know_the_commands() {
 fn a_wrong_command_line_is_a_usage_error() {
     for (arguments, why) in [
         (["warm", "--device", "gpu"], "no device is called `gpu`"),
-        (["warm", "--arch", "sm_42"], "no kernels are emitted for `sm_42`: sm_90a, sm_100a"),
+        (["ptx", "--device", "sm_90a"], "no device is called `sm_90a`: cpu, cuda[:n], sim-sm90"),
     ] {
         let wrong = sixwarp(&arguments);
         assert_eq!(wrong.status.code(), Some(2));
@@ -126,8 +147,8 @@ fn a_wrong_command_line_is_a_usage_error() {
     }
     let wrong = sixwarp(&["warm", "--no-tools", "--device", "cpu", "kernel.ptx"]);
     assert_eq!(wrong.status.code(), Some(1));
-    assert_eq!(text(&wrong.stderr), "sixwarp: cpu compiles nothing: only cuda[:n] does\n");
-    let missing = sixwarp(&["warm", "--no-tools", "--arch", "sm_90a", "no such file.ptx"]);
+    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n], sim-sm90"));
+    let missing = sixwarp(&["warm", "--no-tools", "--device", "sim-sm90", "no such file.ptx"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).starts_with("sixwarp: no such file.ptx: "));
 }
