@@ -109,6 +109,8 @@ pub struct Cta {
     pub shared: Shared,
     /// Mbarriers by offset.
     pub mbarriers: HashMap<u32, Mbarrier>,
+    /// Mbarriers that `mbarrier.inval` ended, and where.
+    pub(crate) invalidated: HashMap<u32, Touch>,
     /// Tensor memory.
     pub tensor: TensorState,
     /// Named barriers.
@@ -213,6 +215,7 @@ impl<'a> Cluster<'a> {
             id,
             shared: self.shared(),
             mbarriers: HashMap::new(),
+            invalidated: HashMap::new(),
             tensor: TensorState::default(),
             named: vec![NamedBarrier::default(); NAMED_BARRIERS],
             warps: first..self.warps.len(),

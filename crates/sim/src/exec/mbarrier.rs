@@ -65,7 +65,16 @@ impl Cluster<'_> {
             MbarrierOp::Init(count) => self.mbarrier_init(w, lane, id, value(count, self)),
             MbarrierOp::Invalidate => {
                 self.known_barrier(w, lane, id)?;
+                let by = Touch { warp: w, pc: self.pc(w) };
                 self.ctas[id.0].mbarriers.remove(&id.1);
+                self.ctas[id.0].invalidated.insert(id.1, by);
+                Ok(())
+            }
+            // Gluon's attention leaves a pair of CTAs with an arrival that nobody waits for.
+            MbarrierOp::Arrive { expect: None, token: None, .. }
+                if !self.launch.options.pedantic
+                    && self.ctas[id.0].invalidated.contains_key(&id.1) =>
+            {
                 Ok(())
             }
             MbarrierOp::ExpectTx(bytes) => {
@@ -123,6 +132,7 @@ impl Cluster<'_> {
         };
         self.note_barrier_init(w, id)?;
         self.ctas[id.0].shared.write(id.1 as usize, 8).fill(0);
+        self.ctas[id.0].invalidated.remove(&id.1);
         self.ctas[id.0].mbarriers.insert(id.1, bar);
         Ok(())
     }
@@ -132,8 +142,14 @@ impl Cluster<'_> {
         if self.ctas[id.0].mbarriers.contains_key(&id.1) {
             return self.note_barrier_use(w, id);
         }
-        let message =
-            format!("mbarrier {} is used before mbarrier.init", self.mbarrier_name(id.0, id.1));
+        let name = self.mbarrier_name(id.0, id.1);
+        if let Some(by) = self.ctas[id.0].invalidated.get(&id.1) {
+            let line = self.site(by.warp, by.pc, None).line;
+            let message = format!("mbarrier {name} is used after mbarrier.inval (PTX line {line})");
+            let help = "everyone who uses it synchronises before it is invalidated";
+            return self.fault(w, Some(lane), "barrier-after-inval", message, Some(help));
+        }
+        let message = format!("mbarrier {name} is used before mbarrier.init");
         let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \
                     anyone uses it";
         self.fault(w, Some(lane), "barrier-before-init", message, Some(help))
