@@ -40,7 +40,7 @@ fn prefetch(at: *const u64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: any address may be prefetched.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast())
     };
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

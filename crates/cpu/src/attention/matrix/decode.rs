@@ -55,10 +55,12 @@ fn attend_with_features<E: Element>(
     let rows = item.rows.next_multiple_of(ROWS);
     scratch.partial.reset_rows(rows, dims.value_padded);
     scratch.scores.reserve(rows.next_multiple_of(WIDTH) * KEYS);
-    scratch.operands.sums.refill(rows * dims.value_padded, 0.0);
+    scratch.operands.sums.reserve(rows * dims.value_padded);
     scratch.operands.values.reserve(KEYS * BLOCK);
     scratch.operands.load_queries(call, item, dims);
     let tiles = Tiles::configure(amx);
+    // Panels whose sums have been written.
+    let mut begun = [false; 2];
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
@@ -73,12 +75,14 @@ fn attend_with_features<E: Element>(
                 let listed = segment.is_listed();
                 let range = if listed { 0..rows.count() as u64 } else { tile_at(first) };
                 let step = Step { amx, tiles: &tiles, dims, values: rows.values() };
-                step.run(call, item, keys, (listed, range), next.keys(), scratch);
+                step.run(call, item, keys, (listed, range), next.keys(), &mut begun, scratch);
             }
             rows = next;
         }
     }
     drop(tiles);
+    let panels = scratch.operands.sums.chunks_mut(WIDTH * dims.value_padded).zip(begun);
+    panels.filter(|(_, begun)| !begun).for_each(|(sums, _)| sums.fill(0.0));
     put_back(dims, item.rows, scratch);
 }
 
@@ -138,6 +142,7 @@ impl Step<'_> {
         keys: EvenRows,
         (listed, range): (bool, Range<u64>),
         next: &[*const bf16],
+        begun: &mut [bool; 2],
         scratch: &mut Scratch,
     ) {
         let mut values = Ahead::new(self.values, self.dims.value);
@@ -159,7 +164,7 @@ impl Step<'_> {
             }
             let factors = panel.softmax(call.inputs.problem, &bounds);
             panel.turn(&bounds);
-            if let Some(factors) = factors {
+            if let Some(factors) = factors.filter(|_| begun[first_row / WIDTH]) {
                 let sums = &mut scratch.operands.sums[first_row * self.dims.value_padded..];
                 rescale(self.dims, factors, sums);
             }
@@ -171,13 +176,16 @@ impl Step<'_> {
             // SAFETY: value rows have `value_dim` elements, and the mask leaves out what lies beyond.
             unsafe { interleave(self.values, column, mask, to, || next.bring(1)) };
             for (panel, keys) in computed.iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
-                let rows = item.rows - panel * WIDTH;
+                let (rows, add) = (item.rows - panel * WIDTH, begun[panel]);
                 let mut panel = self.panel(panel * WIDTH, scratch);
                 match rows > ROWS {
-                    true => panel.add_rows::<2>(column, keys),
-                    false => panel.add_rows::<1>(column, keys),
+                    true => panel.add_rows::<2>(column, keys, add),
+                    false => panel.add_rows::<1>(column, keys, add),
                 }
             }
+        }
+        for (begun, keys) in begun.iter_mut().zip(&computed) {
+            *begun |= !keys.is_empty();
         }
     }
 
@@ -210,9 +218,9 @@ impl Panel<'_> {
         }
     }
 
-    /// `out[row][column] += Σ_key probabilities[row][key] · values[key][column]` for `M` times 16 rows
-    /// and the block of columns from `column` on.
-    fn add_rows<const M: usize>(&mut self, column: usize, keys: &Range<usize>) {
+    /// `out[row][column] (+)= Σ_key probabilities[row][key] · values[key][column]` for `M` times 16 rows
+    /// and the block of columns from `column` on; adds to what is there if `accumulate`.
+    fn add_rows<const M: usize>(&mut self, column: usize, keys: &Range<usize>, accumulate: bool) {
         let a = self.probabilities(keys);
         let operands = &mut self.scratch.operands;
         let values = operands.values[keys.start * BLOCK..].as_ptr().cast();
@@ -223,7 +231,7 @@ impl Panel<'_> {
             sums.wrapping_add(m * ROWS * columns + (column + n * ROWS) * ROWS).cast::<u8>()
         };
         let tiles = [[tile(0, 0), tile(0, 1)], [tile(1, 0), tile(1, 1)]];
-        let c = Result { tiles, stride: ROW_BYTES, accumulate: true };
+        let c = Result { tiles, stride: ROW_BYTES, accumulate };
         // SAFETY: probabilities and values hold the tile's keys in whole blocks; sums hold `M` times 16
         // rows of padded columns.
         unsafe { self.tiles.multiply::<M, 2>(a, b, keys.len() / DEPTH, c, || ()) };
