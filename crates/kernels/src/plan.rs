@@ -5,11 +5,11 @@ use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::splits::Work;
-use crate::task::{Destination, Task, Turn};
+use crate::task::{Destination, Overlap, Task};
 use crate::{combine, tensors};
 use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
 use program::{Launch, Program};
-use ptx::build::module;
+use ptx::build::{Kernel, module};
 use std::sync::Arc;
 
 /// A program and why it looks the way it does.
@@ -129,39 +129,18 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut launches = Vec::new();
     let mut summary = Vec::new();
     let mut first = 0;
-    let mut turn = if stages.len() == 1 { Turn::Only } else { Turn::First };
-    for Stage { segment: n, schedule, list, tiles_per_split } in stages {
+    let count = stages.len();
+    for stage in stages {
         let destination = match partial {
             None => Destination::Output,
             Some([rows, lse]) => Destination::Partial { rows, lse, first },
         };
-        first += list.splits;
-        let task = Task {
-            problem,
-            segment: n as u8,
-            destination,
-            list,
-            tiles_per_split,
-            merged_parts: schedule.merged_parts(),
-            turn,
-        };
-        turn = Turn::Later;
-        let name = format!("attention{n}");
-        let (kernel, args) = schedule.emit(&name, arch.target(), &task, &memory);
-        summary.push(format!("{schedule}, {} split(s)", list.splits));
-        launches.push(Launch {
-            kernel: name,
-            grid: [
-                list.jobs().min(options.processors / schedule.cluster()) * schedule.cluster(),
-                1,
-                1,
-            ],
-            block: [schedule.threads(), 1, 1],
-            cluster: [schedule.cluster(), 1, 1],
-            shared_bytes: kernel.shared_bytes,
-            args,
-            overlaps_previous: true,
-        });
+        first += stage.list.splits;
+        let overlap = stage.overlap(launches.len(), count);
+        let task = stage.task(problem, destination, overlap);
+        let (kernel, launch) = stage.launch(&task, arch, options, &memory);
+        summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
+        launches.push(launch);
         kernels.push(kernel);
     }
     if let Some(buffers) = partial {
@@ -201,6 +180,56 @@ impl Stage {
         let units = options.processors / schedule.cluster();
         list.paired = grows(&problem.segments[n].mask) && list.len() >= 2 * units;
         Stage { segment: n, schedule, list, tiles_per_split }
+    }
+
+    /// How the launch overlaps others, `before` of the `count` launches over keys being before it.
+    fn overlap(&self, before: usize, count: usize) -> Overlap {
+        // Clusters that merge parts are slowed down by the next call's, waiting beside them.
+        match self.schedule.merged_parts() {
+            _ if before > 0 => Overlap::Beside,
+            1 if count == 1 => Overlap::Early,
+            _ => Overlap::Late,
+        }
+    }
+
+    fn task<'p>(
+        &self,
+        problem: &'p Problem,
+        destination: Destination,
+        overlap: Overlap,
+    ) -> Task<'p> {
+        Task {
+            problem,
+            segment: self.segment as u8,
+            destination,
+            list: self.list,
+            tiles_per_split: self.tiles_per_split,
+            merged_parts: self.schedule.merged_parts(),
+            overlap,
+        }
+    }
+
+    fn launch(
+        &self,
+        task: &Task<'_>,
+        arch: Arch,
+        options: &PlanOptions,
+        memory: &Memory,
+    ) -> (Kernel, Launch) {
+        let Stage { schedule, list, .. } = self;
+        let name = format!("attention{}", self.segment);
+        let (kernel, args) = schedule.emit(&name, arch.target(), task, memory);
+        let clusters = list.jobs().min(options.processors / schedule.cluster());
+        let launch = Launch {
+            kernel: name,
+            grid: [clusters * schedule.cluster(), 1, 1],
+            block: [schedule.threads(), 1, 1],
+            cluster: [schedule.cluster(), 1, 1],
+            shared_bytes: kernel.shared_bytes,
+            args,
+            overlaps_previous: true,
+        };
+        (kernel, launch)
     }
 }
 

@@ -44,19 +44,23 @@ pub struct Task<'p> {
     pub tiles_per_split: u32,
     /// Parts that a cluster merges: neighbours in it have the same part.
     pub merged_parts: u32,
-    /// Which of the call's launches this is.
-    pub turn: Turn,
+    /// How it overlaps the launches around it.
+    pub overlap: Overlap,
 }
 
-/// Which launch of a call, those that combine parts not counted.
+/// How a launch overlaps the one before it and the one behind it.
+///
+/// Launches of a call touch nothing of each other and run side by side: who comes later need not wait
+/// before it begins if the first one let it start only when it had waited itself. It waits before it ends,
+/// so that who waits for it has waited for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The only one.
-    Only,
-    /// The first one of several.
-    First,
-    /// A later one.
-    Later,
+pub enum Overlap {
+    /// Lets the next one start at once, which waits.
+    Early,
+    /// Lets the next one start when everything before this one has ended.
+    Late,
+    /// Begins beside a launch of the same call that let it start late.
+    Beside,
 }
 
 /// How a CTA's tile covers queries, keys and values.
@@ -106,8 +110,8 @@ pub struct Params {
     pub query_box: QueryBox,
     /// Whether rows past a sequence's end may hold anything.
     pub dirty_tail: bool,
-    /// Which of the call's launches this is.
-    pub turn: Turn,
+    /// How it overlaps the launches around it.
+    pub overlap: Overlap,
 }
 
 /// Where a sequence's pages are.
@@ -199,7 +203,7 @@ impl Params {
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),
-            turn: task.turn,
+            overlap: task.overlap,
         }
     }
 
@@ -213,25 +217,21 @@ impl Params {
 
     /// Runs `body` for each tile of this CTA that has queries, once the grids before this call's have
     /// ended. What comes before touches no memory of the problem, and overlaps their tail.
-    ///
-    /// Launches of a call touch nothing of each other and run side by side. The first one lets the next
-    /// start when it has itself waited, so a later one need not wait before it begins. It waits before it
-    /// ends, so that who waits for it has waited for all.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
-        match self.turn {
-            Turn::Only => {
+        match self.overlap {
+            Overlap::Early => {
                 b.launch_next_grid();
                 b.wait_previous_grid();
             }
-            Turn::First => {
+            Overlap::Late => {
                 b.wait_previous_grid();
                 b.launch_next_grid();
             }
-            Turn::Later => b.launch_next_grid(),
+            Overlap::Beside => b.launch_next_grid(),
         }
         self.for_each_open(b, body);
-        if self.turn == Turn::Later {
+        if self.overlap == Overlap::Beside {
             b.wait_previous_grid();
         }
     }
