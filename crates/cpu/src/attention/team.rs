@@ -2,16 +2,22 @@
 //!
 //! The caller begins at once and does whatever nobody else has begun. A thread that sleeps takes tens
 //! of microseconds to come, longer than many a decoding step: who comes too late finds nothing left,
-//! and the caller does not wait for it.
+//! and the caller does not wait for it. Who has come stays awake for a moment, because calls come one
+//! after the other: otherwise one that is always a little late would never be of help.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// Turns of waiting awake for units that others have begun: some ten microseconds.
 const AWAKE: usize = 256;
+/// How long a helper stays awake for the next call.
+const LINGER: Duration = Duration::from_micros(100);
+/// Calls that a helper serves before it is the pool's again, for whatever else is to be done there.
+const MOST_CALLS: usize = 64;
 
 /// Calls `work` with every number below `count`, on this thread and those of rayon's current pool.
 pub(super) fn share(count: usize, work: impl Fn(usize) + Sync) {
@@ -29,7 +35,8 @@ pub(super) fn share(count: usize, work: impl Fn(usize) + Sync) {
         caller: std::thread::current(),
         panic: Mutex::new(None),
     });
-    team.enlist(helpers);
+    let awake = team.ask_awake(helpers);
+    team.enlist(helpers - awake);
     team.take_part();
     team.wait();
     if let Some(panic) = team.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -65,7 +72,22 @@ impl Team {
             team.enlist(others / 2);
             team.enlist(others - others / 2);
             team.take_part();
+            drop(team);
+            linger();
         });
+    }
+
+    /// Asks up to `helpers` of those that are still awake; returns how many there are.
+    fn ask_awake(self: &Arc<Self>, helpers: usize) -> usize {
+        let take = |n: usize| (n > 0).then(|| n - n.min(helpers));
+        let found = LINGERING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let asked = found.map_or(0, |n| n.min(helpers));
+        if asked > 0 {
+            let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.extend(std::iter::repeat_n(self.clone(), asked));
+            CALLED.store(calls.len(), Ordering::Relaxed);
+        }
+        asked
     }
 
     /// Does units until all are begun.
@@ -96,6 +118,46 @@ impl Team {
         }
         while self.unfinished.load(Ordering::Acquire) > 0 {
             std::thread::park();
+        }
+    }
+}
+
+/// Helpers that are awake and have not been asked.
+static LINGERING: AtomicUsize = AtomicUsize::new(0);
+/// Calls, once for every helper that was asked and has not noticed, and their number.
+static CALLS: Mutex<Vec<Arc<Team>>> = Mutex::new(Vec::new());
+static CALLED: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits a moment for calls, and takes part in those that come.
+fn linger() {
+    for _ in 0..MOST_CALLS {
+        match next_call() {
+            Some(team) => team.take_part(),
+            None => return,
+        }
+    }
+}
+
+/// The next call, if it comes in time.
+fn next_call() -> Option<Arc<Team>> {
+    LINGERING.fetch_add(1, Ordering::Relaxed);
+    let start = Instant::now();
+    loop {
+        if CALLED.load(Ordering::Relaxed) > 0 {
+            let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+            let call = calls.pop();
+            CALLED.store(calls.len(), Ordering::Relaxed);
+            if call.is_some() {
+                return call;
+            }
+        }
+        std::hint::spin_loop();
+        let leave = |n: usize| n.checked_sub(1);
+        // Who has been counted on does not leave: the call is about to come.
+        if start.elapsed() > LINGER
+            && LINGERING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, leave).is_ok()
+        {
+            return None;
         }
     }
 }
