@@ -54,7 +54,7 @@
 //! one is left (eager, latest), never (adversarial), or three times of four (random). Such grids run
 //! on one host thread, two clusters at a time, so that a seed still means one run.
 //!
-//! Device functions are inlined where they are called; what `printf` prints is among
+//! Device functions are inlined where they are called, through pointers too; what `printf` prints is among
 //! [`Report::notes`], and a failed `assert` is a [`Fault`] with its text.
 //!
 //! # Cost model

@@ -1,7 +1,7 @@
 //! Module-scope variables: their memory and initial values.
 
 use crate::error::Error;
-use crate::load::{Kernel, align_of, size_of};
+use crate::load::{Kernel, align_of, function_address, size_of};
 use crate::memory::{Contents, Global};
 use crate::register::R64;
 use ptx::ast::{Initializer, Item, Operand, Space, Type, Variable};
@@ -24,6 +24,10 @@ pub(crate) fn place(
     let mut addresses = Addresses::new();
     while let Some(name) = wanted.pop() {
         if addresses.contains_key(&name) {
+            continue;
+        }
+        if let Some(code) = function_address(module, name) {
+            addresses.insert(name, code);
             continue;
         }
         let variable = find(module, name)?;
@@ -64,7 +68,7 @@ fn find(module: &Module, name: Symbol) -> Result<&Variable, Error> {
 }
 
 /// The variables whose addresses an initial value holds.
-fn names(init: &Initializer, found: &mut Vec<Symbol>) {
+pub(crate) fn names(init: &Initializer, found: &mut Vec<Symbol>) {
     match init {
         Initializer::List(values) => values.iter().for_each(|value| names(value, found)),
         Initializer::Masked(_, inner) => names(inner, found),

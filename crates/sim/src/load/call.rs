@@ -7,6 +7,7 @@
 
 use super::layout::{Place, size_of};
 use super::operand::kind;
+use super::pointer::{pointer, taken};
 use super::{Decoded, Loader, Op};
 use crate::error::{Error, Unsupported};
 use crate::op::{Addr, Load, MemSpace, Pc, Store, SystemCall};
@@ -25,7 +26,7 @@ const MAX_CODE: usize = 1 << 22;
 /// The functions with a body that a kernel calls, directly or not.
 pub(super) fn reachable<'m>(module: &'m Module, kernel: &Body<'m>) -> Result<Functions<'m>, Error> {
     let mut found = Functions::new();
-    let mut left = named_functions(kernel);
+    let mut left = called(module, kernel);
     while let Some(name) = left.pop() {
         let name = aliased(module, name);
         if found.contains_key(&name) {
@@ -34,7 +35,7 @@ pub(super) fn reachable<'m>(module: &'m Module, kernel: &Body<'m>) -> Result<Fun
         let defined = module.functions().find(|f| !f.entry && f.body.is_some() && f.name == name);
         let Some(function) = defined else { continue };
         let body = resolve(module, function).map_err(|e| Error::Load(e.to_string()))?;
-        left.extend(named_functions(&body));
+        left.extend(called(module, &body));
         found.insert(name, body);
     }
     for item in &module.items {
@@ -55,9 +56,14 @@ fn aliased(module: &Module, name: Symbol) -> Symbol {
     target.unwrap_or(name)
 }
 
-fn named_functions(body: &Body) -> Vec<Symbol> {
+/// The functions that a body calls, or may call through a pointer.
+fn called(module: &Module, body: &Body) -> Vec<Symbol> {
     let calls = body.instructions.iter().filter(|i| i.instruction.opcode == "call");
-    calls.filter_map(function_of).collect()
+    let mut names: Vec<Symbol> = calls.filter_map(function_of).collect();
+    if body.instructions.iter().any(|i| pointer(i).is_some()) {
+        names.extend(taken(module).into_iter().flatten());
+    }
+    names
 }
 
 fn function_of(i: &Resolved) -> Option<Symbol> {
@@ -67,9 +73,19 @@ fn function_of(i: &Resolved) -> Option<Symbol> {
     })
 }
 
-/// The operands in front of the function's name, which take its results, and those behind it.
-fn passed<'a>(i: &'a Resolved) -> [&'a [Arg]; 2] {
-    let at = i.args.iter().position(|arg| matches!(arg, Arg::Function(_))).unwrap_or(0);
+pub(super) fn unsupported(i: &Resolved, reason: String) -> Error {
+    let instruction = i.instruction.to_string();
+    Error::Unsupported(Unsupported { instruction, line: i.instruction.line.0, reason })
+}
+
+/// Where a call names what it calls: by a pointer, or by name.
+fn target(i: &Resolved) -> usize {
+    let named = || i.args.iter().position(|arg| matches!(arg, Arg::Function(_)));
+    pointer(i).or_else(named).unwrap_or(0)
+}
+
+/// The operands in front of what is called, which take its results, and those behind it.
+pub(super) fn passed<'a>(i: &'a Resolved, at: usize) -> [&'a [Arg]; 2] {
     let list = |args: &'a [Arg]| match args {
         [Arg::List(list), ..] => &list[..],
         other => other,
@@ -99,10 +115,22 @@ impl<'m> Loader<'m> {
 
     /// Decodes a call and the function it calls.
     pub(super) fn inline(&mut self, i: &Resolved<'m>, callee: &'m Body<'m>) -> Result<(), Error> {
-        let unsupported = |reason: String| {
-            let instruction = i.instruction.to_string();
-            Error::Unsupported(Unsupported { instruction, line: i.instruction.line.0, reason })
-        };
+        let skip = self.skip_unless_guard(i);
+        self.inline_body(i, callee)?;
+        if let Some(index) = skip {
+            let end = self.code.len() as Pc;
+            self.code[index].op = Op::Branch { target: end };
+        }
+        Ok(())
+    }
+
+    /// Decodes a function where it is called, its guard aside.
+    pub(super) fn inline_body(
+        &mut self,
+        i: &Resolved<'m>,
+        callee: &'m Body<'m>,
+    ) -> Result<(), Error> {
+        let unsupported = |reason: String| unsupported(i, reason);
         let name = callee.function.name;
         if self.calls.contains(&name) {
             return Err(unsupported(format!("`{name}` calls itself: recursion is not known here")));
@@ -110,9 +138,8 @@ impl<'m> Loader<'m> {
         if self.code.len() > MAX_CODE {
             return Err(unsupported(format!("more than {MAX_CODE} instructions after inlining")));
         }
-        let skip = self.skip_unless_guard(i);
         let source = self.source;
-        let [results, arguments] = passed(i);
+        let [results, arguments] = passed(i, target(i));
         let (params, returns) = (&callee.function.params, &callee.function.returns);
         if arguments.len() != params.len() || results.len() != returns.len() {
             let text =
@@ -127,15 +154,11 @@ impl<'m> Loader<'m> {
         for (result, from) in results.iter().zip(returns) {
             self.fetch(result, from, callee).map_err(&unsupported)?;
         }
-        if let Some(index) = skip {
-            let end = self.code.len() as Pc;
-            self.code[index].op = Op::Branch { target: end };
-        }
         Ok(())
     }
 
     /// A guarded call: lanes that do not take part go around it.
-    fn skip_unless_guard(&mut self, i: &Resolved<'m>) -> Option<usize> {
+    pub(super) fn skip_unless_guard(&mut self, i: &Resolved<'m>) -> Option<usize> {
         i.guard?;
         let index = self.code.len();
         self.emit(i, Op::Branch { target: 0 });
@@ -275,10 +298,7 @@ impl<'m> Loader<'m> {
 
     /// A call of something every driver provides.
     pub(super) fn call_system(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let [results, arguments] = passed(i);
-        if i.args.iter().any(|arg| matches!(arg, Arg::Reg(_))) {
-            return Err("calls through a pointer are not known here".into());
-        }
+        let [results, arguments] = passed(i, target(i));
         let call = match function_of(i).map(Symbol::as_str) {
             Some("vprintf") => SystemCall::Print,
             Some("__assertfail") => SystemCall::AssertionFailed,
@@ -287,7 +307,7 @@ impl<'m> Loader<'m> {
                 return Ok(());
             }
             Some(name) => return Err(format!("`{name}` is defined nowhere in the module")),
-            None => return Err("calls through a pointer are not known here".into()),
+            None => return Err("a call of no function".into()),
         };
         let place = |arg: &Arg| match arg {
             Arg::Variable(var, 0) => match self.place_of(*var)? {

@@ -13,12 +13,14 @@ mod data;
 mod layout;
 mod matrix;
 mod operand;
+mod pointer;
 mod warp_wide;
 mod wmma;
 
 pub use constant::{Fill, Special};
 pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
 pub(crate) use layout::{align_of, size_of};
+pub(crate) use pointer::address as function_address;
 
 use crate::error::{Error, Unsupported};
 use crate::op::{Inst, Op, Pc};
@@ -129,6 +131,9 @@ pub(crate) type Decoded<T> = Result<T, String>;
 
 struct Loader<'m> {
     functions: &'m Functions<'m>,
+    /// The functions of the module whose address is taken, by number.
+    taken: Vec<Option<Symbol>>,
+    module: &'m Module,
     files: Vec<(u32, String)>,
     /// The function being decoded, the rows of its registers, and its branches whose targets are
     /// PTX instruction numbers still.
@@ -161,6 +166,8 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     let carry = frame.new_p();
     let mut loader = Loader {
         functions: &functions,
+        taken: pointer::taken(module),
+        module,
         files: files(module),
         body: &body,
         registers,
@@ -199,6 +206,10 @@ impl<'m> Loader<'m> {
             self.source = (first_source + i) as u32;
             if let Some(callee) = self.callee(resolved) {
                 self.inline(resolved, callee)?;
+                continue;
+            }
+            if let Some(at) = pointer::pointer(resolved) {
+                self.call_through(resolved, at)?;
                 continue;
             }
             self.instruction(resolved).map_err(|reason| Unsupported {

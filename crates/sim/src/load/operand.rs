@@ -1,7 +1,7 @@
 //! Operands to register rows.
 
 use super::layout::Place;
-use super::{Decoded, Loader, Special, arg};
+use super::{Decoded, Loader, Special, arg, function_address};
 use crate::memory::address;
 use crate::op::Addr;
 use crate::register::{P, R32, R64, Reg};
@@ -123,6 +123,8 @@ impl<'m> Loader<'m> {
                 return Ok(self.constants.special64(&mut self.frame, special));
             }
             Arg::Variable(var, offset) => return self.variable64(*var, *offset),
+            Arg::Function(name) => function_address(self.module, *name)
+                .ok_or_else(|| format!("`{name}` is defined nowhere in the module"))?,
             other => return Err(format!("expected a 64-bit source, found {}", kind(other))),
         };
         Ok(self.constants.const64(&mut self.frame, value))
