@@ -66,7 +66,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
     load_queries(simd, call, item, width, &mut scratch.queries);
     let keys_at_once = tile_keys::<S>();
     scratch.scores.reserve(keys_at_once * width);
-    let mut bounds = Bounds::ALL;
+    let mut bounds = Bounds::NONE;
     let row_bytes = (problem.key_dim() + problem.value_dim()) as usize * size_of::<E>();
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
@@ -87,7 +87,8 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
             for panel in 0..panels {
                 let rows = panel * width..(panel * width + width).min(item.rows);
                 let seen = &scratch.visible[rows.clone()];
-                if !bounds.find(seen, listed, &range) {
+                bounds.find(seen, listed, &range);
+                if bounds.count == 0 {
                     continue;
                 }
                 let mut panel = Panel::<V, N> { call_dims: dims(call), scratch, rows: rows.start };
@@ -235,7 +236,9 @@ const DIM_BLOCK: usize = 128;
 
 /// Which keys of a tile each row of a panel sees.
 struct Bounds {
-    /// Whether some row does not see all of them.
+    /// Keys up to the last that some row sees.
+    count: usize,
+    /// Whether some row does not see all of these.
     masked: bool,
     /// First key seen, counted from the tile's first.
     low: [f32; MOST_WIDTH],
@@ -244,22 +247,24 @@ struct Bounds {
 }
 
 impl Bounds {
-    const ALL: Bounds = Bounds { masked: false, low: [0.0; MOST_WIDTH], high: [0.0; MOST_WIDTH] };
+    const NONE: Bounds =
+        Bounds { count: 0, masked: false, low: [0.0; MOST_WIDTH], high: [0.0; MOST_WIDTH] };
 
-    /// Finds the bounds of `rows` in the tile `range`; whether any row sees any of it. Every row sees
-    /// the whole of a tile of listed keys.
-    fn find(&mut self, rows: &[Range<u64>], listed: bool, range: &Range<u64>) -> bool {
+    /// Finds the bounds of `rows` in the tile `range`. Every row sees the whole of a tile of listed
+    /// keys.
+    fn find(&mut self, rows: &[Range<u64>], listed: bool, range: &Range<u64>) {
         self.masked = !listed && rows.iter().any(|r| r.start > range.start || r.end < range.end);
         if !self.masked {
-            return !range.is_empty();
+            self.count = (range.end - range.start) as usize;
+            return;
         }
-        let relative = |x: u64| (x.clamp(range.start, range.end) - range.start) as f32;
-        let mut any = false;
+        self.count = 0;
+        let relative = |x: u64| (x.clamp(range.start, range.end) - range.start) as usize;
         for (row, seen) in rows.iter().enumerate() {
-            (self.low[row], self.high[row]) = (relative(seen.start), relative(seen.end));
-            any |= self.low[row] < self.high[row];
+            let (low, high) = (relative(seen.start), relative(seen.end));
+            (self.low[row], self.high[row]) = (low as f32, high as f32);
+            self.count = if low < high { self.count.max(high) } else { self.count };
         }
-        any
     }
 }
 
@@ -286,7 +291,7 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
         let scores = self.scratch.scores.as_mut_ptr();
         for start in (0..key_dim).step_by(DIM_BLOCK) {
             let dims = start..key_dim.min(start + DIM_BLOCK);
-            for first in (0..tile.count).step_by(N) {
+            for first in (0..bounds.count).step_by(N) {
                 let group = first..first + N;
                 let keys = &tile.keys[group.clone()];
                 let ahead =
@@ -300,9 +305,9 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
             }
         }
         if let Some(cap) = softcap {
-            cap_scores(simd, &mut self.scratch.scores[..tile.count * V * S::LANES], cap);
+            cap_scores(simd, &mut self.scratch.scores[..bounds.count * V * S::LANES], cap);
         }
-        let rescaled = self.softmax(simd, tile.count, bounds);
+        let rescaled = self.softmax(simd, bounds.count, bounds);
         let out =
             &mut self.scratch.partial.out[self.rows * value_dim..][..V * S::LANES * value_dim];
         if let Some(factors) = rescaled {
@@ -311,7 +316,10 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
         let probabilities = self.scratch.scores.as_ptr();
         // SAFETY: value rows have `value_dim` elements, `out` holds as many columns of the panel,
         // and the tile's probabilities were just written.
-        unsafe { add_values::<S, V, N>(simd, tile, value_dim, probabilities, out.as_mut_ptr()) };
+        unsafe {
+            let values = &tile.values[..bounds.count];
+            add_values::<S, V, N>(simd, values, value_dim, probabilities, out.as_mut_ptr());
+        }
     }
 
     /// Turns the tile's scores into probabilities; returns each lane's factor for what came before,

@@ -105,8 +105,9 @@ fn run<E: Typed>(
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output };
     let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();
+    // From the last: under a causal mask it has the most to do, and the first the least.
     team::share(plan.units.len(), |unit| {
-        let Unit { item, split } = plan.units[unit];
+        let Unit { item, split } = plan.units[plan.units.len() - 1 - unit];
         call.run_unit(isa, &plan.items[item], split, &gathers[item]);
     });
     Ok(())

@@ -4,8 +4,6 @@
 //! A step loads `V` vectors and `N` numbers for `V · N` multiply-adds; blocks are as square as the
 //! registers allow, because loads are what a core that shares its ports has too few of.
 
-use super::lanes::TILE;
-use super::tile::Tile;
 use crate::simd::{Element, Simd};
 use std::ops::Range;
 
@@ -91,17 +89,16 @@ unsafe fn add_products<S: Simd, const V: usize, const N: usize>(
 /// `out[column][row] += Σ_n values[n][column] · probabilities[n][row]` for every column.
 ///
 /// # Safety
-/// Each value row must have `columns` readable elements; `probabilities` must hold `tile.count` and
-/// `out` `columns` rows of `V` vectors.
+/// Each value row must have `columns` readable elements; `probabilities` must hold as many rows
+/// of `V` vectors as there are values, and `out` `columns`.
 #[inline(always)]
 pub(super) unsafe fn add_values<S: Simd, const V: usize, const N: usize>(
     simd: S,
-    tile: &Tile<f32, TILE>,
+    values: &[*const f32],
     columns: usize,
     probabilities: *const f32,
     out: *mut f32,
 ) {
-    let values = &tile.values[..tile.count];
     let mut column = 0;
     // SAFETY: every block of columns lies within `columns`; the rest is the caller's promise.
     unsafe {
