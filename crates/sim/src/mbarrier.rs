@@ -40,6 +40,8 @@ pub struct Mbarrier {
     arrivals: i64,
     /// Last phase each warp saw complete.
     pub observed: HashMap<usize, u64>,
+    /// The same if each warp looks at every phase in turn, however late.
+    turns: HashMap<usize, u64>,
     /// Simulated time at which the last phase completed, and of the arrivals so far.
     pub done_time: u64,
     time: u64,
@@ -72,6 +74,19 @@ impl Mbarrier {
         (self.phase, self.expected, self.pending, self.tx) == (0, count, count, 0)
     }
 
+    /// A warp saw `phase`, or an earlier one of its parity, complete.
+    pub fn observe(&mut self, w: usize, phase: u64) {
+        self.observed.insert(w, phase);
+        let next = self.next_in_turn(w, phase & 1).min(phase);
+        self.turns.insert(w, next);
+    }
+
+    /// The phase of a parity that a warp looks at next if it leaves none out.
+    pub fn next_in_turn(&self, w: usize, parity: u64) -> u64 {
+        let next = self.turns.get(&w).map_or(0, |last| last + 1);
+        next + (next & 1 ^ parity)
+    }
+
     /// A fresh barrier for `count` arrivals.
     pub fn new(count: u32, by: Touch) -> Result<Mbarrier, MbarrierError> {
         let count = i64::from(count);
@@ -90,6 +105,7 @@ impl Mbarrier {
             most_arrivals: 0,
             arrivals: 0,
             observed: HashMap::new(),
+            turns: HashMap::new(),
             done_time: 0,
             time: 0,
             incoming: Clocks::default(),

@@ -204,3 +204,39 @@ fn a_random_schedule_shows_what_a_missing_barrier_does() {
     }
     assert!(wrong >= 4, "{wrong} of 64 seeds let a warp oversleep");
 }
+
+/// One warp completes phase after phase; the other looks at each in turn, by parity.
+const PHASES: &str = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<4>; .reg .b32 %r<10>; .reg .pred %p<4>;
+  .shared .align 8 .b64 bar;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, bar; setp.ne.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32;
+  @!%p1 mbarrier.init.shared.b64 [%r2], 1;
+  bar.sync 0;
+  mov.b32 %r3, 0;
+  @!%p2 bra LOOK;
+ARRIVE:
+  @!%p1 mbarrier.arrive.shared.b64 _, [%r2];
+  add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 6;
+  @%p3 bra ARRIVE;
+  bra DONE;
+LOOK:
+  and.b32 %r4, %r3, 1;
+AGAIN:
+  mbarrier.try_wait.parity.shared.b64 %p3, [%r2], %r4;
+  @!%p3 bra AGAIN;
+  add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 6;
+  @%p3 bra LOOK;
+DONE:
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 4, %rd1;
+  st.global.b32 [%rd1], %r3;
+}";
+
+#[test]
+fn who_misses_phases_by_parity_catches_up() {
+    let mut case = Case::new(PHASES, 64).output(64);
+    for seed in 0..32 {
+        case.options = Options::mode("random", seed).expect("a mode");
+        assert_eq!(case.run().unwrap(), [6; 64], "seed {seed}");
+    }
+}

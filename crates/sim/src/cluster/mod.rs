@@ -154,7 +154,8 @@ pub struct Cluster<'a> {
     pub(crate) notes: Vec<String>,
     /// The warp an adversary lets run.
     favourite: usize,
-    sleepers: schedule::Sleepers,
+    /// What a random schedule does to each warp.
+    sleeps: Vec<schedule::Sleep>,
 }
 
 /// Named barriers of a CTA.
@@ -185,13 +186,14 @@ impl<'a> Cluster<'a> {
             trace: Trace::default(),
             notes: Vec::new(),
             favourite: 0,
-            sleepers: schedule::Sleepers::default(),
+            sleeps: Vec::new(),
         };
         for rank in 0..size {
             cluster.add_cta(rank, launch.first_cta(number));
         }
         // The youngest warp first: it is the one others wait for least often.
         cluster.favourite = cluster.warps.len() - 1;
+        cluster.sleeps = vec![schedule::Sleep::default(); cluster.warps.len()];
         cluster.checker = launch
             .options
             .checks

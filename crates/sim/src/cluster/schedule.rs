@@ -28,12 +28,12 @@ pub(crate) struct Progress {
     timeouts: u32,
 }
 
-/// Warps that a random schedule keeps from running though they could.
-#[derive(Default)]
-pub(crate) struct Sleepers {
-    /// Warps that waited when they were last looked at.
-    waited: Vec<bool>,
-    asleep: Vec<bool>,
+/// Whether a random schedule keeps a warp from running though it could.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sleep {
+    /// It waited when it was last looked at.
+    waited: bool,
+    asleep: bool,
 }
 
 /// Rounds for each of a CTA that lags behind.
@@ -124,21 +124,18 @@ impl Cluster<'_> {
 
     /// Whether a warp sleeps though it could run.
     fn oversleeps(&mut self, w: usize) -> bool {
-        let Sleepers { waited, asleep } = &mut self.sleepers;
-        waited.resize(self.warps.len(), false);
-        asleep.resize(self.warps.len(), false);
         let waits = !self.warps[w].ready();
-        let released = std::mem::replace(&mut waited[w], waits) && !waits;
-        asleep[w] |= released && self.random.below(OVERSLEEP) == 0;
-        asleep[w]
+        let sleep = &mut self.sleeps[w];
+        let released = std::mem::replace(&mut sleep.waited, waits) && !waits;
+        sleep.asleep |= released && self.random.below(OVERSLEEP) == 0;
+        sleep.asleep
     }
 
     /// Wakes one of the sleeping warps, if there is one.
     fn wake_sleeper(&mut self, pick: usize) -> bool {
-        let asleep = &mut self.sleepers.asleep;
-        let mut sleeping: Vec<&mut bool> = asleep.iter_mut().filter(|asleep| **asleep).collect();
-        let Some(index) = pick.checked_rem(sleeping.len()) else { return false };
-        *sleeping[index] = false;
+        let mut sleepers: Vec<&mut Sleep> = self.sleeps.iter_mut().filter(|s| s.asleep).collect();
+        let Some(index) = pick.checked_rem(sleepers.len()) else { return false };
+        sleepers[index].asleep = false;
         true
     }
 
@@ -241,7 +238,10 @@ impl Cluster<'_> {
                 };
                 let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };
                 let seen = bar.observed.get(&w).map_or(-1, |p| *p as i64);
-                if phase >= 2 && seen < phase as i64 - 2 {
+                // Who came late may have taken later phases for earlier ones since.
+                let random = self.launch.options.schedule == Schedule::Random;
+                let late = random && bar.next_in_turn(w, phase & 1) < phase;
+                if phase >= 2 && (seen < phase as i64 - 2 || late) {
                     let site = self.site(w, self.warps[w].fragments[f].wait_pc, None);
                     self.notes.push(format!(
                         "a waiter missed its phase: mbarrier {} completed phase {} and the next one \

@@ -268,7 +268,7 @@ impl Cluster<'_> {
     /// A warp saw a phase complete: it knows what was published by it.
     fn observe(&mut self, w: usize, id: BarrierId, phase: u64) {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
-        bar.observed.insert(w, phase);
+        bar.observe(w, phase);
         let (start, done) = (self.warps[w].time, bar.done_time);
         if done > start {
             self.trace_wait(w, "wait for mbarrier", start, done);
@@ -314,9 +314,11 @@ impl Cluster<'_> {
                 None => bar.phase & 0xFFFF_FFFF != state.1,
             };
             if complete {
+                // Lanes that look at the same phase see it once.
+                let sees = yes == 0 && uniform;
                 yes |= 1 << lane;
                 let phase = bar.phase.wrapping_sub(1);
-                if bar.phase > 0 && bar.observed.get(&w) != Some(&phase) || uniform {
+                if sees || bar.phase > 0 && bar.observed.get(&w) != Some(&phase) {
                     self.observe_if_new(w, id, phase);
                 }
             }
