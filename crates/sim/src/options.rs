@@ -20,7 +20,7 @@ pub enum Schedule {
     RoundRobin,
     /// One warp as long as it can, the others starve; youngest first.
     Adversarial,
-    /// At random, by the seed.
+    /// At random, by the seed; a warp released from a wait may oversleep until nobody else can run.
     Random,
 }
 
