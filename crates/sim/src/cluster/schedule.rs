@@ -203,11 +203,12 @@ impl Cluster<'_> {
         if self.warps.iter().any(|warp| warp.ready()) {
             return Ok(());
         }
-        if self.complete_one()? || self.release_missed_phase() {
+        if self.complete_one()? || self.release_missed_phase(false) {
             return Ok(());
         }
         self.progress.timeouts += 1;
-        if self.progress.timeouts > TIMEOUTS || !self.time_out_waits() {
+        let tried = self.progress.timeouts > TIMEOUTS || !self.time_out_waits();
+        if tried && !self.release_missed_phase(true) {
             return self.deadlock();
         }
         Ok(())
@@ -228,8 +229,10 @@ impl Cluster<'_> {
         any
     }
 
-    /// Lets one waiter go whose phase completed before it looked, while the barrier has moved on.
-    fn release_missed_phase(&mut self) -> bool {
+    /// Lets one waiter go whose phase completed before it looked, while the barrier has moved on. When
+    /// all `else_fails`, in a random schedule, also one that may have taken later phases for earlier ones
+    /// since it came late; who leaves phases out looks the same, so that comes last.
+    fn release_missed_phase(&mut self, else_fails: bool) -> bool {
         for w in 0..self.warps.len() {
             for f in 0..self.warps[w].fragments.len() {
                 let Wait::Mbarrier { cta, offset, phase, .. } = self.warps[w].fragments[f].wait
@@ -238,9 +241,8 @@ impl Cluster<'_> {
                 };
                 let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };
                 let seen = bar.observed.get(&w).map_or(-1, |p| *p as i64);
-                // Who came late may have taken later phases for earlier ones since.
                 let random = self.launch.options.schedule == Schedule::Random;
-                let late = random && bar.next_in_turn(w, phase & 1) < phase;
+                let late = else_fails && random && bar.next_in_turn(w, phase & 1) < phase;
                 if phase >= 2 && (seen < phase as i64 - 2 || late) {
                     let site = self.site(w, self.warps[w].fragments[f].wait_pc, None);
                     self.notes.push(format!(
