@@ -17,10 +17,8 @@ PAGE = ROOT / "docs" / "cpu.md"
 HEADING = "### Where it stands\n"
 # What one run cannot show: several of 2026-11-15.
 NOTE = (
-    "In three runs on 2026-11-15, torch's best were 0.24 to 0.63, 0.33 to 0.74, 0.48 to 1.03 and 0.89 to 1.16 ms, ours "
-    "0.023 to 0.025, 0.039 to 0.045, 0.047 to 0.073 and 0.082 to 0.101 ms: by the least of either side the ratios "
-    "are 10.2, 8.5, 10.3 and 10.9. (Of AVX2's rows, those of 4096 full were measured twice because three were under "
-    "1 the first time: f32 d512 was 0.91 then.)"
+    "In three runs earlier on 2026-11-15, torch's best were 0.24 to 0.63, 0.33 to 0.74, 0.48 to 1.03 and 0.89 to 1.16 ms, "
+    "ours 0.023 to 0.025, 0.039 to 0.045, 0.047 to 0.073 and 0.082 to 0.101 ms."
 )
 
 
