@@ -131,12 +131,10 @@ impl<E: Element> Call<'_, E> {
 
     fn run_split(&self, isa: Isa, item: &Item, split: usize, scratch: &mut Scratch) {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        match (item.path, crate::simd::amx::Amx::detect()) {
-            (Path::Matrix, Some(amx)) => return matrix::attend(amx, self, item, split, scratch),
-            (Path::Decode, Some(amx)) => {
-                return matrix::decode::attend(amx, self, item, split, scratch);
-            }
-            _ => {}
+        if let (Path::Matrix | Path::Decode, Some(amx)) =
+            (item.path, crate::simd::amx::Amx::detect())
+        {
+            return matrix::attend(amx, self, item, split, scratch);
         }
         isa.run(Task { call: self, item, split, scratch });
     }
@@ -155,7 +153,7 @@ impl<E: Element> Kernel for Finish<'_, '_, E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Finish { call, item, parts } = self;
-        let partial = Partial::merge(parts);
+        let partial = Partial::merge(simd, parts);
         let mut first = 0;
         while first < item.rows {
             let count = partial.neighbours(first).min(item.rows - first);

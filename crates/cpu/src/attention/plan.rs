@@ -15,9 +15,8 @@ const MOST_MATRIX_ROWS: u64 = 256;
 pub(crate) const FEW_ROWS: u64 = 64;
 /// The fewest keys worth a split of their own.
 const SPLIT_KEYS: u64 = 2048;
-/// The fewest keys of each of two splits, where up to 64 rows are in tile registers: two threads read
-/// each key once and keep their half near, instead of each reading all.
-const HALF_KEYS: u64 = 320;
+/// Bytes of keys and values that every thread can keep in its second cache.
+const NEAR_BYTES: u64 = 1 << 20;
 /// The most splits, so that memory does not grow with the number of keys.
 const MOST_SPLITS: u64 = 16;
 
@@ -103,6 +102,7 @@ impl Plan {
         let listed = inputs.segments.iter().any(|s| s.is_listed());
         let in_place = problem.segments.iter().all(|s| s.storage == Storage::Elements);
         let most_rows = most_rows(inputs, lanes as u64, matrix);
+        let few_rows = few_rows(inputs);
         let mut items = Vec::new();
         for b in 0..inputs.batch() {
             let (_, tokens) = inputs.queries(b);
@@ -125,7 +125,7 @@ impl Plan {
             };
             for kv_head in 0..problem.kv_heads() {
                 let starts = (0..rows).step_by(run.max(1) as usize);
-                let most_rows = if path == Path::Decode { FEW_ROWS } else { most_rows };
+                let most_rows = if path == Path::Decode { few_rows } else { most_rows };
                 for (start, first) in starts.flat_map(|s| {
                     (s..s + run).step_by(most_rows as usize).map(move |first| (s, first))
                 }) {
@@ -143,10 +143,7 @@ impl Plan {
 
 /// Rows per item: few enough that every thread has several items, a whole number of vectors.
 fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
-    let rows: u64 = (0..inputs.batch())
-        .map(|b| inputs.queries(b).1)
-        .map(|tokens| (tokens.end - tokens.start) * inputs.problem.query_heads())
-        .sum();
+    let rows = all_rows(inputs);
     let row_bytes = 4 * (inputs.problem.key_dim() + inputs.problem.value_dim());
     let (items, most) = match matrix {
         true => (4, MOST_MATRIX_ROWS),
@@ -157,12 +154,33 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
     share.min(most).max(2 * lanes).next_multiple_of(2 * lanes)
 }
 
+/// Rows per item of those that go down tile registers: whole registers, few enough that every thread
+/// has an item.
+fn few_rows(inputs: &Inputs) -> u64 {
+    let share = all_rows(inputs).div_ceil(rayon::current_num_threads() as u64);
+    share.clamp(1, FEW_ROWS).next_multiple_of(16)
+}
+
+/// Rows of all sequences and heads.
+fn all_rows(inputs: &Inputs) -> u64 {
+    let tokens = (0..inputs.batch()).map(|b| inputs.queries(b).1);
+    tokens.map(|tokens| tokens.end - tokens.start).sum::<u64>() * inputs.problem.query_heads()
+}
+
+/// Bytes of a key and its value.
+fn key_bytes(inputs: &Inputs) -> u64 {
+    let problem = inputs.problem;
+    (problem.key_dim() + problem.value_dim()) * problem.dtype().bytes()
+}
+
 fn splits(inputs: &Inputs, b: u64, rows: u64, path: Path) -> usize {
     if rows > FEW_ROWS {
         return 1;
     }
     let keys = inputs.segments.iter().map(|s| s.keys(b)).max().unwrap_or(0);
-    let halves = if path == Path::Decode { (keys / HALF_KEYS).min(2) } else { 1 };
+    // Two threads then read each key once, instead of each reading all.
+    let far = keys * key_bytes(inputs) > NEAR_BYTES;
+    let halves = if path == Path::Decode && far { 2 } else { 1 };
     (keys / SPLIT_KEYS).max(halves).clamp(1, MOST_SPLITS) as usize
 }
 

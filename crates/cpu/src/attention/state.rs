@@ -1,5 +1,6 @@
 use super::buffer::Buffer;
 use super::rows::MOST_NEIGHBOURS;
+use crate::simd::Simd;
 use std::cell::Cell;
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::{Deref, DerefMut, Range};
@@ -65,7 +66,8 @@ impl Partial {
         if max == f32::NEG_INFINITY {
             return 0.0;
         }
-        1.0 / (self.sum[row] + (sink * LOG2_E - max).exp2())
+        let sink = if sink == f32::NEG_INFINITY { 0.0 } else { (sink * LOG2_E - max).exp2() };
+        1.0 / (self.sum[row] + sink)
     }
 
     /// A row's log-sum-exp, natural and without the sink.
@@ -75,52 +77,69 @@ impl Partial {
 
     /// The state after all of `parts`, which have the same shape, in the first of them.
     #[inline(always)]
-    pub fn merge(parts: &mut [Partial]) -> &Partial {
+    pub fn merge<S: Simd>(simd: S, parts: &mut [Partial]) -> &Partial {
         let (total, others) = parts.split_first_mut().expect("an item has a part");
         for part in others {
-            total.add(part);
+            total.add(simd, part);
         }
         total
     }
 
     #[inline(always)]
-    fn add(&mut self, part: &Partial) {
-        let columns = self.columns;
-        for first in (0..self.max.len()).step_by(self.width) {
-            let rows = first..first + self.width;
+    fn add<S: Simd>(&mut self, simd: S, part: &Partial) {
+        let (width, columns) = (self.width, self.columns);
+        for first in (0..self.max.len()).step_by(MOST_WIDTH) {
+            let [mine, theirs] = self.join(simd, part, first);
+            let rows = first..self.max.len().min(first + MOST_WIDTH);
             let span = first * columns..rows.end * columns;
-            let (out, other) = (&mut self.out[span.clone()], &part.out[span]);
-            let mut factors = [(1.0, 0.0); MOST_WIDTH];
-            for (row, factors) in rows.zip(&mut factors) {
-                *factors =
-                    join(&mut self.max[row], &mut self.sum[row], part.max[row], part.sum[row]);
-            }
-            if self.width == 1 {
-                let (mine, theirs) = factors[0];
-                out.iter_mut().zip(other).for_each(|(a, b)| *a = *a * mine + b * theirs);
-                continue;
-            }
-            let columns = out.chunks_exact_mut(self.width).zip(other.chunks_exact(self.width));
-            for (column, other) in columns {
-                for ((a, b), (mine, theirs)) in column.iter_mut().zip(other).zip(&factors) {
-                    *a = *a * mine + b * theirs;
+            let outs = self.out[span.clone()].chunks_exact_mut(width * columns);
+            let panels = outs.zip(part.out[span].chunks_exact(width * columns));
+            for (panel, (out, other)) in panels.enumerate() {
+                if width == 1 {
+                    let (mine, theirs) = (mine[panel], theirs[panel]);
+                    out.iter_mut().zip(other).for_each(|(a, b)| *a = *a * mine + b * theirs);
+                    continue;
+                }
+                let factors = mine[panel * width..].iter().zip(&theirs[panel * width..]);
+                for (column, other) in out.chunks_exact_mut(width).zip(other.chunks_exact(width)) {
+                    for ((a, b), (mine, theirs)) in
+                        column.iter_mut().zip(other).zip(factors.clone())
+                    {
+                        *a = *a * mine + b * theirs;
+                    }
                 }
             }
         }
     }
-}
 
-/// Adds a row's other part to its largest score and sum; returns what either side's output is to be
-/// multiplied with.
-#[inline(always)]
-fn join(max: &mut f32, sum: &mut f32, other_max: f32, other_sum: f32) -> (f32, f32) {
-    let most = max.max(other_max);
-    if most == f32::NEG_INFINITY {
-        return (1.0, 0.0);
+    /// Adds another part's rows from `first` on to the largest scores and sums; returns what either
+    /// side's output is to be multiplied with.
+    #[inline(always)]
+    fn join<S: Simd>(&mut self, simd: S, part: &Partial, first: usize) -> [[f32; MOST_WIDTH]; 2] {
+        let rows = first..self.max.len().min(first + MOST_WIDTH);
+        let (mut mine, mut theirs) =
+            ([f32::NEG_INFINITY; MOST_WIDTH], [f32::NEG_INFINITY; MOST_WIDTH]);
+        mine[..rows.len()].copy_from_slice(&self.max[rows.clone()]);
+        theirs[..rows.len()].copy_from_slice(&part.max[rows.clone()]);
+        for (max, other) in self.max[rows.clone()].iter_mut().zip(&theirs) {
+            *max = max.max(*other);
+        }
+        for at in (0..rows.len()).step_by(S::LANES) {
+            let (mine, theirs) = (mine[at..].as_mut_ptr(), theirs[at..].as_mut_ptr());
+            // SAFETY: vectors divide the arrays.
+            unsafe {
+                let (a, b) = (simd.load(mine), simd.load(theirs));
+                let most = simd.finite_or_zero(simd.max(a, b));
+                simd.store(mine, simd.exp2(simd.sub(a, most)));
+                simd.store(theirs, simd.exp2(simd.sub(b, most)));
+            }
+        }
+        let sums = self.sum[rows.clone()].iter_mut().zip(&part.sum[rows]);
+        for ((sum, other), (mine, theirs)) in sums.zip(mine.iter().zip(&theirs)) {
+            *sum = *sum * mine + other * theirs;
+        }
+        [mine, theirs]
     }
-    let (mine, theirs) = ((*max - most).exp2(), (other_max - most).exp2());
-    (*max, *sum) = (most, *sum * mine + other_sum * theirs);
-    (mine, theirs)
 }
 
 /// The parts of an item that have been computed.

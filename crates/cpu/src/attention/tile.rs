@@ -16,12 +16,10 @@ pub(crate) struct Tile<T, const N: usize> {
     pub count: usize,
 }
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 impl<T, const N: usize> Tile<T, N> {
-    /// A tile of `count` rows whose memory is not known yet.
-    pub fn empty(count: usize) -> Self {
-        Self { keys: [std::ptr::null(); N], values: [std::ptr::null(); N], count }
-    }
+    /// A tile without rows.
+    pub const EMPTY: Self =
+        Self { keys: [std::ptr::null(); N], values: [std::ptr::null(); N], count: 0 };
 }
 
 /// Neighbouring tokens.
@@ -39,10 +37,15 @@ pub(crate) struct Places<const N: usize> {
 }
 
 impl<const N: usize> Places<N> {
+    /// No rows.
+    pub const NONE: Self = {
+        let first = Run { first: RowAt { batch: 0, token: 0 }, count: 0 };
+        Self { first, others: Vec::new(), count: 0 }
+    };
+
     /// Keys `range` (at most `N`) of a segment; unused list entries are left out.
     pub fn find(inputs: &Inputs, segment: &SegmentInputs, item: &Item, range: Range<u64>) -> Self {
-        let none = Run { first: RowAt { batch: 0, token: 0 }, count: 0 };
-        let mut places = Self { first: none, others: Vec::new(), count: 0 };
+        let mut places = Self::NONE;
         if segment.is_listed() {
             let at = item.row(inputs, 0);
             let flat = at.q_batch * inputs.problem.q.tokens() + at.token;
@@ -70,14 +73,26 @@ impl<const N: usize> Places<N> {
 
     /// The rows as elements in the caller's memory.
     pub fn in_place<E: Element>(&self, segment: &SegmentInputs, kv_head: u64) -> Tile<E, N> {
-        let keys = self.pointers(segment.k, &segment.segment.k, kv_head);
-        let values = self.pointers(segment.v, &segment.segment.value_view(), kv_head);
-        Tile { keys, values, count: self.count }
+        let mut tile = Tile::EMPTY;
+        self.locate(segment, kv_head, &mut tile);
+        tile
     }
 
-    fn pointers<E: Element>(&self, memory: HostRef, view: &View, kv_head: u64) -> [*const E; N] {
+    /// As [`Places::in_place`], over what `tile` was.
+    pub fn locate<E: Element>(&self, segment: &SegmentInputs, kv_head: u64, tile: &mut Tile<E, N>) {
+        self.point(segment.k, &segment.segment.k, kv_head, &mut tile.keys);
+        self.point(segment.v, &segment.segment.value_view(), kv_head, &mut tile.values);
+        tile.count = self.count;
+    }
+
+    fn point<E: Element>(
+        &self,
+        memory: HostRef,
+        view: &View,
+        kv_head: u64,
+        rows: &mut [*const E; N],
+    ) {
         let base = base::<E>(memory);
-        let mut rows = [base; N];
         let mut next = 0;
         for Run { first, count } in self.runs() {
             let first = view.row_offset(first.batch, kv_head, first.token) as usize;
@@ -88,9 +103,8 @@ impl<const N: usize> Places<N> {
             }
             next += count;
         }
-        let last = rows[next.saturating_sub(1)];
+        let last = if next > 0 { rows[next - 1] } else { base };
         rows[next..].fill(last);
-        rows
     }
 
     /// Whether all rows are neighbouring tokens.

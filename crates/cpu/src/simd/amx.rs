@@ -7,6 +7,7 @@
 use super::avx512::Avx512;
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// Rows of a tile register, and pairs or columns of its 64-byte rows.
@@ -170,6 +171,50 @@ impl Tiles {
             }
             if M == 2 && N == 2 {
                 tile!(store "tmm3", c.tiles[1][1], c.stride);
+            }
+        }
+    }
+}
+
+/// Two tiles of `B`, two steps of each, that stay in registers.
+pub(crate) struct Held<'t>(PhantomData<&'t Tiles>);
+
+impl Tiles {
+    /// Loads two steps of `B`: half of the loads of a product so short are for them.
+    ///
+    /// # Safety
+    /// Every tile of `b` must be 16 readable rows of 64 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn hold(&self, b: Operand) -> Held<'_> {
+        // SAFETY: the caller vouches for the memory.
+        unsafe {
+            tile!("tileloadd tmm4", b.tiles[0], b.stride);
+            tile!("tileloadd tmm5", b.tiles[1], b.stride);
+            tile!("tileloadd tmm6", b.tiles[0].wrapping_add(b.step), b.stride);
+            tile!("tileloadd tmm7", b.tiles[1].wrapping_add(b.step), b.stride);
+        }
+        Held(PhantomData)
+    }
+}
+
+impl Held<'_> {
+    /// As [`Tiles::multiply`], two by two tiles, two steps.
+    ///
+    /// # Safety
+    /// As there, and no other product since the tiles were held.
+    #[inline(always)]
+    pub(crate) unsafe fn multiply(&self, a: Operand, c: Result, mut between: impl FnMut()) {
+        for i in 0..2 {
+            between();
+            // SAFETY: as in `Tiles::multiply`.
+            unsafe {
+                asm!("tilezero tmm0", "tilezero tmm1");
+                tile!("tileloaddt1 tmm2", a.tiles[i], a.stride);
+                asm!("tdpbf16ps tmm0, tmm2, tmm4", "tdpbf16ps tmm1, tmm2, tmm5");
+                tile!("tileloaddt1 tmm3", a.tiles[i].wrapping_add(a.step), a.stride);
+                asm!("tdpbf16ps tmm0, tmm3, tmm6", "tdpbf16ps tmm1, tmm3, tmm7");
+                tile!(store "tmm0", c.tiles[i][0], c.stride);
+                tile!(store "tmm1", c.tiles[i][1], c.stride);
             }
         }
     }

@@ -12,39 +12,35 @@
 //! taken, the next keys while values are added.
 
 use super::operands::{Dims, KeyRows, tail_mask};
-use super::{BLOCK, Bounds, EvenRows, Panel, ROW_BYTES, TILE_BYTES, WIDTH};
+use super::{BLOCK, Bounds, Panel, ROW_BYTES, TILE_BYTES, WIDTH};
 use crate::attention::Call;
 use crate::attention::lanes::visible;
 use crate::attention::plan::Item;
 use crate::attention::state::Scratch;
+use crate::inputs::SegmentInputs;
 use crate::simd::Element;
 use crate::simd::amx::{Amx, DEPTH, Operand, ROWS, Result, Tiles};
 use crate::simd::avx512::transpose;
 use half::bf16;
+use problem::Problem;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Keys per tile.
 const KEYS: usize = 160;
+/// Columns of values that are interleaved before they are used.
+const COLUMNS: usize = 2 * BLOCK;
 /// Parts of a tile that are fetched side by side: memory answers several streams faster than one.
 const STREAMS: usize = 4;
 /// Numbers of a tile register of f32.
 const TILE: usize = ROWS * ROWS;
 
 /// Computes one split of an item into `scratch.partial`.
-pub(in super::super) fn attend<E: Element>(
-    amx: Amx,
-    call: &Call<E>,
-    item: &Item,
-    split: usize,
-    scratch: &mut Scratch,
-) {
-    // SAFETY: the token proves that the features are there.
-    unsafe { attend_with_features(amx, call, item, split, scratch) };
-}
-
+///
+/// A tile's scores are taken right after the products of the tile before: tile registers that have
+/// rested for a fraction of a microsecond take as long to come back.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,avx2,f16c")]
-fn attend_with_features<E: Element>(
+pub(super) fn attend<E: Element>(
     amx: Amx,
     call: &Call<E>,
     item: &Item,
@@ -56,30 +52,40 @@ fn attend_with_features<E: Element>(
     scratch.partial.reset_rows(rows, dims.value_padded);
     scratch.scores.reserve(rows.next_multiple_of(WIDTH) * KEYS);
     scratch.operands.sums.reserve(rows * dims.value_padded);
-    scratch.operands.values.reserve(KEYS * BLOCK);
+    scratch.operands.values.reserve(KEYS * COLUMNS);
     scratch.operands.load_queries(call, item, dims);
     let tiles = Tiles::configure(amx);
-    // Panels whose sums have been written.
-    let mut begun = [false; 2];
+    let mut step = Step::new(amx, &tiles, call.inputs.problem, item.rows, scratch);
+    let mut found = [KeyRows::NONE, KeyRows::NONE];
+    let [mut rows, mut next] = found.each_mut();
     for segment in &call.inputs.segments {
-        let seen = visible(call, item, segment, &mut scratch.visible);
+        let seen = visible(call, item, segment, &mut step.scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
-        let tile_at = |first: u64| first.min(part.end)..part.end.min(first + KEYS as u64);
-        let find = |first: u64| KeyRows::<KEYS>::find(call, segment, item, tile_at(first));
-        let mut rows = find(part.start);
-        for first in part.clone().step_by(KEYS) {
-            let next = find(first + KEYS as u64);
+        let mut firsts = part.clone().step_by(KEYS);
+        // Finds the next tile that has rows, and which keys it is of.
+        let mut find = |rows: &mut KeyRows<KEYS>| loop {
+            let Some(first) = firsts.next() else {
+                rows.clear();
+                return 0..0;
+            };
+            let range = first..part.end.min(first + KEYS as u64);
+            rows.find(call, segment, item, range.clone());
             if rows.count() > 0 {
-                let keys = rows.load_keys(segment, dims, &mut scratch.operands);
                 // Lists leave entries out, and are seen whole by every row.
-                let listed = segment.is_listed();
-                let range = if listed { 0..rows.count() as u64 } else { tile_at(first) };
-                let step = Step { amx, tiles: &tiles, dims, values: rows.values() };
-                step.run(call, item, keys, (listed, range), next.keys(), &mut begun, scratch);
+                return if segment.is_listed() { 0..rows.count() as u64 } else { range };
             }
-            rows = next;
+        };
+        let range = find(rows);
+        step.score(segment, rows, range);
+        while rows.count() > 0 {
+            let range = find(next);
+            step.softmax();
+            step.add_values(rows.values(), next.keys());
+            step.score(segment, next, range);
+            std::mem::swap(&mut rows, &mut next);
         }
     }
+    let begun = step.begun;
     drop(tiles);
     let panels = scratch.operands.sums.chunks_mut(WIDTH * dims.value_padded).zip(begun);
     panels.filter(|(_, begun)| !begun).for_each(|(sums, _)| sums.fill(0.0));
@@ -129,70 +135,112 @@ impl<'r> Ahead<'r> {
 struct Step<'s> {
     amx: Amx,
     tiles: &'s Tiles,
+    problem: &'s Problem,
     dims: Dims,
-    values: &'s [*const bf16],
+    /// Rows of the item.
+    rows: usize,
+    scratch: &'s mut Scratch,
+    /// The keys that each panel computes.
+    bounds: [Bounds; 2],
+    /// Panels whose sums have been written.
+    begun: [bool; 2],
 }
 
-impl Step<'_> {
+impl<'s> Step<'s> {
+    fn new(
+        amx: Amx,
+        tiles: &'s Tiles,
+        problem: &'s Problem,
+        rows: usize,
+        scratch: &'s mut Scratch,
+    ) -> Self {
+        let (dims, bounds) = (Dims::new(problem), [Bounds::NONE; 2]);
+        Self { amx, tiles, problem, dims, rows, scratch, bounds, begun: [false; 2] }
+    }
+
+    /// Takes the scores of the keys `range`, and brings their values near.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    fn run<E: Element>(
-        &self,
-        call: &Call<E>,
-        item: &Item,
-        keys: EvenRows,
-        (listed, range): (bool, Range<u64>),
-        next: &[*const bf16],
-        begun: &mut [bool; 2],
-        scratch: &mut Scratch,
-    ) {
-        let mut values = Ahead::new(self.values, self.dims.value);
-        let mut computed = [0..0, 0..0];
-        for (panel, computed) in computed.iter_mut().enumerate().take(item.rows.div_ceil(WIDTH)) {
+    fn score(&mut self, segment: &SegmentInputs, rows: &mut KeyRows<KEYS>, range: Range<u64>) {
+        if rows.count() == 0 {
+            return;
+        }
+        let keys = rows.load_keys(segment, self.dims, &mut self.scratch.operands);
+        let mut values = Ahead::new(rows.values(), self.dims.value);
+        for panel in 0..self.rows.div_ceil(WIDTH) {
             let first_row = panel * WIDTH;
-            let seen = &scratch.visible[first_row..item.rows.min(first_row + WIDTH)];
-            let bounds = Bounds::new(seen, listed, &range);
-            *computed = bounds.keys.clone();
-            if bounds.keys.is_empty() {
-                continue;
-            }
-            let mut panel = self.panel(first_row, scratch);
+            let seen = &self.scratch.visible[first_row..self.rows.min(first_row + WIDTH)];
+            let bounds = Bounds::new(seen, segment.is_listed(), &range);
+            let (count, computed) = (bounds.rows, bounds.keys.clone());
+            self.bounds[panel] = bounds;
+            let mut panel = self.panel(panel);
             // One step of scores uses as many lines of keys as this brings of values.
             let bring = || values.bring(BLOCK / STREAMS);
-            match bounds.rows > ROWS {
-                true => panel.score::<2>(keys, computed.clone(), bring),
-                false => panel.score::<1>(keys, computed.clone(), bring),
+            match count > ROWS {
+                true => panel.score::<2>(keys, computed, bring),
+                false => panel.score::<1>(keys, computed, bring),
             }
-            let factors = panel.softmax(call.inputs.problem, &bounds);
-            panel.turn(&bounds);
-            if let Some(factors) = factors.filter(|_| begun[first_row / WIDTH]) {
-                let sums = &mut scratch.operands.sums[first_row * self.dims.value_padded..];
-                rescale(self.dims, factors, sums);
-            }
-        }
-        let mut next = Ahead::new(next, self.dims.key);
-        for column in (0..self.dims.value_padded).step_by(BLOCK) {
-            let mask = tail_mask(self.dims.value, column);
-            let to = &mut scratch.operands.values;
-            // SAFETY: value rows have `value_dim` elements, and the mask leaves out what lies beyond.
-            unsafe { interleave(self.values, column, mask, to, || next.bring(1)) };
-            for (panel, keys) in computed.iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
-                let (rows, add) = (item.rows - panel * WIDTH, begun[panel]);
-                let mut panel = self.panel(panel * WIDTH, scratch);
-                match rows > ROWS {
-                    true => panel.add_rows::<2>(column, keys, add),
-                    false => panel.add_rows::<1>(column, keys, add),
-                }
-            }
-        }
-        for (begun, keys) in begun.iter_mut().zip(&computed) {
-            *begun |= !keys.is_empty();
         }
     }
 
-    fn panel<'p>(&'p self, first_row: usize, scratch: &'p mut Scratch) -> Panel<'p> {
+    /// Turns scores into probabilities.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    fn softmax(&mut self) {
+        for n in 0..self.rows.div_ceil(WIDTH) {
+            if self.bounds[n].keys.is_empty() {
+                continue;
+            }
+            let bounds = std::mem::replace(&mut self.bounds[n], Bounds::NONE);
+            let problem = self.problem;
+            let mut panel = self.panel(n);
+            let factors = panel.softmax(problem, &bounds);
+            panel.turn(&bounds);
+            if let Some(factors) = factors.filter(|_| self.begun[n]) {
+                let sums = &mut self.scratch.operands.sums[n * WIDTH * self.dims.value_padded..];
+                rescale(self.dims, factors, sums);
+            }
+            self.bounds[n] = bounds;
+        }
+    }
+
+    /// Adds the values' products with the probabilities, and brings the next keys near.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    fn add_values(&mut self, values: &[*const bf16], next: &[*const bf16]) {
+        let mut next = Ahead::new(next, self.dims.key);
+        let columns = self.dims.value_padded;
+        for first in (0..columns).step_by(COLUMNS) {
+            let blocks = (first..columns.min(first + COLUMNS)).step_by(BLOCK);
+            let to = self.scratch.operands.values.chunks_exact_mut(BLOCK * KEYS);
+            for (column, to) in blocks.clone().zip(to) {
+                let mask = tail_mask(self.dims.value, column);
+                // SAFETY: value rows have `value_dim` elements, and the mask leaves out what lies
+                // beyond.
+                unsafe { interleave(values, column, mask, to, || next.bring(1)) };
+            }
+            for n in 0..self.rows.div_ceil(WIDTH) {
+                let (keys, add) = (self.bounds[n].keys.clone(), self.begun[n]);
+                if keys.is_empty() {
+                    continue;
+                }
+                let few = self.rows - n * WIDTH <= ROWS;
+                let mut panel = self.panel(n);
+                for column in blocks.clone() {
+                    match few {
+                        false => panel.add_rows::<2>(column, &keys, add),
+                        true => panel.add_rows::<1>(column, &keys, add),
+                    }
+                }
+            }
+        }
+        for (begun, bounds) in self.begun.iter_mut().zip(&self.bounds) {
+            *begun |= !bounds.keys.is_empty();
+        }
+    }
+
+    fn panel(&mut self, panel: usize) -> Panel<'_> {
+        let first_row = panel * WIDTH;
         let scores = first_row * KEYS..(first_row + WIDTH) * KEYS;
         let (tiles, simd, dims) = (self.tiles, self.amx.avx512, self.dims);
-        Panel { tiles, simd, dims, first_row, scores, scratch }
+        Panel { tiles, simd, dims, first_row, scores, scratch: self.scratch }
     }
 }
 
@@ -223,7 +271,8 @@ impl Panel<'_> {
     fn add_rows<const M: usize>(&mut self, column: usize, keys: &Range<usize>, accumulate: bool) {
         let a = self.probabilities(keys);
         let operands = &mut self.scratch.operands;
-        let values = operands.values[keys.start * BLOCK..].as_ptr().cast();
+        let block = column % COLUMNS * KEYS;
+        let values = operands.values[block + keys.start * BLOCK..].as_ptr().cast();
         let b = Operand::pair(values, ROW_BYTES, TILE_BYTES, 2 * TILE_BYTES);
         let columns = self.dims.value_padded;
         let sums = operands.sums[self.first_row * columns..].as_mut_ptr();

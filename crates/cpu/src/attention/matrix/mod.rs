@@ -10,13 +10,13 @@
 //! operands but the keys lie tile after tile, so that a panel's scores and queries stay in the first
 //! cache while keys and values stream by from the second.
 
-pub(super) mod decode;
+mod decode;
 mod operands;
 mod softmax;
 
 use super::Call;
 use super::lanes::visible;
-use super::plan::Item;
+use super::plan::{Item, Path};
 use super::state::Scratch;
 use crate::simd::Element;
 use crate::simd::amx::{Amx, DEPTH, Operand, ROWS, Result, Tiles};
@@ -46,11 +46,17 @@ pub(super) fn attend<E: Element>(
     scratch: &mut Scratch,
 ) {
     // SAFETY: the token proves that the features are there.
-    unsafe { attend_with_features(amx, call, item, split, scratch) };
+    unsafe {
+        match item.path {
+            Path::Decode => decode::attend(amx, call, item, split, scratch),
+            _ => attend_many(amx, call, item, split, scratch),
+        }
+    }
 }
 
+/// As [`attend`], of many rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,avx2,f16c")]
-fn attend_with_features<E: Element>(
+fn attend_many<E: Element>(
     amx: Amx,
     call: &Call<E>,
     item: &Item,
@@ -64,12 +70,13 @@ fn attend_with_features<E: Element>(
     scratch.scores.reserve(KEYS * WIDTH);
     scratch.operands.load_queries(call, item, dims);
     let tiles = Tiles::configure(amx);
+    let mut rows = KeyRows::<KEYS>::NONE;
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
         for first in part.clone().step_by(KEYS) {
             let range = first..part.end.min(first + KEYS as u64);
-            let mut rows = KeyRows::<KEYS>::find(call, segment, item, range.clone());
+            rows.find(call, segment, item, range.clone());
             if rows.count() == 0 {
                 continue;
             }
@@ -105,13 +112,22 @@ struct Bounds {
 }
 
 impl Bounds {
+    /// No keys.
+    const NONE: Self =
+        Self { rows: 0, keys: 0..0, common: 0..0, low: [0.0; WIDTH], high: [0.0; WIDTH] };
+
     fn new(rows: &[Range<u64>], listed: bool, range: &Range<u64>) -> Self {
         let count = (range.end - range.start) as usize;
+        if listed || rows.iter().all(|seen| seen.start <= range.start && range.end <= seen.end) {
+            let (low, high) = ([0.0; WIDTH], [count as f32; WIDTH]);
+            let keys = 0..count.next_multiple_of(BLOCK);
+            return Self { rows: rows.len(), keys, common: 0..count, low, high };
+        }
         let (mut low, mut high) = ([0.0; WIDTH], [0.0; WIDTH]);
         let (mut span, mut common) = (count..0, 0..count);
         for (row, seen) in rows.iter().enumerate() {
             let relative = |x: u64| (x.clamp(range.start, range.end) - range.start) as usize;
-            let seen = if listed { 0..count } else { relative(seen.start)..relative(seen.end) };
+            let seen = relative(seen.start)..relative(seen.end);
             common = common.start.max(seen.start)..common.end.min(seen.end);
             if !seen.is_empty() {
                 span = span.start.min(seen.start)..span.end.max(seen.end);
@@ -160,6 +176,8 @@ impl Panel<'_> {
         let queries = self.scratch.operands.queries[self.first_row * depth..].as_ptr().cast();
         let b = Operand::pair(queries, ROW_BYTES, TILE_BYTES, 2 * TILE_BYTES);
         let all = &mut self.scratch.scores[self.scores.clone()];
+        // SAFETY: keys lie evenly, in whole blocks; queries and scores hold whole panels.
+        let held = (N == 2 && depth == 2 * DEPTH).then(|| unsafe { self.tiles.hold(b) });
         for key in keys.step_by(BLOCK) {
             let row = first.cast::<u8>().wrapping_add(key * key_stride);
             let a = Operand::pair(row, key_stride, ROWS * key_stride, ROW_BYTES);
@@ -167,8 +185,15 @@ impl Panel<'_> {
             let tile = |n: usize, m: usize| scores.wrapping_add((2 * m + n) * TILE_BYTES);
             let tiles = [[tile(0, 0), tile(0, 1)], [tile(1, 0), tile(1, 1)]];
             let c = Result { tiles, stride: ROW_BYTES, accumulate: false };
-            // SAFETY: keys lie evenly, in whole blocks; queries and scores hold whole panels.
-            unsafe { self.tiles.multiply::<2, N>(a, b, depth / DEPTH, c, &mut between) };
+            // SAFETY: as above.
+            unsafe {
+                match &held {
+                    Some(held) => held.multiply(a, c, &mut between),
+                    None => {
+                        self.tiles.multiply::<2, N>(a, b, depth / DEPTH, c, &mut between);
+                    }
+                }
+            }
         }
     }
 

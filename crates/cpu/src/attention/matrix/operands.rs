@@ -43,8 +43,8 @@ pub(crate) struct Operands {
     pub queries: Buffer<bf16>,
     /// Key rows copied together, where they do not lie evenly or fill no tile.
     keys: Buffer<bf16>,
-    /// Values, `[block of columns][block of keys][column][key]`; for a few rows, one block of columns,
-    /// `[block of keys][16 columns][pair of keys][column]` tiles.
+    /// Values, `[block of columns][block of keys][column][key]`; for a few rows,
+    /// `[block of columns][block of keys][16 columns][pair of keys][column]` tiles.
     pub values: Buffer<bf16>,
     /// Output of a few rows, `[16 columns][16 rows]` tiles.
     pub sums: Buffer<f32>,
@@ -59,18 +59,26 @@ pub(super) struct KeyRows<const N: usize> {
 }
 
 impl<const N: usize> KeyRows<N> {
+    pub const NONE: Self = Self { places: Places::NONE, tile: Tile::EMPTY };
+
+    /// Finds the keys `range` of a segment, instead of those that were here.
     pub fn find<E: Element>(
+        &mut self,
         call: &Call<E>,
         segment: &SegmentInputs,
         item: &Item,
         range: Range<u64>,
-    ) -> Self {
-        let places = Places::<N>::find(&call.inputs, segment, item, range);
-        let tile = match segment.segment.storage {
-            Storage::Elements => places.in_place::<bf16>(segment, item.kv_head),
-            Storage::Model1 => Tile::empty(places.count),
-        };
-        Self { tile, places }
+    ) {
+        self.places = Places::find(&call.inputs, segment, item, range);
+        match segment.segment.storage {
+            Storage::Elements => self.places.locate(segment, item.kv_head, &mut self.tile),
+            Storage::Model1 => self.tile.keys[0] = std::ptr::null(),
+        }
+    }
+
+    /// Finds no keys.
+    pub fn clear(&mut self) {
+        self.places = Places::NONE;
     }
 
     /// Rows in use.
