@@ -16,7 +16,7 @@ pub(crate) const FEW_ROWS: u64 = 64;
 /// The fewest keys worth a split of their own.
 const SPLIT_KEYS: u64 = 2048;
 /// Bytes of keys and values that every thread can keep in its second cache.
-const NEAR_BYTES: u64 = 1 << 20;
+const NEAR_BYTES: u64 = 2 << 20;
 /// The most splits, so that memory does not grow with the number of keys.
 const MOST_SPLITS: u64 = 16;
 
@@ -102,7 +102,7 @@ impl Plan {
         let listed = inputs.segments.iter().any(|s| s.is_listed());
         let in_place = problem.segments.iter().all(|s| s.storage == Storage::Elements);
         let most_rows = most_rows(inputs, lanes as u64, matrix);
-        let few_rows = few_rows(inputs);
+        let all_rows = all_rows(inputs);
         let mut items = Vec::new();
         for b in 0..inputs.batch() {
             let (_, tokens) = inputs.queries(b);
@@ -115,17 +115,14 @@ impl Plan {
                 false if matrix => Path::Matrix,
                 false => Path::Lanes,
             };
-            let template = Item {
-                b,
-                kv_head: 0,
-                first: 0,
-                rows: 0,
-                splits: splits(inputs, b, run, path),
-                path,
+            let splits = splits(inputs, b, run, path);
+            let most_rows = match path {
+                Path::Decode => few_rows(all_rows * splits as u64),
+                _ => most_rows,
             };
+            let template = Item { b, kv_head: 0, first: 0, rows: 0, splits, path };
             for kv_head in 0..problem.kv_heads() {
                 let starts = (0..rows).step_by(run.max(1) as usize);
-                let most_rows = if path == Path::Decode { few_rows } else { most_rows };
                 for (start, first) in starts.flat_map(|s| {
                     (s..s + run).step_by(most_rows as usize).map(move |first| (s, first))
                 }) {
@@ -154,10 +151,10 @@ fn most_rows(inputs: &Inputs, lanes: u64, matrix: bool) -> u64 {
     share.min(most).max(2 * lanes).next_multiple_of(2 * lanes)
 }
 
-/// Rows per item of those that go down tile registers: whole registers, few enough that every thread
-/// has an item.
-fn few_rows(inputs: &Inputs) -> u64 {
-    let share = all_rows(inputs).div_ceil(rayon::current_num_threads() as u64);
+/// Rows per item of those that go down tile registers, where there are `rows` in all, counted once for
+/// every split: whole registers, few enough that every thread has something to do.
+fn few_rows(rows: u64) -> u64 {
+    let share = rows.div_ceil(rayon::current_num_threads() as u64);
     share.clamp(1, FEW_ROWS).next_multiple_of(16)
 }
 
@@ -179,7 +176,7 @@ fn splits(inputs: &Inputs, b: u64, rows: u64, path: Path) -> usize {
     }
     let keys = inputs.segments.iter().map(|s| s.keys(b)).max().unwrap_or(0);
     // Two threads then read each key once, instead of each reading all.
-    let far = keys * key_bytes(inputs) > NEAR_BYTES;
+    let far = keys.saturating_mul(key_bytes(inputs)) > NEAR_BYTES;
     let halves = if path == Path::Decode && far { 2 } else { 1 };
     (keys / SPLIT_KEYS).max(halves).clamp(1, MOST_SPLITS) as usize
 }
