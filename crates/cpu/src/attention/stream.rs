@@ -57,28 +57,30 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const K: usize, const C: usi
     scratch.partial.reset(R, 1, columns);
     load_queries::<S, E>(call, item, &mut scratch.queries);
     scratch.scores.refill(R * TILE, 0.0);
+    let mut tiles = [Tile::EMPTY, Tile::EMPTY];
+    let [mut tile, mut next] = tiles.each_mut();
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, TILE as u64);
-        let find = |first: u64| {
+        let find = |first: u64, tile: &mut Tile<E, TILE>| {
             let range = first.min(part.end)..part.end.min(first + TILE as u64);
-            let places = Places::<TILE>::find(&call.inputs, segment, item, range);
-            places.in_place::<E>(segment, item.kv_head)
+            let places = Places::find(&call.inputs, segment, item, range);
+            places.locate(segment, item.kv_head, tile);
         };
-        let mut tile = find(part.start);
+        find(part.start, tile);
         for first in part.clone().step_by(TILE) {
-            let next = find(first + TILE as u64);
+            find(first + TILE as u64, next);
             if tile.count > 0 {
-                score_tile::<S, E, R, K>(simd, &tile, key_dim, scratch);
+                score_tile::<S, E, R, K>(simd, tile, key_dim, scratch);
                 if let Some(cap) = problem.softcap {
                     cap_scores(simd, &mut scratch.scores, cap);
                 }
                 let range = first..part.end.min(first + TILE as u64);
                 let range = (!segment.is_listed()).then_some(range);
                 softmax::<S>(simd, item.rows, tile.count, range, scratch);
-                add_tile::<S, E, R, C>(simd, &tile, &next.keys, value_dim, scratch);
+                add_tile::<S, E, R, C>(simd, tile, &next.keys, value_dim, scratch);
             }
-            tile = next;
+            std::mem::swap(&mut tile, &mut next);
         }
     }
     put_back::<S, E>(&mut scratch.partial.out);
