@@ -177,7 +177,11 @@ fn load_queries<S: Simd, E: Element>(
     let dim = problem.key_dim() as usize;
     let factor = query_factor(problem.scale, problem.softcap);
     let base = base::<E>(call.inputs.q);
-    to.refill(item.rows.div_ceil(width) * width * dim, 0.0);
+    let rows = item.rows.next_multiple_of(width);
+    match rows == item.rows {
+        true => to.reserve(rows * dim),
+        false => to.refill(rows * dim, 0.0),
+    }
     let group = ROWS_AT_ONCE.min(width);
     let blocks = if width.is_multiple_of(ROWS_AT_ONCE) { dim / ROWS_AT_ONCE } else { 0 };
     for first in (0..item.rows).step_by(group) {
@@ -376,16 +380,22 @@ unsafe fn largest<S: Simd, const V: usize>(
     column: *const f32,
     count: usize,
 ) -> S::Vector {
-    // Two chains hide the latency of the comparison.
-    let (mut even, mut odd) = (before, before);
-    for n in (0..count).step_by(2) {
-        // SAFETY: the caller promises `count` vectors; the last is read twice where it has no pair.
-        unsafe {
-            even = simd.max(even, simd.load(column.add(n * V * S::LANES)));
-            odd = simd.max(odd, simd.load(column.add((n + 1).min(count - 1) * V * S::LANES)));
+    // Several chains hide the latency of the comparison.
+    const CHAINS: usize = 4;
+    let mut found = [before; CHAINS];
+    for n in 0..count / CHAINS {
+        for (chain, found) in found.iter_mut().enumerate() {
+            // SAFETY: the caller promises `count` vectors.
+            let score = unsafe { simd.load(column.add((n * CHAINS + chain) * V * S::LANES)) };
+            *found = simd.max(*found, score);
         }
     }
-    simd.max(even, odd)
+    for n in count / CHAINS * CHAINS..count {
+        // SAFETY: as above.
+        found[0] = simd.max(found[0], unsafe { simd.load(column.add(n * V * S::LANES)) });
+    }
+    let [a, b, c, d] = found;
+    simd.max(simd.max(a, b), simd.max(c, d))
 }
 
 /// As [`largest`], first hiding what lies outside `low..high`.

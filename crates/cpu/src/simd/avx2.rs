@@ -28,6 +28,31 @@ fn run_with_features<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
     kernel.run(simd)
 }
 
+/// The transpose of 8 rows of 8 elements.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transpose_8(rows: [__m256; 8]) -> [__m256; 8] {
+    let mut pairs = rows;
+    for n in 0..4 {
+        pairs[2 * n] = _mm256_unpacklo_ps(rows[2 * n], rows[2 * n + 1]);
+        pairs[2 * n + 1] = _mm256_unpackhi_ps(rows[2 * n], rows[2 * n + 1]);
+    }
+    let mut fours = pairs;
+    for half in [0, 4] {
+        for n in 0..2 {
+            let (a, b) = (pairs[half + n], pairs[half + 2 + n]);
+            fours[half + 2 * n] = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+            fours[half + 2 * n + 1] = _mm256_shuffle_ps::<0b11_10_11_10>(a, b);
+        }
+    }
+    let mut turned = fours;
+    for n in 0..4 {
+        turned[n] = _mm256_permute2f128_ps::<0x20>(fours[n], fours[4 + n]);
+        turned[4 + n] = _mm256_permute2f128_ps::<0x31>(fours[n], fours[4 + n]);
+    }
+    turned
+}
+
 impl Simd for Avx2 {
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
@@ -132,6 +157,22 @@ impl Simd for Avx2 {
             _mm_storeu_ps(sums.as_mut_ptr(), four);
             sums
         }
+    }
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, pitch: usize) -> [[f32; 16]; 16] {
+        let mut to = [[0.0; 16]; 16];
+        for (row, column) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+            intrinsics! {
+                let mut block = [_mm256_setzero_ps(); 8];
+                for n in 0..8 {
+                    block[n] = _mm256_loadu_ps(from.add((row + n) * pitch + column));
+                }
+                for (n, turned) in transpose_8(block).into_iter().enumerate() {
+                    _mm256_storeu_ps(to[column + n][row..].as_mut_ptr(), turned);
+                }
+            }
+        }
+        to
     }
     #[inline(always)]
     fn prefetch<T>(self, at: *const T) {
