@@ -50,6 +50,10 @@
 //! (`check`) looks at every access when it is issued, so a missing wait or fence is found however
 //! lucky the schedule was.
 //!
+//! A wait for a phase of an mbarrier by parity cannot tell a phase from the one after next. A warp that comes
+//! when its phase and the next one are complete is let go, in every mode, once nothing else can happen: blocked
+//! or polling, and taken to look at every phase in turn. [`Report::notes`] say so, since a GPU might hang.
+//!
 //! `clusterlaunchcontrol.try_cancel` takes a cluster off the grid that has not started: always while
 //! one is left (eager, latest), never (adversarial), or three times of four (random). Such grids run
 //! on one host thread, two clusters at a time, so that a seed still means one run.

@@ -16,6 +16,15 @@ pub struct Touch {
     pub pc: Pc,
 }
 
+/// A look by parity that found a phase incomplete.
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    parity: u64,
+    pc: Pc,
+    /// The phase that the next look finds complete, though the barrier has moved on.
+    owed: Option<u64>,
+}
+
 /// One mbarrier.
 #[derive(Clone, Debug)]
 pub struct Mbarrier {
@@ -42,6 +51,8 @@ pub struct Mbarrier {
     pub observed: HashMap<usize, u64>,
     /// The same if each warp looks at every phase in turn, however late.
     turns: HashMap<usize, u64>,
+    /// Where each warp last looked in vain, by parity and without blocking.
+    polls: HashMap<usize, Poll>,
     /// Simulated time at which the last phase completed, and of the arrivals so far.
     pub done_time: u64,
     time: u64,
@@ -79,6 +90,34 @@ impl Mbarrier {
         self.observed.insert(w, phase);
         let next = self.next_in_turn(w, phase & 1).min(phase);
         self.turns.insert(w, next);
+        self.polls.remove(&w);
+    }
+
+    /// A warp looked by parity, found the phase incomplete and did not block.
+    pub fn note_poll(&mut self, w: usize, parity: u64, pc: Pc) {
+        let owed = self.polls.get(&w).and_then(|poll| poll.owed);
+        self.polls.insert(w, Poll { parity, pc, owed });
+    }
+
+    /// The phase of a parity that a warp is to find complete though the barrier has moved on.
+    pub fn owed(&self, w: usize, parity: u64) -> Option<u64> {
+        let owed = self.polls.get(&w)?.owed?;
+        (owed == self.next_in_turn(w, parity)).then_some(owed)
+    }
+
+    /// Lets every warp that polls find the next phase in its turn complete, where that is one the barrier has
+    /// left behind; gives warp, instruction and phase of those it was not promised before.
+    pub fn owe_polls(&mut self) -> Vec<(usize, Pc, u64)> {
+        let late = |(w, poll): (&usize, &Poll)| {
+            let next = self.next_in_turn(*w, poll.parity);
+            (next < self.phase && poll.owed != Some(next)).then_some((*w, poll.pc, next))
+        };
+        let mut late: Vec<_> = self.polls.iter().filter_map(late).collect();
+        late.sort_unstable();
+        for (w, _, phase) in &late {
+            self.polls.entry(*w).and_modify(|poll| poll.owed = Some(*phase));
+        }
+        late
     }
 
     /// The phase of a parity that a warp looks at next if it leaves none out.
@@ -106,6 +145,7 @@ impl Mbarrier {
             arrivals: 0,
             observed: HashMap::new(),
             turns: HashMap::new(),
+            polls: HashMap::new(),
             done_time: 0,
             time: 0,
             incoming: Clocks::default(),

@@ -155,6 +155,8 @@ pub struct Warp {
     pub unwritten: Option<Box<Unwritten>>,
     /// Instructions since another fragment last had its turn.
     since_switch: u32,
+    /// Steps of the cluster when it last looked at what others may change.
+    pub(crate) polled_at: u64,
 }
 
 /// Instructions a fragment may run while another one of its warp could.
@@ -187,6 +189,7 @@ impl Warp {
             tmem_loads: Vec::new(),
             unwritten: None,
             since_switch: 0,
+            polled_at: 0,
         }
     }
 

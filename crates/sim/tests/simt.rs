@@ -232,11 +232,51 @@ DONE:
   st.global.b32 [%rd1], %r3;
 }";
 
+/// The modes, several seeds of the random one.
+fn modes() -> impl Iterator<Item = (String, Options)> {
+    let fixed = ["eager", "latest", "adversarial", "pedantic"].map(|mode| (mode, 0));
+    fixed
+        .into_iter()
+        .chain((0..32).map(|seed| ("random", seed)))
+        .map(|(mode, seed)| (format!("{mode} {seed}"), Options::mode(mode, seed).expect("a mode")))
+}
+
 #[test]
 fn who_misses_phases_by_parity_catches_up() {
     let mut case = Case::new(PHASES, 64).output(64);
-    for seed in 0..32 {
-        case.options = Options::mode("random", seed).expect("a mode");
-        assert_eq!(case.run().unwrap(), [6; 64], "seed {seed}");
+    for (mode, options) in modes() {
+        case.options = options;
+        assert_eq!(case.run().unwrap(), [6; 64], "{mode}");
+    }
+}
+
+#[test]
+fn who_polls_and_misses_phases_catches_up() {
+    let body = PHASES.replace("try_wait", "test_wait");
+    assert_eq!(Case::new(&body, 64).output(64).run().unwrap(), [6; 64]);
+}
+
+#[test]
+fn who_misses_phases_catches_up_though_another_polls() {
+    let declared = PHASES.replace(".b64 bar;", ".b64 bar; .shared .b32 flag;");
+    let cleared = declared.replace("bar.sync 0;", "st.volatile.shared.b32 [flag], 0; bar.sync 0;");
+    let watched = cleared.replace(
+        "  bra DONE;",
+        "WATCH: ld.volatile.shared.b32 %r5, [flag]; setp.eq.u32 %p3, %r5, 0; @%p3 bra WATCH; bra DONE;",
+    );
+    let body = watched.replace("DONE:\n", "  st.volatile.shared.b32 [flag], 1;\nDONE:\n");
+    let mut case = Case::new(&body, 64).output(64);
+    case.options = Options::mode("latest", 0).expect("a mode");
+    assert_eq!(case.run().unwrap(), [6; 64]);
+}
+
+#[test]
+fn who_waits_for_one_phase_too_many_is_stuck() {
+    let body = PHASES.replacen("%r3, 6;", "%r3, 5;", 1);
+    let mut case = Case::new(&body, 64).output(64);
+    for (mode, options) in modes() {
+        case.options = options;
+        let error = case.run().expect_err(&mode);
+        assert_eq!(error.kind(), "deadlock", "{mode}: {error}");
     }
 }

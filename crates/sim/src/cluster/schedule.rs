@@ -2,6 +2,8 @@
 
 use super::Cluster;
 use super::site::Run;
+use crate::exec::BarrierId;
+use crate::op::Pc;
 use crate::options::{Completion, Schedule};
 use crate::warp::Wait;
 use std::sync::atomic::Ordering;
@@ -14,7 +16,10 @@ pub enum Status {
     /// Its budget is used up.
     Running,
     /// It only polls; perhaps another cluster must run first.
-    Polling,
+    Polling {
+        /// Whether every warp that could run has polled lately; else one may be at work for long.
+        everyone: bool,
+    },
 }
 
 /// What is remembered to tell progress from standing still.
@@ -65,9 +70,10 @@ impl Cluster<'_> {
                     self.unblock()?;
                 }
             } else if self.polls_in_vain() && !self.complete_one()? {
-                self.progress.at = self.steps;
+                let since = std::mem::replace(&mut self.progress.at, self.steps);
                 self.progress.polls = self.polls;
-                return Ok(Status::Polling);
+                let mut ready = self.warps.iter().filter(|warp| warp.ready());
+                return Ok(Status::Polling { everyone: ready.all(|w| w.polled_at >= since) });
             }
         }
         Ok(Status::Running)
@@ -152,6 +158,12 @@ impl Cluster<'_> {
         self.events += 1;
     }
 
+    /// Records that a warp looked at memory or a barrier that others may change.
+    pub(crate) fn poll(&mut self, w: usize) {
+        self.polls += 1;
+        self.warps[w].polled_at = self.steps;
+    }
+
     fn note_events(&mut self) {
         if self.events != self.progress.events {
             self.launch.heartbeat.fetch_add(1, Ordering::Relaxed);
@@ -229,9 +241,16 @@ impl Cluster<'_> {
         any
     }
 
+    /// Lets waiters go that may have come late, blocked or polling, when no cluster moves any more.
+    pub(crate) fn release_late(&mut self) -> bool {
+        self.release_missed_phase(false)
+            || self.release_missed_phase(true)
+            || self.release_late_polls()
+    }
+
     /// Lets one waiter go whose phase completed before it looked, while the barrier has moved on. When
-    /// all `else_fails`, in a random schedule, also one that may have taken later phases for earlier ones
-    /// since it came late; who leaves phases out looks the same, so that comes last.
+    /// all `else_fails`, also one that may have taken later phases for earlier ones since it came late;
+    /// who leaves phases out looks the same, so that comes last.
     fn release_missed_phase(&mut self, else_fails: bool) -> bool {
         for w in 0..self.warps.len() {
             for f in 0..self.warps[w].fragments.len() {
@@ -241,20 +260,38 @@ impl Cluster<'_> {
                 };
                 let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };
                 let seen = bar.observed.get(&w).map_or(-1, |p| *p as i64);
-                let random = self.launch.options.schedule == Schedule::Random;
-                let late = else_fails && random && bar.next_in_turn(w, phase & 1) < phase;
-                if phase >= 2 && (seen < phase as i64 - 2 || late) {
-                    let site = self.site(w, self.warps[w].fragments[f].wait_pc, None);
-                    self.notes.push(format!(
-                        "a waiter missed its phase: mbarrier {} completed phase {} and the next one \
-                         before this wait looked\n  --> {site}",
-                        self.mbarrier_name(cta, offset), phase - 2
-                    ));
+                let next = bar.next_in_turn(w, phase & 1);
+                if phase >= 2 && (seen < phase as i64 - 2 || else_fails && next < phase) {
+                    let at = (w, self.warps[w].fragments[f].wait_pc);
+                    self.note_missed(at, (cta, offset), next.min(phase - 2));
                     self.wake(w, f, phase - 2);
                     return true;
                 }
             }
         }
         false
+    }
+
+    /// The same for warps that do not block but look again and again.
+    fn release_late_polls(&mut self) -> bool {
+        let mut late = Vec::new();
+        for (cta, state) in self.ctas.iter_mut().enumerate() {
+            for (offset, bar) in &mut state.mbarriers {
+                late.extend(bar.owe_polls().into_iter().map(|poll| ((cta, *offset), poll)));
+            }
+        }
+        late.sort_unstable();
+        for (id, (w, pc, phase)) in &late {
+            self.note_missed((*w, *pc), *id, *phase);
+        }
+        !late.is_empty()
+    }
+
+    fn note_missed(&mut self, (w, pc): (usize, Pc), (cta, offset): BarrierId, phase: u64) {
+        let (site, name) = (self.site(w, pc, None), self.mbarrier_name(cta, offset));
+        self.notes.push(format!(
+            "a waiter missed its phase: mbarrier {name} completed phase {phase} and the next one \
+             before this wait looked\n  --> {site}"
+        ));
     }
 }

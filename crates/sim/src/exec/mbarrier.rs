@@ -12,6 +12,16 @@ use crate::warp::Wait;
 /// An mbarrier: CTA in the cluster and offset in its shared memory.
 pub(crate) type BarrierId = (usize, u32);
 
+/// What the lanes of a warp saw.
+struct Looks {
+    /// Lanes whose phase is complete.
+    yes: u32,
+    /// The barrier, if all looked at the same phase of one.
+    common: Option<BarrierId>,
+    /// Barriers and parities of phases that are not complete.
+    in_vain: Vec<(BarrierId, u64)>,
+}
+
 impl Cluster<'_> {
     pub(super) fn mbarrier_op(&mut self, w: usize, op: &Instruction, mask: u32) -> Run<Flow> {
         match op.op {
@@ -284,64 +294,80 @@ impl Cluster<'_> {
         (done, parity, token, blocking): (P, Option<R32>, Option<R64>, bool),
         mask: u32,
     ) -> Run<Flow> {
-        let mut yes = 0;
-        let mut first = None;
-        let mut uniform = true;
-        for lane in lanes(mask) {
-            let id = self.barrier_at(w, lane, op.addr, op.space)?;
-            if id.0 != self.warps[w].cta {
-                let message =
-                    "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
-                return self.fault(w, Some(lane), "remote-wait", message, None);
-            }
-            let registers = &self.warps[w].registers;
-            let state = match (parity, token) {
-                (Some(parity), _) => (id, u64::from(registers.r32(parity).0[lane] & 1)),
-                (None, Some(token)) => (id, registers.r64(token).0[lane] & 0xFFFF_FFFF),
-                (None, None) => (id, 0),
-            };
-            if first.is_none() {
-                self.known_barrier(w, lane, id)?;
-                first = Some(state);
-            }
-            uniform &= first == Some(state);
-            let bar = match self.ctas[id.0].mbarriers.get(&id.1) {
-                Some(bar) => bar,
-                None => return self.known_barrier(w, lane, id).map(|()| Flow::Next),
-            };
-            let complete = match parity {
-                Some(_) => bar.complete(state.1 as u32),
-                None => bar.phase & 0xFFFF_FFFF != state.1,
-            };
-            if complete {
-                // Lanes that look at the same phase see it once.
-                let sees = yes == 0 && uniform;
-                yes |= 1 << lane;
-                let phase = bar.phase.wrapping_sub(1);
-                if sees || bar.phase > 0 && bar.observed.get(&w) != Some(&phase) {
-                    self.observe_if_new(w, id, phase);
-                }
-            }
-        }
-        if yes == 0
+        let looks = self.look(w, op, (parity, token), mask)?;
+        if looks.yes == 0
             && blocking
-            && uniform
-            && let Some((id, _)) = first
+            && let Some(id) = looks.common
         {
             self.counters.barrier_waits += 1;
             let phase = self.ctas[id.0].mbarriers.get(&id.1).map_or(0, |b| b.phase);
             return Ok(Flow::Block(Wait::Mbarrier { cta: id.0, offset: id.1, phase, done }));
         }
-        self.warps[w].registers.set_p(done, mask, yes);
-        Ok(if yes == mask { Flow::Next } else { Flow::Yield })
+        let pc = self.pc(w);
+        for ((cta, offset), parity) in looks.in_vain {
+            if let Some(bar) = self.ctas[cta].mbarriers.get_mut(&offset) {
+                bar.note_poll(w, parity, pc);
+            }
+        }
+        self.warps[w].registers.set_p(done, mask, looks.yes);
+        Ok(if looks.yes == mask { Flow::Next } else { Flow::Yield })
     }
 
-    /// As [`Self::observe`], for a wait that did not block; phase -1 of a fresh barrier is nothing.
-    fn observe_if_new(&mut self, w: usize, id: BarrierId, phase: u64) {
-        if phase == u64::MAX {
-            self.acquire_barrier(w, id);
-            return;
+    /// Looks whether the phases are complete that lanes wait for, by parity or by token. Lanes that look
+    /// at the same phase see it once.
+    fn look(
+        &mut self,
+        w: usize,
+        op: &Instruction,
+        (parity, token): (Option<R32>, Option<R64>),
+        mask: u32,
+    ) -> Run<Looks> {
+        let mut looks = Looks { yes: 0, common: None, in_vain: Vec::new() };
+        let mut rest = mask;
+        while rest != 0 {
+            let registers = &self.warps[w].registers;
+            let phase_of = |lane: usize| match (parity, token) {
+                (Some(parity), _) => u64::from(registers.r32(parity).0[lane] & 1),
+                (None, Some(token)) => registers.r64(token).0[lane] & 0xFFFF_FFFF,
+                (None, None) => 0,
+            };
+            let state = |lane: usize| (lane_address(registers, op.addr, lane), phase_of(lane));
+            let first = rest.trailing_zeros() as usize;
+            let wanted = phase_of(first);
+            let same = lanes(rest).filter(|lane| state(*lane) == state(first));
+            let group = same.fold(0, |group, lane| group | 1 << lane);
+            rest &= !group;
+            let id = self.barrier_at(w, first, op.addr, op.space)?;
+            if id.0 != self.warps[w].cta {
+                let message =
+                    "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
+                return self.fault(w, Some(first), "remote-wait", message, None);
+            }
+            self.known_barrier(w, first, id)?;
+            looks.common = (group == mask).then_some(id);
+            if self.sees_complete(w, id, wanted, parity.is_some()) {
+                looks.yes |= group;
+            } else if parity.is_some() {
+                looks.in_vain.push((id, wanted));
+            }
         }
-        self.observe(w, id, phase);
+        Ok(looks)
+    }
+
+    /// Whether a warp sees a phase complete, named by its parity or by its number; if so it has observed it.
+    fn sees_complete(&mut self, w: usize, id: BarrierId, wanted: u64, by_parity: bool) -> bool {
+        let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else { return false };
+        let complete = match by_parity {
+            true => bar.complete(wanted as u32),
+            false => bar.phase & 0xFFFF_FFFF != wanted,
+        };
+        let owed = if by_parity { bar.owed(w, wanted) } else { None };
+        match (complete, owed) {
+            (true, _) if bar.phase == 0 => self.acquire_barrier(w, id),
+            (true, _) => self.observe(w, id, bar.phase - 1),
+            (false, Some(phase)) => self.observe(w, id, phase),
+            (false, None) => return false,
+        }
+        true
     }
 }

@@ -152,7 +152,9 @@ impl Cluster<'_> {
     pub(super) fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
         let n = load.dst.len() as u32;
         let bytes = u32::from(load.bytes);
-        self.polls += u64::from(load.strong);
+        if load.strong {
+            self.poll(w);
+        }
         if self.takes_rows(load.strong, bytes) && self.load_words(w, load, mask)? {
             return Ok(Flow::Next);
         }
@@ -230,7 +232,7 @@ impl Cluster<'_> {
     }
 
     pub(super) fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
-        self.polls += 1;
+        self.poll(w);
         let bytes = atomic.bytes;
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, atomic.addr, lane);

@@ -138,7 +138,7 @@ impl Cluster<'_> {
             }
             Flow::Yield => {
                 fragment.pc += 1;
-                self.polls += 1;
+                self.poll(w);
                 Ok(false)
             }
             Flow::Block(wait) => {

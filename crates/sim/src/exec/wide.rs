@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 impl Cluster<'_> {
     /// `atom.{exch,cas}.b128`.
     pub(super) fn atomic_wide(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
-        self.polls += 1;
+        self.poll(w);
         let value = |this: &Self, reg: Reg, lane: usize| match reg {
             Reg::R128(r) => this.warps[w].registers.lane128(r, lane),
             other => this.warps[w].registers.lane(other, lane).into(),
