@@ -10,7 +10,7 @@ use crate::Outcome;
 use filetest::{FileTest, SimEngine};
 use outcome::Finished;
 use parameters::Parameters;
-use sim::{Options, Report};
+use sim::Options;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub struct Args {
     /// Also apply rules of the manual that shipped kernels break without harm
     #[arg(long)]
     pedantic: bool,
-    /// Lets findings of this rule pass: they are counted in the report, the run goes on as if all were
-    /// in order. Can be given several times; `help` lists the rules
+    /// Lets findings of this rule pass: they are listed and counted in the report, whatever else it says, and
+    /// the run goes on as if all were in order. Can be given several times; `help` lists the rules
     #[arg(long, value_name = "RULE", value_parser = rules::parser(), hide_possible_values = true)]
     allow: Vec<String>,
     /// Only run: no races, fences or uninitialised reads
@@ -69,7 +69,7 @@ pub struct Source {
     /// launch
     file: Option<PathBuf>,
     /// Captured launch as JSON instead of the options below
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with = "file", long_help = launch::HELP)]
     launch: Option<PathBuf>,
     /// Kernel, where the file has several
     #[arg(long)]
@@ -143,7 +143,7 @@ impl Source {
     }
 
     /// Runs it.
-    pub fn execute(&self, options: &Options) -> Result<Result<Report, sim::Error>, AnyError> {
+    pub fn execute(&self, options: &Options) -> Result<sim::Outcome, AnyError> {
         if let Some(path) = &self.launch {
             return launch::execute(path, options);
         }
@@ -151,7 +151,7 @@ impl Source {
         let test = self.file_test(path)?;
         let run = test.runs.first().ok_or("no launch")?;
         let program = test.program(run)?;
-        Ok(sim::run(&program, &run.contents(), options))
+        Ok(sim::outcome(&program, &run.contents(), options))
     }
 
     fn leaves_launch_to_file(&self) -> bool {

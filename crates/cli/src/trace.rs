@@ -128,7 +128,7 @@ fn of_problem(args: &Args) -> Result<(String, Trace), AnyError> {
 
 fn of_source(source: &Source) -> Result<(String, Trace), AnyError> {
     let options = Options { trace: true, ..Options::default() };
-    let report = source.execute(&options)??;
+    let report = source.execute(&options)?.into_result()?;
     Ok((source.name(), recorded(report)?))
 }
 

@@ -199,3 +199,79 @@ fn rules_are_listed_and_near_names_told() {
     let told = "a similar value exists: 'missing-proxy-fence'";
     assert!(text(&wrong.stderr).contains(told), "{}", text(&wrong.stderr));
 }
+
+/// A folder of this test's own.
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("sixwarp-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+const HEADER: &str = ".version 8.7\n.target sm_90a\n.address_size 64\n";
+
+#[test]
+fn allowed_hazards_are_listed_when_the_run_fails_too() {
+    let folder = folder("allowed");
+    let kernel = format!(
+        "{HEADER}.visible .entry k(.param .u64 out) {{
+  .reg .b64 %rd; .reg .b32 %r; .shared .b32 s;
+  mov.u32 %r, %tid.x; st.shared.b32 [s], %r; bar.sync 0;
+  ld.param.u64 %rd, [out]; st.global.b32 [%rd+256], %r;
+}}"
+    );
+    let path = folder.join("k.ptx");
+    std::fs::write(&path, kernel).unwrap();
+    let path = path.to_str().unwrap();
+    let run = ["sim", path, "--block", "64", "--arg", "out:u32[64]=poison", "--allow", "race"];
+    let failed = sixwarp(&run);
+    assert_eq!(failed.status.code(), Some(3), "{}", text(&failed.stdout));
+    let printed = text(&failed.stdout);
+    assert!(printed.starts_with("mode eager: fault\nfault[out-of-bounds]"), "{printed}");
+    assert!(printed.contains("\nallowed, 1 times: hazard[race]: "), "{printed}");
+    let json = sixwarp(&[&run[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["outcome"], "fault");
+    assert_eq!(report["allowed"][0]["rule"], "race");
+    assert_eq!(report["allowed"][0]["times"], 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn buffers_of_a_captured_launch_point_to_each_other() {
+    let folder = folder("pointers");
+    let kernel = format!(
+        "{HEADER}.visible .entry k(.param .u64 table) {{
+  .reg .b64 %rd<3>; .reg .b32 %r;
+  ld.param.u64 %rd1, [table]; ld.global.u64 %rd2, [%rd1+8];
+  ld.global.b32 %r, [%rd2]; add.u32 %r, %r, 1; st.global.b32 [%rd2], %r;
+}}"
+    );
+    std::fs::write(folder.join("k.ptx"), kernel).unwrap();
+    std::fs::write(folder.join("in.bin"), [0, 0, 0, 0, 6, 0, 0, 0]).unwrap();
+    let path = folder.join("launch.json");
+    let run = |reloc: &str| {
+        let launch = format!(
+            r#"{{"ptx": "k.ptx", "grid": [1, 1, 1], "block": [1, 1, 1], "params": ["0000000000000000"],
+                "relocs": [{{"param": 0, "offset": 0, "buffer": 0}}],
+                "buffers": [{{"bytes": 16, "init": "poison", "relocs": [{reloc}]}},
+                            {{"bytes": 8, "file": "in.bin", "save": "out.bin"}}]}}"#
+        );
+        std::fs::write(&path, launch).unwrap();
+        sixwarp(&["sim", "--launch", path.to_str().unwrap()])
+    };
+    let right = run(r#"{"offset": 8, "buffer": 1, "addend": 4}"#);
+    assert!(right.status.success(), "{}", text(&right.stdout));
+    assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), [0, 0, 0, 0, 7, 0, 0, 0]);
+    for (reloc, why) in [
+        (r#"{"offset": 8, "buffer": 2}"#, "relocs[0] of buffer 0 names buffer 2; there are 2"),
+        (
+            r#"{"offset": 9, "buffer": 1}"#,
+            "relocs[0] of buffer 0 puts 8 bytes at offset 9; the buffer has 16",
+        ),
+    ] {
+        let wrong = run(reloc);
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(text(&wrong.stdout).contains(why), "{}", text(&wrong.stdout));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::load;
 use crate::memory::{Contents, Global};
 use crate::options::Options;
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 use crate::run::Machine;
 use program::Launch;
 
@@ -17,6 +17,19 @@ pub struct CapturedBuffer {
     pub bytes: u64,
     /// Contents before the launch; `None` is poison.
     pub contents: Option<Vec<u8>>,
+    /// Addresses in it.
+    pub pointers: Vec<Pointer>,
+}
+
+/// A place in a buffer that takes a buffer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// Byte in the buffer.
+    pub offset: u64,
+    /// The buffer pointed to.
+    pub buffer: usize,
+    /// Added to its address.
+    pub addend: i64,
 }
 
 /// A place in a parameter that takes a buffer's address.
@@ -55,35 +68,85 @@ pub struct CapturedLaunch {
     pub buffers: Vec<CapturedBuffer>,
 }
 
+/// Bytes of an address.
+const ADDRESS: usize = 8;
+
 /// Runs a captured launch; the report holds the buffers afterwards.
 pub fn run_captured(launch: &CapturedLaunch, options: &Options) -> Result<Report, Error> {
-    let kernel = load::load(&launch.module, &launch.kernel)?;
-    let mut global = Global::default();
-    for buffer in &launch.buffers {
-        let contents = match &buffer.contents {
-            Some(bytes) => Contents::Bytes(bytes.clone()),
-            None => Contents::Poison,
-        };
-        global.allocate(&buffer.name, buffer.bytes, &contents, false);
-    }
-    let params = launch.parameters(&kernel, &global)?;
-    let geometry = Launch {
-        kernel: launch.kernel.clone(),
-        grid: launch.grid,
-        block: launch.block,
-        cluster: launch.cluster,
-        shared_bytes: launch.shared_bytes,
-        args: Vec::new(),
-        overlaps_previous: false,
-    };
-    let mut machine = Machine::new(global);
-    machine.launch(&launch.module, &kernel, &geometry, params, options)?;
-    let count = launch.buffers.len();
-    machine.report.buffers = (0..count).map(|i| machine.global.get(i).to_vec()).collect();
-    Ok(machine.report)
+    captured_outcome(launch, options).into_result()
+}
+
+/// As [`run_captured`], but keeps what was found before an error ended the run.
+pub fn captured_outcome(launch: &CapturedLaunch, options: &Options) -> Outcome {
+    let mut machine = Machine::new(launch.place_buffers());
+    let error = launch.run(&mut machine, options).err();
+    Outcome { report: machine.report, error }
 }
 
 impl CapturedLaunch {
+    fn run(&self, machine: &mut Machine, options: &Options) -> Result<(), Error> {
+        let kernel = load::load(&self.module, &self.kernel)?;
+        self.write_pointers(&machine.global)?;
+        let params = self.parameters(&kernel, &machine.global)?;
+        let geometry = Launch {
+            kernel: self.kernel.clone(),
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster,
+            shared_bytes: self.shared_bytes,
+            args: Vec::new(),
+            overlaps_previous: false,
+        };
+        machine.launch(&self.module, &kernel, &geometry, params, options)?;
+        let buffers = 0..self.buffers.len();
+        machine.report.buffers = buffers.map(|i| machine.global.get(i).to_vec()).collect();
+        Ok(())
+    }
+
+    fn place_buffers(&self) -> Global {
+        let mut global = Global::default();
+        for buffer in &self.buffers {
+            let contents = match &buffer.contents {
+                Some(bytes) => Contents::Bytes(bytes.clone()),
+                None => Contents::Poison,
+            };
+            global.allocate(&buffer.name, buffer.bytes, &contents, false);
+        }
+        global
+    }
+
+    /// The address `addend` bytes behind the start of a buffer, for the relocation `who`.
+    fn address(
+        &self,
+        global: &Global,
+        (buffer, addend): (usize, i64),
+        who: &str,
+    ) -> Result<u64, Error> {
+        let count = self.buffers.len();
+        if buffer >= count {
+            return Err(Error::Load(format!("{who} names buffer {buffer}; there are {count}")));
+        }
+        Ok(global.get(buffer).base.wrapping_add_signed(addend))
+    }
+
+    /// Puts addresses into buffers.
+    fn write_pointers(&self, global: &Global) -> Result<(), Error> {
+        for (i, holder) in self.buffers.iter().enumerate() {
+            for (n, Pointer { offset, buffer, addend }) in holder.pointers.iter().enumerate() {
+                let who = format!("relocs[{n}] of buffer {i}");
+                let address = self.address(global, (*buffer, *addend), &who)?;
+                if holder.bytes.checked_sub(ADDRESS as u64).is_none_or(|last| *offset > last) {
+                    return Err(Error::Load(format!(
+                        "{who} puts {ADDRESS} bytes at offset {offset}; the buffer has {}",
+                        holder.bytes
+                    )));
+                }
+                global.get(i).write_from(*offset, &address.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
     fn parameters(&self, kernel: &load::Kernel, global: &Global) -> Result<Vec<u8>, Error> {
         if self.params.len() != kernel.params.len() {
             return Err(Error::Load(format!(
@@ -94,16 +157,24 @@ impl CapturedLaunch {
             )));
         }
         let mut values = self.params.clone();
-        for relocation in &self.relocations {
+        for (n, relocation) in self.relocations.iter().enumerate() {
             let Relocation { param, offset, buffer, addend } = *relocation;
-            let place = values.get_mut(param).and_then(|p| p.get_mut(offset..offset + 8));
-            let (Some(place), true) = (place, buffer < self.buffers.len()) else {
+            let who = format!("relocs[{n}]");
+            let address = self.address(global, (buffer, addend), &who)?;
+            let count = values.len();
+            let Some(value) = values.get_mut(param) else {
                 return Err(Error::Load(format!(
-                    "{relocation:?} names no parameter bytes or buffer"
+                    "{who} names parameter {param}; there are {count}"
                 )));
             };
-            let address = global.get(buffer).base.wrapping_add_signed(addend);
-            place.copy_from_slice(&address.to_le_bytes());
+            let size = value.len();
+            let place = value.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<ADDRESS>());
+            let Some(place) = place else {
+                return Err(Error::Load(format!(
+                    "{who} puts {ADDRESS} bytes at offset {offset}; parameter {param} has {size}"
+                )));
+            };
+            *place = address.to_le_bytes();
         }
         let mut bytes = vec![0; kernel.param_bytes as usize];
         for (param, value) in kernel.params.iter().zip(&values) {

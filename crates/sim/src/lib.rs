@@ -94,11 +94,13 @@ mod trace;
 mod variables;
 mod warp;
 
-pub use captured::{CapturedBuffer, CapturedLaunch, Relocation, run_captured};
+pub use captured::{
+    CapturedBuffer, CapturedLaunch, Pointer, Relocation, captured_outcome, run_captured,
+};
 pub use error::{Deadlock, Error, Fault, Hazard, Site, Unsupported, Waiting};
 pub use options::{Completion, Options, Schedule};
-pub use report::{Counters, Report};
+pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};
-pub use run::run;
+pub use run::{outcome, run};
 pub use timing::{CLASSES, Class};
 pub use trace::{Row, Slice, Trace, svg};

@@ -54,6 +54,22 @@ impl AddAssign for Counters {
     }
 }
 
+/// How a run ended.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What it gave; after an error, what was counted, allowed and noted until then, without buffers.
+    pub report: Report,
+    /// The error that ended it, if one did.
+    pub error: Option<crate::Error>,
+}
+
+impl Outcome {
+    /// The report, or the error.
+    pub fn into_result(self) -> Result<Report, crate::Error> {
+        self.error.map_or(Ok(self.report), Err)
+    }
+}
+
 /// What a run gives back.
 #[derive(Clone, Debug, Default)]
 pub struct Report {

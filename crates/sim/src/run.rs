@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::load::{self, Kernel};
 use crate::memory::{Allocation, Contents, Global};
 use crate::options::Options;
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 use crate::variables;
 use program::{Access, Argument, BufferId, Launch, Program};
 use rayon::prelude::*;
@@ -19,6 +19,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Buffers the program only writes begin as poison: what it reads before writing is an error, and
 /// bytes it leaves out keep a NaN pattern. The report holds the contents of all buffers afterwards.
 pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<Report, Error> {
+    outcome(program, buffers, options).into_result()
+}
+
+/// As [`run`], but keeps what was found before an error ended the run.
+pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
+    match place(program, buffers) {
+        Ok(global) => {
+            let mut machine = Machine::new(global);
+            let error = machine.run(program, options).err();
+            Outcome { report: machine.report, error }
+        }
+        Err(error) => Outcome { error: Some(error), ..Outcome::default() },
+    }
+}
+
+/// Global memory with a program's buffers in it.
+fn place(program: &Program, buffers: &[Vec<u8>]) -> Result<Global, Error> {
     if buffers.len() != program.buffers.len() {
         let (have, need) = (buffers.len(), program.buffers.len());
         return Err(Error::Load(format!("{have} buffers were given; the program has {need}")));
@@ -39,16 +56,7 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
         }
         global.allocate(&buffer.name, buffer.bytes, &contents, buffer.access == Access::Read);
     }
-    let mut machine = Machine::new(global);
-    for launch in &program.launches {
-        let kernel = load::load(&program.module, &launch.kernel)?;
-        let params = machine.parameters(&kernel, launch)?;
-        machine.launch(&program.module, &kernel, launch, params, options)?;
-    }
-    let all = || (0..buffers.len()).map(|i| machine.global.get(i));
-    machine.report.buffers = all().map(Allocation::to_vec).collect();
-    machine.report.unwritten = all().map(Allocation::unwritten).collect();
-    Ok(machine.report)
+    Ok(global)
 }
 
 /// Global memory and what the launches so far gave.
@@ -62,6 +70,19 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(global: Global) -> Self {
         Machine { global, report: Report::default(), behind: None }
+    }
+
+    /// Runs all launches of a program whose buffers come first in memory.
+    fn run(&mut self, program: &Program, options: &Options) -> Result<(), Error> {
+        for launch in &program.launches {
+            let kernel = load::load(&program.module, &launch.kernel)?;
+            let params = self.parameters(&kernel, launch)?;
+            self.launch(&program.module, &kernel, launch, params, options)?;
+        }
+        let all = || (0..program.buffers.len()).map(|i| self.global.get(i));
+        self.report.buffers = all().map(Allocation::to_vec).collect();
+        self.report.unwritten = all().map(Allocation::unwritten).collect();
+        Ok(())
     }
 
     fn address(&self, buffer: BufferId) -> Result<u64, Error> {
@@ -122,7 +143,7 @@ impl Machine {
         Ok(bytes)
     }
 
-    /// Runs one launch to its end.
+    /// Runs one launch to its end; what it gave is in the report, also after an error.
     pub(crate) fn launch(
         &mut self,
         module: &ptx::Module,
@@ -154,7 +175,7 @@ impl Machine {
             heartbeat: AtomicU64::new(0),
             next: AtomicU32::new(0),
         };
-        let results = run_clusters(&state)?;
+        let (results, error) = run_clusters(&state);
         let mut allowed = state.allowed.into_inner().expect("no worker panicked");
         allowed.sort_by_key(|allowed| allowed.hazard.site.line);
         self.behind = state.earlier.and_then(Earlier::left_behind);
@@ -165,7 +186,7 @@ impl Machine {
             let trace = self.report.trace.get_or_insert_default();
             trace.slices.extend(results.trace.slices);
         }
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 }
 
@@ -224,7 +245,7 @@ const RESIDENT: usize = 2;
 
 /// Runs all clusters on as many host threads as the options allow. Where clusters cancel others it
 /// is one: who gets which must not depend on the host.
-fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
+fn run_clusters(state: &LaunchState) -> (Results, Option<Error>) {
     let threads = match state.options.threads {
         _ if state.kernel.cancels_clusters => 1,
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -234,14 +255,13 @@ fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
     let failed = AtomicBool::new(false);
     let outcome = Mutex::new((Results::default(), None::<Error>));
     let worker = || {
-        let result = work(state, &failed);
+        let mut results = Results::default();
+        let ended = work(state, &failed, &mut results);
         let mut outcome = outcome.lock().expect("no worker panics with the lock");
-        match result {
-            Ok(results) => outcome.0.add(results),
-            Err(error) => {
-                failed.store(true, Ordering::Relaxed);
-                outcome.1.get_or_insert(*error);
-            }
+        outcome.0.add(results);
+        if let Err(error) = ended {
+            failed.store(true, Ordering::Relaxed);
+            outcome.1.get_or_insert(*error);
         }
     };
     if threads == 1 {
@@ -249,8 +269,7 @@ fn run_clusters(state: &LaunchState) -> Result<Results, Error> {
     } else {
         (0..threads).into_par_iter().for_each(|_| worker());
     }
-    let (results, error) = outcome.into_inner().expect("no worker panicked");
-    error.map_or(Ok(results), Err)
+    outcome.into_inner().expect("no worker panicked")
 }
 
 /// Rounds of nothing but polling, while no cluster moves, that prove a livelock.
@@ -258,10 +277,9 @@ const POLLING_ROUNDS: u32 = 500;
 /// The same where there is but one cluster, and all its warps poll.
 const POLLING_ALONE: u32 = 32;
 
-/// One host thread: starts clusters and runs them in turn until none is left.
-fn work(state: &LaunchState, failed: &AtomicBool) -> Result<Results, Box<Error>> {
+/// One host thread: starts clusters and runs them in turn until none is left or a worker has failed.
+fn work(state: &LaunchState, failed: &AtomicBool, total: &mut Results) -> Result<(), Box<Error>> {
     let mut resident: VecDeque<Cluster> = VecDeque::new();
-    let mut total = Results::default();
     let mut polled = 0;
     let mut heartbeat = 0;
     let mut steps = 0u64;
@@ -269,15 +287,16 @@ fn work(state: &LaunchState, failed: &AtomicBool) -> Result<Results, Box<Error>>
         if state.kernel.cancels_clusters { (RESIDENT, SHORT_TURN) } else { (1, TURN) };
     loop {
         if failed.load(Ordering::Relaxed) {
-            return Ok(total);
+            return Ok(());
         }
         // What those that run wait for may be the work of one that has not started.
         let more = if polled > 0 { 1 } else { wanted.saturating_sub(resident.len()) };
         for number in (0..more).map_while(|_| state.start_next()) {
             resident.push_front(Cluster::new(state, number));
         }
-        let Some(mut cluster) = resident.pop_front() else { return Ok(total) };
-        match cluster.run(turn.min(state.options.max_instructions))? {
+        let Some(mut cluster) = resident.pop_front() else { return Ok(()) };
+        let ran = cluster.run(turn.min(state.options.max_instructions));
+        match ran.inspect_err(|_| total.notes.append(&mut cluster.notes))? {
             Status::Done => {
                 polled = 0;
                 let results = cluster.into_results();

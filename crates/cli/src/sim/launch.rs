@@ -1,19 +1,24 @@
-//! `--launch launch.json`: a launch captured elsewhere.
-//!
-//! ```json
-//! {"ptx": "kernel.ptx", "kernel": "name", "grid": [1, 1, 1], "block": [128, 1, 1],
-//!  "cluster": [1, 1, 1], "smem": 0, "params": ["0000000000000000"],
-//!  "relocs": [{"param": 0, "offset": 0, "buffer": 0, "addend": 0}],
-//!  "buffers": [{"bytes": 1024, "file": null, "init": "zero", "save": "out.bin"}]}
-//! ```
-//!
-//! `init` is `zero`, `poison` or `random` and only counts where `file` is null. Paths are relative
-//! to the JSON file.
+//! `--launch launch.json`: a launch captured elsewhere, as [`HELP`] describes it.
 
 use serde::Deserialize;
-use sim::{CapturedBuffer, CapturedLaunch, Options, Relocation, Report};
+use sim::{CapturedBuffer, CapturedLaunch, Options, Outcome, Pointer, Relocation};
 use std::error::Error;
 use std::path::Path;
+
+/// What the file holds.
+pub const HELP: &str = r#"Captured launch as JSON instead of the options below:
+
+{"ptx": "kernel.ptx", "kernel": "name", "grid": [1, 1, 1], "block": [128, 1, 1],
+ "cluster": [1, 1, 1], "smem": 0, "params": ["0000000000000000"],
+ "relocs": [{"param": 0, "offset": 0, "buffer": 0, "addend": 0}],
+ "buffers": [{"bytes": 1024, "file": null, "init": "zero", "save": "out.bin"},
+             {"bytes": 64, "relocs": [{"offset": 8, "buffer": 0, "addend": 256}]}]}
+
+`params` are the bytes of each parameter in hex, `smem` is dynamic shared memory. `relocs` say where the address
+of a buffer goes, plus `addend` bytes: into a parameter, or, in the entry of a buffer, into that buffer (arrays
+of pointers, tensor maps in memory). `init` is `zero`, `poison` or `random` and only counts where there is no
+`file`. `save` takes the contents after the run. Paths are relative to the JSON file; `kernel` may be left out
+where there is one, `cluster`, `smem`, `addend` and lists where they are 1, 0 and empty."#;
 
 #[derive(Deserialize)]
 struct Description {
@@ -48,27 +53,32 @@ struct Buffer {
     file: Option<String>,
     init: Option<String>,
     save: Option<String>,
+    #[serde(default)]
+    relocs: Vec<BufferReloc>,
+}
+
+#[derive(Deserialize)]
+struct BufferReloc {
+    offset: u64,
+    buffer: usize,
+    #[serde(default)]
+    addend: i64,
 }
 
 /// Runs the launch a JSON file describes and saves its buffers.
-pub fn execute(
-    path: &Path,
-    options: &Options,
-) -> Result<Result<Report, sim::Error>, Box<dyn Error>> {
+pub fn execute(path: &Path, options: &Options) -> Result<Outcome, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let description: Description =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let launch = description.launch(folder)?;
-    let result = sim::run_captured(&launch, options);
-    if let Ok(report) = &result {
-        for (buffer, bytes) in description.buffers.iter().zip(&report.buffers) {
-            if let Some(save) = &buffer.save {
-                std::fs::write(folder.join(save), bytes).map_err(|e| format!("{save}: {e}"))?;
-            }
+    let outcome = sim::captured_outcome(&launch, options);
+    for (buffer, bytes) in description.buffers.iter().zip(&outcome.report.buffers) {
+        if let Some(save) = &buffer.save {
+            std::fs::write(folder.join(save), bytes).map_err(|e| format!("{save}: {e}"))?;
         }
     }
-    Ok(result)
+    Ok(outcome)
 }
 
 impl Description {
@@ -128,7 +138,10 @@ impl Buffer {
                 return Err(format!("no init `{other}`: zero, poison or random").into());
             }
         };
-        Ok(CapturedBuffer { name, bytes: self.bytes, contents })
+        let pointer =
+            |r: &BufferReloc| Pointer { offset: r.offset, buffer: r.buffer, addend: r.addend };
+        let pointers = self.relocs.iter().map(pointer).collect();
+        Ok(CapturedBuffer { name, bytes: self.bytes, contents, pointers })
     }
 }
 

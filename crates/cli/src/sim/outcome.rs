@@ -1,37 +1,38 @@
-use crate::{Outcome, output};
+use crate::output;
 use serde_json::{Value, json};
-use sim::{Allowed, Counters, Error, Report};
+use sim::{Allowed, Counters, Error, Outcome};
 
 /// A run and how it ended.
 pub struct Finished {
     mode: String,
     seed: u64,
-    result: Result<Report, Error>,
+    outcome: Outcome,
 }
 
 impl Finished {
-    pub fn new(mode: &str, seed: u64, result: Result<Report, Error>) -> Finished {
-        Finished { mode: mode.into(), seed, result }
+    pub fn new(mode: &str, seed: u64, outcome: Outcome) -> Finished {
+        Finished { mode: mode.into(), seed, outcome }
     }
 
     /// Exit status.
     pub fn status(&self) -> i32 {
-        match &self.result {
-            Ok(_) => 0,
-            Err(Error::Load(_)) => 2,
-            Err(Error::Fault(_)) => 3,
-            Err(Error::Hazard(_)) => 4,
-            Err(Error::Deadlock(_)) => 5,
-            Err(Error::Unsupported(_)) => 6,
+        match &self.outcome.error {
+            None => 0,
+            Some(Error::Load(_)) => 2,
+            Some(Error::Fault(_)) => 3,
+            Some(Error::Hazard(_)) => 4,
+            Some(Error::Deadlock(_)) => 5,
+            Some(Error::Unsupported(_)) => 6,
         }
     }
 
     /// The timeline, if one was recorded.
     pub fn trace(&self) -> Option<String> {
-        self.result.as_ref().ok().and_then(|report| report.trace.as_ref()).map(sim::Trace::to_json)
+        let Outcome { report, error } = &self.outcome;
+        report.trace.as_ref().filter(|_| error.is_none()).map(sim::Trace::to_json)
     }
 
-    pub fn print(&self, as_json: bool, counters: bool) -> Outcome {
+    pub fn print(&self, as_json: bool, counters: bool) -> crate::Outcome {
         let text = match as_json {
             true => format!("{}\n", self.json()),
             false => self.text(counters),
@@ -41,22 +42,26 @@ impl Finished {
 
     fn json(&self) -> Value {
         let (mode, seed) = (&self.mode, self.seed);
-        match &self.result {
-            Ok(report) => json!({
+        let Outcome { report, error } = &self.outcome;
+        let allowed: Vec<Value> = report.allowed.iter().map(finding).collect();
+        match error {
+            None => json!({
                 "outcome": "ok",
                 "mode": mode,
                 "seed": seed,
                 "counters": table(&report.counters).into_iter().collect::<serde_json::Map<_, _>>(),
-                "allowed": report.allowed.iter().map(finding).collect::<Vec<_>>(),
+                "allowed": allowed,
                 "notes": report.notes,
             }),
-            Err(error) => json!({
+            Some(error) => json!({
                 "outcome": error.kind(),
                 "mode": mode,
                 "seed": seed,
                 "rule": error.rule(),
                 "line": error.line(),
                 "message": error.to_string(),
+                "allowed": allowed,
+                "notes": report.notes,
             }),
         }
     }
@@ -65,22 +70,21 @@ impl Finished {
         let seed =
             if self.mode == "random" { format!(", seed {}", self.seed) } else { String::new() };
         let head = format!("mode {}{seed}: ", self.mode);
-        match &self.result {
-            Err(error) => format!("{head}{}\n{error}\n", error.kind()),
-            Ok(report) => {
-                let mut text = format!("{head}ok\n");
-                for Allowed { hazard, times } in &report.allowed {
-                    text += &format!("allowed, {times} times: {hazard}\n");
-                }
-                report.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
-                if counters {
-                    for (name, value) in table(&report.counters) {
-                        text += &format!("{name:>20}  {value}\n");
-                    }
-                }
-                text
+        let Outcome { report, error } = &self.outcome;
+        let mut text = match error {
+            Some(error) => format!("{head}{}\n{error}\n", error.kind()),
+            None => format!("{head}ok\n"),
+        };
+        for Allowed { hazard, times } in &report.allowed {
+            text += &format!("allowed, {times} times: {hazard}\n");
+        }
+        report.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+        if counters && error.is_none() {
+            for (name, value) in table(&report.counters) {
+                text += &format!("{name:>20}  {value}\n");
             }
         }
+        text
     }
 }
 
