@@ -288,13 +288,13 @@ impl Case {
     fn query_tokens(&self) -> u64 {
         match &self.queries {
             Lengths::Same(n) => *n,
-            Lengths::Each(list) => list.iter().sum::<u64>() + 2,
+            Lengths::Each(list) => list.iter().fold(2, |sum, n| sum.saturating_add(*n)),
         }
     }
 
     fn view(&self, batch: u64, heads: u64, tokens: u64, dim: u64) -> Result<View, InvalidProblem> {
         let dtype = self.dtype()?;
-        let padded = [batch, heads, tokens, dim + self.gap];
+        let padded = [batch, heads, tokens, dim.saturating_add(self.gap)];
         let view = match self.order {
             Order::Bhsd => View::bhsd(dtype, padded),
             Order::Bshd => View::bshd(dtype, padded),
@@ -303,6 +303,9 @@ impl Case {
     }
 
     fn segment(&self, keys: &Keys) -> Result<Segment, InvalidProblem> {
+        if keys.page == Some(0) {
+            return Err(InvalidProblem::new("page", "a page has at least one row (rule 5)", 0));
+        }
         let (batch, tokens) = self.key_rows(keys);
         let k = self.view(batch, self.kv_heads(), tokens, self.dim)?;
         let value_dim = self.value_dim.unwrap_or(self.dim);
@@ -335,10 +338,13 @@ impl Case {
         let sequences = self.sequences();
         match keys.layout {
             Layout::Batched => (sequences, keys.keys.longest()),
-            Layout::Packed => (1, (0..sequences).map(|b| keys.keys.of(b)).sum()),
+            Layout::Packed => {
+                let lengths = (0..sequences).map(|b| keys.keys.of(b));
+                (1, lengths.fold(0, u64::saturating_add))
+            }
             Layout::Paged => {
-                let used = sequences * keys.pages();
-                (used + used / 2 + 1, keys.page_rows())
+                let used = sequences.saturating_mul(keys.pages());
+                (used.saturating_add(used / 2 + 1), keys.page_rows())
             }
         }
     }

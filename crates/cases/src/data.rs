@@ -122,12 +122,13 @@ impl Maker<'_> {
             false => list[b as usize % list.len()],
             true => self.last_position(b).saturating_sub(self.case.queries.of(b)),
         };
-        (0..self.problem.batch()).map(|b| of(b) as i32).collect()
+        let batch = 0..self.problem.batch();
+        batch.map(|b| i32::try_from(of(b)).unwrap_or(i32::MAX)).collect()
     }
 
     fn last_position(&self, b: u64) -> u64 {
         let tokens = |(keys, segment): (&Keys, &Segment)| match segment.mask {
-            problem::Mask::Compressed { ratio } => keys.keys.of(b) * ratio,
+            problem::Mask::Compressed { ratio } => keys.keys.of(b).saturating_mul(ratio),
             _ => 0,
         };
         self.case.segments().zip(&self.problem.segments).map(tokens).max().unwrap_or(0)

@@ -41,8 +41,16 @@ impl FileArgs {
             let tensor = tensors.get(name).ok_or_else(|| format!("there is no tensor `{name}`"))?;
             extents(name, tensor, case.order)
         };
-        let ([batch, heads, queries, dim], [_, kv_heads, keys, _], [.., value_dim]) =
-            (part("q")?, part("k")?, part("v")?);
+        let (q, k, v) = (part("q")?, part("k")?, part("v")?);
+        if k[0] != q[0] {
+            return Err(format!("k: must have q's batch, {}, but it is {}", q[0], k[0]).into());
+        }
+        if v[..3] != k[..3] {
+            let (wanted, found) = (&k[..3], &v[..3]);
+            let rule = "must have k's batch, heads and tokens";
+            return Err(format!("v: {rule}, {wanted:?}, but they are {found:?}").into());
+        }
+        let ([batch, heads, queries, dim], [_, kv_heads, keys, _], [.., value_dim]) = (q, k, v);
         case.dtype = dtype(&tensors["q"])?;
         (case.batch, case.heads, case.kv_heads) = (batch, heads, Some(kv_heads));
         (case.dim, case.value_dim) = (dim, Some(value_dim));

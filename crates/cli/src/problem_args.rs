@@ -58,10 +58,10 @@ pub struct ProblemArgs {
     #[arg(long, default_value = "bhsd", value_parser = order)]
     pub order: Order,
     /// Factor on scores [default: 1/sqrt(dim)]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub scale: Option<f32>,
     /// Soft cap on scores
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub softcap: Option<f32>,
     /// One random sink logit per head
     #[arg(long)]

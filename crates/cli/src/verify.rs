@@ -43,24 +43,23 @@ pub struct Args {
 
 /// Runs the cases and prints the outcome; a failing case fails the command.
 pub fn run(args: Args) -> Outcome {
-    let cases = chosen(&args)?;
+    let (count, cases) = chosen(&args)?;
     if args.list {
-        let names: String = cases.iter().map(|case| format!("{}\n", case.name)).collect();
-        return output::print(&names);
+        return cases.into_iter().try_for_each(|case| output::print(&format!("{}\n", case.name)));
     }
     let device = Device::open(args.device)?;
     let mut compute = |problem: &Problem, data: &CaseData| engine::compute(&device, problem, data);
     let mut report = Report { device: args.device.to_string(), ..Report::default() };
-    let progress = Progress::new(cases.len(), args.json);
-    for (n, case) in cases.iter().enumerate() {
+    let progress = Progress::new(count, args.json);
+    for (n, case) in (0..).zip(cases) {
         progress.show(n, &case.name);
-        let outcome = cases::check(case, &mut compute);
+        let outcome = cases::check(&case, &mut compute);
         if let cases::Outcome::Unsupported(unsupported) = &outcome {
             report.skip(&case.name, unsupported.to_string());
         } else if outcome.passed() {
             report.passed += 1;
         } else {
-            let failure = Failure::new(&args, case, &outcome, &mut compute);
+            let failure = Failure::new(&args, &case, &outcome, &mut compute);
             progress.clear();
             if !args.json {
                 output::print(&failure.to_string())?;
@@ -77,20 +76,23 @@ pub fn run(args: Args) -> Outcome {
     }
     match report.failed {
         0 => Ok(()),
-        n => Err(format!("{n} of {} cases failed on {}", cases.len(), args.device).into()),
+        n => Err(format!("{n} of {count} cases failed on {}", args.device).into()),
     }
 }
 
-fn chosen(args: &Args) -> Result<Vec<Case>, String> {
+/// How many cases there are, and each when its turn comes: any number of random ones may be asked for.
+fn chosen(args: &Args) -> Result<(u64, Box<dyn Iterator<Item = Case>>), String> {
     if let Some(count) = args.random {
-        return Ok((0..count).map(|n| cases::random_case(args.seed.wrapping_add(n))).collect());
+        let seed = args.seed;
+        let cases = (0..count).map(move |n| cases::random_case(seed.wrapping_add(n)));
+        return Ok((count, Box::new(cases)));
     }
     let glob = args.cases.as_deref().unwrap_or("*");
     let mut cases = cases::table();
     cases.retain(|case| cases::matches_glob(glob, &case.name));
     match cases.is_empty() {
         true => Err(format!("no case is called `{glob}`; `sixwarp verify --list` names them all")),
-        false => Ok(cases),
+        false => Ok((cases.len() as u64, Box::new(cases.into_iter()))),
     }
 }
 
@@ -167,20 +169,21 @@ impl std::fmt::Display for Failure {
 
 /// A bar on the terminal, if there is one to read it.
 struct Progress {
-    total: usize,
+    total: u64,
     shown: bool,
 }
 
 impl Progress {
     const WIDTH: usize = 30;
 
-    fn new(total: usize, json: bool) -> Self {
+    fn new(total: u64, json: bool) -> Self {
         Self { total, shown: !json && std::io::stderr().is_terminal() }
     }
 
-    fn show(&self, done: usize, name: &str) {
+    fn show(&self, done: u64, name: &str) {
         if self.shown {
-            let full = Self::WIDTH * done / self.total.max(1);
+            let full = Self::WIDTH as u128 * done as u128 / self.total.max(1) as u128;
+            let full = full as usize;
             let (bar, rest) = ("█".repeat(full), "·".repeat(Self::WIDTH - full));
             eprint!("\r\x1b[K{bar}{rest} {done}/{} {name}", self.total);
             let _ = std::io::stderr().flush();

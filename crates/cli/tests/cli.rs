@@ -275,3 +275,66 @@ fn buffers_of_a_captured_launch_point_to_each_other() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn hostile_sizes_are_answered_with_what_is_wrong() {
+    let most = &u64::MAX.to_string();
+    let many = &format!("{most},5");
+    let compressed = &format!("compressed({most})");
+    for (arguments, why) in [
+        (["--page", "0"], "sixwarp: page: a page has at least one row (rule 5), but it is 0"),
+        (["--queries", many], "sixwarp: q: every extent must be below 2^56 (rule 1)"),
+        (["--keys", many], "sixwarp: k: every extent must be below 2^56 (rule 1)"),
+        (["--page", most], "sixwarp: k: every extent must be below 2^56 (rule 1)"),
+        (
+            ["--softcap", "-3"],
+            "sixwarp: softcap: must be finite and positive (rule 7), but it is -3",
+        ),
+    ] {
+        let wrong = sixwarp(&[&["run"], &arguments[..]].concat());
+        assert_eq!(wrong.status.code(), Some(1), "{arguments:?}: {}", text(&wrong.stderr));
+        assert!(text(&wrong.stderr).starts_with(why), "{}", text(&wrong.stderr));
+    }
+    for arguments in [["--queries", "0"], ["--scale", "-1"], ["--mask", compressed]] {
+        let right = sixwarp(&[&["run", "--keys", "64", "--check"], &arguments[..]].concat());
+        assert!(right.status.success(), "{arguments:?}: {}", text(&right.stderr));
+    }
+}
+
+#[test]
+fn any_number_of_random_cases_may_be_asked_for() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sixwarp"))
+        .args(["verify", "--list", "--random", &u64::MAX.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn tensors_of_unlike_shapes_are_refused() {
+    use sixwarp::io::{Tensor, write_npy};
+    let folder = folder("unlike");
+    let file = |name: &str, shape: [u64; 4]| {
+        let path = folder.join(name);
+        let elements = shape.iter().product::<u64>() as usize;
+        let data = problem::HostVec::filled(problem::DType::F32, elements, 1.0);
+        write_npy(&path, &Tensor::new(shape.to_vec(), data).unwrap()).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let q = &file("q.npy", [1, 4, 2, 8]);
+    let k = &file("k.npy", [1, 4, 6, 8]);
+    let turned = &file("turned.npy", [1, 6, 4, 8]);
+    let two = &file("two.npy", [2, 4, 6, 8]);
+    let run = |k: &str, v: &str| sixwarp(&["run", "--q", q, "--k", k, "--v", v]);
+    assert!(run(k, k).status.success());
+    let wrong = text(&run(k, turned).stderr);
+    let rule = "v: must have k's batch, heads and tokens";
+    assert_eq!(wrong, format!("sixwarp: {rule}, [1, 4, 6], but they are [1, 6, 4]\n"));
+    let wrong = text(&run(two, two).stderr);
+    assert_eq!(wrong, "sixwarp: k: must have q's batch, 1, but it is 2\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -132,6 +132,7 @@ impl<'a> Finder<'_, '_, 'a> {
 impl<'a> Inputs<'a> {
     /// Finds and checks every input slot.
     pub fn new(problem: &'a Problem, buffers: &HostBuffers<'a>) -> Result<Self, InvalidProblem> {
+        problem.check()?;
         let finder = Finder { problem, buffers };
         let packed = problem.query_lengths != QueryLengths::Full;
         let segments = problem.segments.iter().enumerate();
@@ -302,7 +303,10 @@ impl SegmentInputs<'_> {
             return Ok(());
         };
         let k = &self.segment.k;
-        let rows = if self.segment.paging.is_some() { k.batch() * k.tokens() } else { k.tokens() };
+        let rows = match self.segment.paging {
+            Some(_) => k.batch().saturating_mul(k.tokens()),
+            None => k.tokens(),
+        };
         let entries = problem.q.batch() * problem.q.tokens() * list.width;
         match indices[..entries as usize].iter().position(|&e| e >= 0 && e as u64 >= rows) {
             None => Ok(()),

@@ -86,6 +86,34 @@ fn decoding_and_prefill_of_every_dtype() {
     ));
 }
 
+#[test]
+fn an_instruction_set_that_is_not_there_is_done_without() {
+    // As many rows as only the longest vectors stream.
+    let problem = problem(DType::F32, [1, 8, 1], [1, 5, 4], Mask::Full);
+    let tensors = Tensors::new(&problem);
+    let want = tensors.run(&problem, Isa::Portable).0;
+    for isa in Isa::ALL.iter().filter(|isa| !isa.is_detected()) {
+        let (got, _) = tensors.run(&problem, *isa);
+        assert_eq!(format!("{got:?}"), format!("{want:?}"), "{isa:?}");
+    }
+}
+
+#[test]
+fn a_problem_changed_after_building_is_refused() {
+    let mut wrong = problem(DType::F32, [1, 2, 1], [1, 9, 8], Mask::Full);
+    let tensors = Tensors::new(&wrong);
+    wrong.segments[0].k.strides[2] = 1 << 40;
+    let (mut out, mut lse) = (vec![0.0; 16], vec![0.0; 2]);
+    let inputs = tensors.inputs();
+    let mut buffers = inputs.output(Slot::Out, &mut out).output(Slot::Lse, &mut lse);
+    let error = attention_on(Isa::best(), &wrong, &mut buffers).unwrap_err().to_string();
+    assert!(error.starts_with("k: must hold"), "{error}");
+    wrong.segments[0].k.strides[2] = 8;
+    wrong.q.shape[3] = 16;
+    let error = attention_on(Isa::best(), &wrong, &mut buffers).unwrap_err().to_string();
+    assert_eq!(error, "k: must have q's dim (rule 3), but it is 8");
+}
+
 /// Bits of row `[0, head, token]`.
 #[cfg(not(miri))]
 fn row(problem: &Problem, out: problem::HostRef, head: u64, token: u64) -> Vec<u64> {

@@ -1,8 +1,8 @@
 //! Building a [`Problem`] and the rules every engine may rely on.
 //!
 //! Rules, by number:
-//! 1. Every extent is at least 1 (tokens may be 0), the last stride is 1, and no tensor, table or
-//!    list spans 2^56 bytes or more.
+//! 1. Every extent is at least 1 (tokens may be 0) and below 2^56, the last stride is 1, and no
+//!    tensor, table or list spans 2^56 bytes or more.
 //! 2. `q`, `k`, `v` and `out` share one dtype.
 //! 3. `k` has `q`'s dim; `v` has `out`'s dim; K = V needs value dim ≤ key dim.
 //! 4. KV heads divide query heads; both segments agree on heads and dims.
@@ -97,7 +97,7 @@ impl ProblemBuilder {
             sinks: self.sinks,
             return_lse: self.return_lse,
         };
-        check(&problem)?;
+        problem.check()?;
         Ok(problem)
     }
 }
@@ -120,13 +120,13 @@ fn ensure(
     if holds { Ok(()) } else { Err(InvalidProblem::new(subject, rule, value)) }
 }
 
-fn check(problem: &Problem) -> Result<(), InvalidProblem> {
+pub(crate) fn check(problem: &Problem) -> Result<(), InvalidProblem> {
     check_view(Slot::Q, &problem.q)?;
     check_view(Slot::Out, &problem.out)?;
     check_scalars(problem)?;
     check_queries(problem)?;
     let count = problem.segments.len();
-    ensure(count <= 2, "segments", "one or two are needed (rule 6)", count)?;
+    ensure((1..=2).contains(&count), "segments", "one or two are needed (rule 6)", count)?;
     for (n, segment) in problem.segments.iter().enumerate() {
         check_segment(problem, n as u8, segment)?;
     }
@@ -141,6 +141,8 @@ fn check_view(slot: Slot, view: &View) -> Result<(), InvalidProblem> {
         "batch, heads and dim must be at least 1 (rule 1)",
         view,
     )?;
+    let most = view.shape.into_iter().fold(0, u64::max);
+    ensure(most < 1 << 56, slot, "every extent must be below 2^56 (rule 1)", view)?;
     ensure(view.strides[3] == 1, slot, "the last stride must be 1 (rule 1)", view.strides[3])?;
     let bytes = view.span().and_then(|n| n.checked_mul(view.dtype.bytes()));
     ensure(
@@ -180,11 +182,13 @@ fn check_queries(problem: &Problem) -> Result<(), InvalidProblem> {
 
 /// Whether two elements may share an address.
 fn overlaps(view: &View) -> bool {
-    let mut dims: Vec<(u64, u64)> = view.strides.into_iter().zip(view.shape).collect();
-    dims.retain(|(_, extent)| *extent > 1);
+    if view.shape.contains(&0) {
+        return false;
+    }
+    let mut dims = [0, 1, 2, 3].map(|n| (view.strides[n], view.shape[n]));
     dims.sort_unstable();
     let mut span = 1u64;
-    for (stride, extent) in dims {
+    for (stride, extent) in dims.into_iter().filter(|(_, extent)| *extent > 1) {
         if stride < span {
             return true;
         }
@@ -290,6 +294,9 @@ fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     if packed {
         return ensure(k.batch() == 1, slot, "packed sequences need a view of batch 1 (rule 5)", k);
     }
-    let batch = problem.batch();
-    ensure(k.batch() == batch, slot, &format!("must have batch {batch} (rule 5)"), k.batch())
+    let (batch, found) = (problem.batch(), k.batch());
+    if found == batch {
+        return Ok(());
+    }
+    Err(InvalidProblem::new(slot, format!("must have batch {batch} (rule 5)"), found))
 }

@@ -68,6 +68,9 @@ impl HostRef<'_> {
     }
 
     /// Element `index` as f64.
+    ///
+    /// # Panics
+    /// If `index` is out of range.
     pub fn get(&self, index: usize) -> f64 {
         match self {
             HostRef::F32(s) => s[index] as f64,

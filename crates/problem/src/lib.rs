@@ -75,6 +75,15 @@ impl Problem {
         ProblemBuilder::new(q)
     }
 
+    /// Checks every rule again. Parts may be changed after building, so that whoever takes a problem
+    /// and relies on the rules asks first.
+    ///
+    /// # Errors
+    /// The first rule that does not hold, and what breaks it.
+    pub fn check(&self) -> Result<(), InvalidProblem> {
+        builder::check(self)
+    }
+
     /// Number of sequences.
     pub fn batch(&self) -> u64 {
         match self.query_lengths {
@@ -137,7 +146,7 @@ impl Problem {
         let per_score = 2.0 * (self.key_dim() + self.value_dim()) as f64;
         let t = self.longest_query();
         let scores: f64 = self.segments.iter().map(|s| s.mask.visible(t, s.longest()) as f64).sum();
-        scores * per_score * (self.batch() * self.query_heads()) as f64
+        scores * per_score * self.batch() as f64 * self.query_heads() as f64
     }
 
     /// Every slot this problem reads or writes, in a fixed order.

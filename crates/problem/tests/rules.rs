@@ -44,6 +44,11 @@ fn rule_1_extents_strides_and_sizes() {
     );
     let huge = view([1 << 30, 1 << 30, 1 << 30, 1 << 30]);
     assert!(Problem::builder(huge).segment(segment()).build().is_err());
+    let repeated = view([2, 2, u64::MAX, 64]).with_strides([0, 0, 0, 1]);
+    refused(
+        queries().segment(Segment::new(repeated, repeated)),
+        "k: every extent must be below 2^56 (rule 1), but it is bf16[2,2,18446744073709551615,64]:[0,0,0,1]",
+    );
     refused(
         queries().segment(segment().paged(1 << 60)),
         "page_table: must span less than 2^56 bytes (rule 1), but it is 1152921504606846976",
@@ -167,6 +172,20 @@ fn rule_8_outputs_do_not_overlap() {
     for strides in [[768, 192, 64, 1], [256, 64, 512, 1], [1000, 210, 70, 1]] {
         assert!(queries().segment(segment()).out(out(strides)).build().is_ok(), "{strides:?}");
     }
+    let none = Problem::builder(view([2, 4, 0, 64])).segment(segment()).build();
+    assert!(none.is_ok(), "no token overlaps another: {none:?}");
+}
+
+#[test]
+fn parts_changed_after_building_are_checked_again() {
+    let mut problem = queries().segment(segment()).build().unwrap();
+    assert_eq!(problem.check(), Ok(()));
+    problem.q.shape[3] = 128;
+    let error = problem.check().unwrap_err().to_string();
+    assert_eq!(error, "k: must have q's dim (rule 3), but it is 64");
+    problem.segments.clear();
+    let error = problem.check().unwrap_err().to_string();
+    assert_eq!(error, "segments: one or two are needed (rule 6), but it is 0");
 }
 
 #[test]

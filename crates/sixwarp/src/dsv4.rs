@@ -22,6 +22,7 @@
 //! ```
 
 use crate::Error;
+use crate::memory::ensure_memory;
 pub use cpu::model1;
 use problem::{DType, InvalidProblem, Mask, Problem, Segment, Storage, Unsupported, View};
 
@@ -56,7 +57,9 @@ impl Layer {
 
     /// Compressed rows visible to a query at `position`.
     pub fn visible_rows(self, position: u64) -> u64 {
-        self.ratio().map_or(0, |ratio| (position + 1) / ratio)
+        // The row that ends at the position included.
+        let rows = |ratio| position / ratio + u64::from(position % ratio == ratio - 1);
+        self.ratio().map_or(0, rows)
     }
 }
 
@@ -166,14 +169,16 @@ impl Core {
 /// `page_table` names the request's pages in order of position.
 ///
 /// # Errors
-/// If the table does not reach the position.
+/// If the table does not reach the position, or its pages are impossible.
 pub fn window_list(
     position: u64,
     page_table: &[i32],
     page_rows: u64,
 ) -> Result<Vec<i32>, InvalidProblem> {
-    let first = (position + 1).saturating_sub(WINDOW);
-    let tokens: Vec<i32> = (first..=position).map(|p| p as i32).collect();
+    let Ok(last) = i32::try_from(position) else {
+        return Err(InvalidProblem::new("position", "must be below 2^31", position));
+    };
+    let tokens: Vec<i32> = ((last - (WINDOW as i32 - 1)).max(0)..=last).collect();
     let mut list = physical_rows(&tokens, page_table, page_rows)?;
     list.resize(WINDOW as usize, -1);
     Ok(list)
@@ -182,31 +187,47 @@ pub fn window_list(
 /// Turns a request's row numbers into physical rows of a pool; negative entries stay unused.
 ///
 /// # Errors
-/// If a row lies beyond the table.
+/// If a row lies beyond the table, or on a page whose number is negative or too large for the row's
+/// place to be an i32, or pages have no rows.
 pub fn physical_rows(
     rows: &[i32],
     page_table: &[i32],
     page_rows: u64,
 ) -> Result<Vec<i32>, InvalidProblem> {
+    if page_rows == 0 {
+        return Err(InvalidProblem::new("page_rows", "must be at least 1", page_rows));
+    }
     let physical = |&row: &i32| {
         let Ok(at) = u64::try_from(row) else { return Ok(-1) };
         let page = page_table.get((at / page_rows) as usize).copied().ok_or_else(|| {
-            let capacity = page_table.len() as u64 * page_rows;
+            let capacity = (page_table.len() as u64).saturating_mul(page_rows);
             InvalidProblem::new("page_table", format!("must reach row {at}"), capacity)
         })?;
-        Ok((page as u64 * page_rows + at % page_rows) as i32)
+        let first = u64::try_from(page).ok().and_then(|page| page.checked_mul(page_rows));
+        let place = first.and_then(|first| first.checked_add(at % page_rows));
+        place.and_then(|place| i32::try_from(place).ok()).ok_or_else(|| {
+            let rule = format!("the page of row {at} must exist and hold places below 2^31");
+            InvalidProblem::new("page_table", rule, page)
+        })
     };
     rows.iter().map(physical).collect()
 }
 
 /// The `k` best of the first `visible` scores, best first, the earlier of equals first; unused
 /// entries are -1.
-pub fn top_rows(scores: &[f32], visible: u64, k: u64) -> Vec<i32> {
-    let visible = scores.len().min(visible as usize);
-    let mut order: Vec<i32> = (0..visible as i32).collect();
+///
+/// # Errors
+/// [`Error::TooLarge`] if there is no memory for `k` entries; if more than 2^31 rows are visible.
+pub fn top_rows(scores: &[f32], visible: u64, k: u64) -> Result<Vec<i32>, Error> {
+    ensure_memory(&format!("a list of {k} rows"), k.saturating_mul(4))?;
+    let visible = visible.min(scores.len() as u64);
+    let Ok(end) = i32::try_from(visible) else {
+        return Err(InvalidProblem::new("visible", "must be below 2^31", visible).into());
+    };
+    let mut order: Vec<i32> = (0..end).collect();
     order.sort_by(|a, b| scores[*b as usize].total_cmp(&scores[*a as usize]));
     order.resize(k as usize, -1);
-    order
+    Ok(order)
 }
 
 #[cfg(test)]
@@ -218,6 +239,7 @@ mod tests {
         let csa = Layer::Csa { top_k: 512 };
         assert_eq!([2, 3, 4, 7].map(|p| csa.visible_rows(p)), [0, 1, 1, 2]);
         assert_eq!([126, 127, 128].map(|p| Layer::Hca.visible_rows(p)), [0, 1, 1]);
+        assert_eq!(csa.visible_rows(u64::MAX), 1 << 62);
     }
 
     #[test]
@@ -229,15 +251,29 @@ mod tests {
             (list[0], list[61], list[62], list[127]),
             (7 * 64 + 2, 7 * 64 + 63, 0, 3 * 64 + 1)
         );
-        let error = window_list(64, &[1], 64).unwrap_err().to_string();
-        assert_eq!(error, "page_table: must reach row 64, but it is 64");
+        let refused = |position, table: &[i32], page_rows, why: &str| {
+            let error = window_list(position, table, page_rows).unwrap_err().to_string();
+            assert_eq!(error, why);
+        };
+        refused(64, &[1], 64, "page_table: must reach row 64, but it is 64");
+        refused(
+            u64::MAX,
+            &[1],
+            64,
+            &format!("position: must be below 2^31, but it is {}", u64::MAX),
+        );
+        refused(5, &[1], 0, "page_rows: must be at least 1, but it is 0");
+        let rule = "page_table: the page of row 0 must exist and hold places below 2^31, but it is";
+        refused(5, &[-1], 64, &format!("{rule} -1"));
+        refused(5, &[i32::MAX], u64::MAX, &format!("{rule} {}", i32::MAX));
     }
 
     #[test]
     fn the_best_rows_come_first_and_equals_in_order() {
         let scores = [1.0, 3.0, 3.0, f32::NEG_INFINITY, 9.0];
-        assert_eq!(top_rows(&scores, 4, 3), [1, 2, 0]);
-        assert_eq!(top_rows(&scores, 1, 3), [0, -1, -1]);
+        assert_eq!(top_rows(&scores, 4, 3).unwrap(), [1, 2, 0]);
+        assert_eq!(top_rows(&scores, 1, 3).unwrap(), [0, -1, -1]);
+        assert!(matches!(top_rows(&scores, 4, u64::MAX), Err(Error::TooLarge { .. })));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use problem::{HostMut, HostRef, InvalidProblem, Slot, View};
 /// ```
 ///
 /// # Errors
-/// If a tensor is smaller than `view`.
+/// If a tensor is smaller than `view`, or the elements of a row do not lie side by side.
 pub fn merge(
     view: &View,
     parts: &[(HostRef, &[f32])],
@@ -57,7 +57,7 @@ pub fn merge(
 /// `sinks` has one entry per head; `lse` stays sink-free and is not changed.
 ///
 /// # Errors
-/// If a tensor is smaller than `view`.
+/// If a tensor is smaller than `view`, or the elements of a row do not lie side by side.
 pub fn apply_sink(view: &View, mut out: HostMut, lse: &[f32], sinks: &[f32]) -> Result<(), Error> {
     check(view, out.as_ref(), lse)?;
     if (sinks.len() as u64) < view.heads() {
@@ -83,19 +83,27 @@ fn logit(lse: f32) -> f64 {
 /// Dense number and element offset of every row.
 fn rows(view: &View) -> impl Iterator<Item = (usize, usize)> {
     let view = *view;
-    let [batches, heads, tokens, _] = view.shape;
+    // Without a token there is no row, however many batches and heads there are to look through.
+    let [batches, heads, tokens, _] = if view.tokens() > 0 { view.shape } else { [0; 4] };
     let all = (0..batches)
         .flat_map(move |b| (0..heads).flat_map(move |h| (0..tokens).map(move |t| (b, h, t))));
     all.enumerate().map(move |(row, (b, h, t))| (row, view.row_offset(b, h, t) as usize))
 }
 
 fn check(view: &View, out: HostRef, lse: &[f32]) -> Result<(), InvalidProblem> {
+    if view.strides[3] != 1 {
+        return Err(InvalidProblem::new(Slot::Out, "the last stride must be 1", view.strides[3]));
+    }
     let needed = view.span().unwrap_or(u64::MAX);
     if (out.len() as u64) < needed {
         let rule = format!("must hold {needed} elements");
         return Err(InvalidProblem::new(Slot::Out, rule, out.len()));
     }
-    let rows: u64 = view.shape[..3].iter().product();
+    let [batch, heads, tokens, _] = view.shape;
+    let rows = match tokens {
+        0 => 0,
+        _ => batch.saturating_mul(heads).saturating_mul(tokens),
+    };
     if (lse.len() as u64) < rows {
         let rule = format!("must hold {rows} elements");
         return Err(InvalidProblem::new(Slot::Lse, rule, lse.len()));
@@ -129,6 +137,18 @@ mod tests {
         let sinks = [f32::NEG_INFINITY, 1.0, 1e30, f32::INFINITY];
         apply_sink(&view, HostMut::F32(&mut out), &lse, &sinks).unwrap();
         assert_eq!(out, [8.0, 4.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn views_that_repeat_need_all_their_rows_and_whole_ones() {
+        let view = View::bhsd(DType::F32, [1 << 40, 1 << 40, 1, 1]).with_strides([0, 0, 0, 1]);
+        let error = merge(&view, &[], HostMut::F32(&mut [0.0]), &mut [0.0]).unwrap_err();
+        assert_eq!(error.to_string(), format!("lse: must hold {} elements, but it is 1", u64::MAX));
+        let none = View { shape: [1 << 40, 1 << 40, 0, 1], ..view };
+        merge(&none, &[], HostMut::F32(&mut []), &mut []).unwrap();
+        let column = View::bhsd(DType::F32, [1, 1, 1, 4]).with_strides([0; 4]);
+        let error = merge(&column, &[], HostMut::F32(&mut [0.0]), &mut [0.0]).unwrap_err();
+        assert_eq!(error.to_string(), "out: the last stride must be 1, but it is 0");
     }
 
     #[test]

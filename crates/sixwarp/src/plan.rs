@@ -32,6 +32,7 @@ pub fn plan_with(
     device: &Device,
     options: Option<PlanOptions>,
 ) -> Result<Plan, Error> {
+    problem.check()?;
     let emitted = match device.arch() {
         None => None,
         Some(arch) => {
@@ -142,7 +143,7 @@ impl Plan {
 /// The oracle keeps its result and one sequence's rows in f64.
 fn oracle_bytes(problem: &Problem) -> u64 {
     let results = problem.lse_len().saturating_mul(problem.value_dim() + 1);
-    let keys: u64 = problem.segments.iter().map(|s| s.longest()).sum();
+    let keys = problem.segments.iter().map(|s| s.longest()).fold(0, u64::saturating_add);
     let rows = keys.saturating_mul(problem.key_dim() + problem.value_dim());
     results.saturating_add(rows).saturating_mul(8)
 }

@@ -209,7 +209,7 @@ impl<'a> DeviceRef<'a> {
             let rule = "is a GPU where addresses are given";
             return Err(InvalidProblem::new("device", rule, device).into());
         };
-        let bytes = len as u64 * T::ELEMENT.bytes();
+        let bytes = (len as u64).saturating_mul(T::ELEMENT.bytes());
         // SAFETY: as the caller vouches.
         let pointer = unsafe { cuda::DevicePtr::from_raw(address, bytes) };
         Ok(DeviceRef { device, place: Place::Cuda(pointer, T::ELEMENT) })

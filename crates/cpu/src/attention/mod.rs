@@ -43,7 +43,7 @@ pub fn attention(problem: &Problem, buffers: &mut HostBuffers) -> Result<(), Inv
     attention_on(Isa::best(), problem, buffers)
 }
 
-/// As [`attention`], on a given instruction set.
+/// As [`attention`], on a given instruction set; the portable one where this machine lacks it.
 ///
 /// # Errors
 /// As [`attention`].
@@ -52,6 +52,8 @@ pub fn attention_on(
     problem: &Problem,
     buffers: &mut HostBuffers,
 ) -> Result<(), InvalidProblem> {
+    // Work is cut for the vectors that will do it.
+    let isa = if isa.is_detected() { isa } else { Isa::Portable };
     match problem.dtype() {
         DType::F32 => run::<f32>(isa, problem, buffers),
         DType::F16 => run::<f16>(isa, problem, buffers),

@@ -163,25 +163,42 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// Every instruction set of this kind of machine, best first.
+    pub const ALL: &[Isa] = &[
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        Isa::Amx,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon,
+        Isa::Portable,
+    ];
+
+    /// Whether this machine has it.
+    pub fn is_detected(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::detect().is_some(),
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Isa::Amx => amx::Amx::detect().is_some(),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::Neon::detect().is_some(),
+        }
+    }
+
     /// Every instruction set of this machine, best first.
     pub fn detected() -> Vec<Isa> {
-        let mut found = Vec::new();
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        found.extend(amx::Amx::detect().map(|_| Isa::Amx));
-        #[cfg(target_arch = "x86_64")]
-        {
-            found.extend(avx512::Avx512::detect().map(|_| Isa::Avx512));
-            found.extend(avx2::Avx2::detect().map(|_| Isa::Avx2));
-        }
-        #[cfg(target_arch = "aarch64")]
-        found.extend(neon::Neon::detect().map(|_| Isa::Neon));
-        found.push(Isa::Portable);
-        found
+        Self::ALL.iter().copied().filter(|isa| isa.is_detected()).collect()
     }
 
     /// The best instruction set of this machine.
     pub fn best() -> Isa {
-        Self::detected()[0]
+        Self::ALL.iter().copied().find(|isa| isa.is_detected()).unwrap_or(Isa::Portable)
     }
 
     /// Elements of a vector of f32.
