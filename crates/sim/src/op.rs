@@ -10,7 +10,7 @@ pub use matrix::{MatrixSource, MmaSyncOp, Tcgen05, Tcgen05MmaOp, WgmmaOp, WmmaTr
 pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, Store, SystemCall};
 pub use synchronisation::{BarKind, Fence, Mbarrier, MbarrierOp, ShflMode, VoteKind};
 
-use crate::alu::{BoolOp, Compare, Cvt, RowFn};
+use crate::alu::{BoolOp, Compare, Cvt, RowFn, Video};
 use crate::matrix::{Ldmatrix, Stmatrix};
 use crate::register::{P, R32, R64, Reg};
 use crate::tensor_copy::{ReduceOp, ReduceType};
@@ -94,6 +94,15 @@ pub enum Op {
     Lane3 {
         /// Function.
         f: fn(u32, u32, u32) -> u32,
+        /// Destination.
+        d: R32,
+        /// Sources.
+        s: [R32; 3],
+    },
+    /// `vabsdiff4` and other video instructions.
+    Video {
+        /// What it does.
+        video: Video,
         /// Destination.
         d: R32,
         /// Sources.
@@ -491,12 +500,12 @@ pub enum Op {
     WmmaLoad(Box<WmmaTransfer>),
     /// `wmma.store`.
     WmmaStore(Box<WmmaTransfer>),
-    /// `mma.sync.m8n8k4.f64`.
+    /// `mma.sync` of f64.
     MmaF64 {
         /// D.
-        d: [R64; 2],
+        d: Box<[R64]>,
         /// A, B, C.
-        s: Box<[R64; 4]>,
+        s: Box<[Box<[R64]>; 3]>,
     },
     /// `ldmatrix`.
     Ldmatrix {

@@ -50,7 +50,7 @@ impl Op {
                     visit(Reg::P(*p), Write);
                 }
             }
-            Op::Prmt { d, s, .. } | Op::Lane3 { d, s, .. } => {
+            Op::Prmt { d, s, .. } | Op::Lane3 { d, s, .. } | Op::Video { d, s, .. } => {
                 reads32(visit, *s);
                 visit(Reg::R32(*d), Write);
             }
@@ -274,7 +274,7 @@ impl Op {
                 regs(visit, &op.registers);
             }
             Op::MmaF64 { d, s } => {
-                s.iter().for_each(|r: &R64| visit(Reg::R64(*r), Read));
+                s.iter().flatten().for_each(|r: &R64| visit(Reg::R64(*r), Read));
                 d.iter().for_each(|r| visit(Reg::R64(*r), Write));
             }
             Op::Ldmatrix { d, addr: at, .. } => {

@@ -151,6 +151,11 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
             let out = Row32(std::array::from_fn(|i| f(a.0[i], b.0[i], c.0[i])));
             r.set32(*d, mask, &out);
         }
+        Op::Video { video, d, s } => {
+            let [a, b, c] = s.map(|x| *r.r32(x));
+            let out = Row32(std::array::from_fn(|i| video.apply(a.0[i], b.0[i], c.0[i])));
+            r.set32(*d, mask, &out);
+        }
         Op::Bfi { d, s, at } => {
             let bits = if matches!(d, Reg::R64(_)) { 64 } else { 32 };
             each(r, *d, mask, |r, i| {

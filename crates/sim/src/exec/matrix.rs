@@ -49,12 +49,15 @@ impl Cluster<'_> {
             Op::WmmaStore(op) => self.wmma_store(w, op, mask),
             Op::MmaF64 { d, s } => {
                 let r = &mut self.warps[w].registers;
-                let row = |i: usize| r.r64(s[i]).0.map(f64::from_bits);
-                let out = mma_f64(&row(0), &row(1), &[row(2), row(3)]);
+                let rows = |i: usize| -> Vec<[f64; 32]> {
+                    s[i].iter().map(|x| r.r64(*x).0.map(f64::from_bits)).collect()
+                };
+                let out = mma_f64(&rows(0), &rows(1), &rows(2));
                 for (d, row) in d.iter().zip(out) {
                     r.set64(*d, FULL, &Row64(row.map(f64::to_bits)));
                 }
-                self.counters.mma_flops += 2 * 8 * 8 * 4;
+                // Rows are 4 for each register of D, the depth 4 for each of B.
+                self.counters.mma_flops += (2 * (4 * d.len()) * 8 * (4 * s[1].len())) as u64;
                 Ok(Flow::Next)
             }
             Op::Ldmatrix { shape, d, addr, space } => {
@@ -162,7 +165,7 @@ impl Cluster<'_> {
             for (d, row) in op.d.iter().zip(out) {
                 r.set32(*d, FULL, &Row32(row));
             }
-            self.counters.mma_flops += (2 * op.rows * 8 * op.mma.depth) as u64;
+            self.counters.mma_flops += (2 * op.mma.rows * 8 * op.mma.depth) as u64;
         }
     }
 

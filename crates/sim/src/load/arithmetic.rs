@@ -2,8 +2,8 @@
 
 use super::{Decoded, Loader, arg};
 use crate::alu::{
-    BoolOp, Cvt, CvtSource, RowFn, bit_op, double_op, float_op, float_pair_op, half_op, integer_op,
-    mixed_op, mufu, packed_integer_op, saturate, special_lane_op, wide_op,
+    BoolOp, Cvt, CvtSource, RowFn, Video, bit_op, double_op, float_op, float_pair_op, half_op,
+    integer_op, mixed_op, mufu, packed_integer_op, saturate, special_lane_op, wide_op,
 };
 use crate::numeric::{Flush, Rounding};
 use crate::op::Op;
@@ -83,6 +83,10 @@ impl<'m> Loader<'m> {
             "prmt" => self.prmt(i),
             "bfi" => self.bfi(i),
             "dp4a" | "dp2a" => self.lane_op(opcode, i),
+            "vadd2" | "vadd4" | "vsub2" | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2"
+            | "vabsdiff4" | "vmin2" | "vmin4" | "vmax2" | "vmax4" | "vset2" | "vset4" => {
+                self.video(opcode, i)
+            }
             "testp" => self.testp(i),
             "addc" | "subc" | "madc" => self.carry(opcode, i, true),
             _ => self.row_op(opcode, i),
@@ -251,6 +255,14 @@ impl<'m> Loader<'m> {
     }
 
     /// Lane functions of up to three 32-bit sources.
+    fn video(&mut self, name: &str, i: &Resolved<'m>) -> Decoded<()> {
+        let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
+        let video = Video::parse(name, &modifiers).ok_or("this form is not known here")?;
+        let (d, s) = (self.d32(i, 0)?, [self.s32(i, 1)?, self.s32(i, 2)?, self.s32(i, 3)?]);
+        self.emit(i, Op::Video { video, d, s });
+        Ok(())
+    }
+
     fn lane_op(&mut self, name: &str, i: &Resolved<'m>) -> Decoded<()> {
         let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
         let f = special_lane_op(name, &modifiers).ok_or("this form is not known here")?;

@@ -89,29 +89,35 @@ impl<'m> Loader<'m> {
 
     fn mma_sync(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
         let mma = MmaSync::from_modifiers(modifiers(i)).map_err(told)?;
-        let d = self.row_list(arg(i, 0)?)?;
-        let s =
-            [self.row_list(arg(i, 1)?)?, self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
-        same_count(s[0].len(), mma.a_registers())?;
-        same_count(s[1].len(), mma.b_registers())?;
-        Ok(Op::MmaSync(Box::new([MmaSyncOp { mma, rows: 16, d, s }])))
+        let [mut d, mut a] = [self.row_list(arg(i, 0)?)?, self.row_list(arg(i, 1)?)?];
+        let [b, mut c] = [self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
+        same_count(a.len(), mma.a_registers())?;
+        same_count(b.len(), mma.b_registers())?;
+        same_count(c.len(), mma.rows * mma.c.registers(8) / 16)?;
+        same_count(d.len(), mma.rows * mma.d.registers(8) / 16)?;
+        if mma.rows == 8 {
+            let zero = self.constants.const32(&mut self.frame, 0);
+            let sink = self.frame.new32();
+            let lower = |list: &[R32], none: R32| [list, &vec![none; list.len()]].concat().into();
+            (a, c, d) = (lower(&a, zero), lower(&c, zero), lower(&d, sink));
+        }
+        Ok(Op::MmaSync(Box::new([MmaSyncOp { mma, d, s: [a, b, c] }])))
     }
 
     pub(super) fn mma_f64(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
-        if !i.instruction.has("m8n8k4") {
-            return Err("only m8n8k4 of the f64 shapes is known here".into());
-        }
-        let mut wide = |arg: &Arg| -> Decoded<Vec<R64>> {
-            self.elements(arg).to_vec().iter().map(|e| self.source64(e)).collect()
+        let shapes = [("m8n8k4", 1, 4), ("m16n8k4", 2, 4), ("m16n8k8", 2, 8), ("m16n8k16", 2, 16)];
+        let shape = shapes.iter().find(|(name, ..)| i.instruction.has(name));
+        let Some(&(_, down, depth)) = shape else {
+            return Err("mma of f64 has shape m8n8k4, m16n8k4, m16n8k8 or m16n8k16".into());
         };
-        let (d, a) = (wide(arg(i, 0)?)?, wide(arg(i, 1)?)?);
-        let (b, c) = (wide(arg(i, 2)?)?, wide(arg(i, 3)?)?);
-        match (&d[..], &a[..], &b[..], &c[..]) {
-            (&[d0, d1], &[a], &[b], &[c0, c1]) => {
-                Ok(Op::MmaF64 { d: [d0, d1], s: Box::new([a, b, c0, c1]) })
-            }
-            _ => Err("mma.m8n8k4.f64 has 2, 1, 1 and 2 registers".into()),
-        }
+        let mut wide = |index: usize, due: usize| -> Decoded<Box<[R64]>> {
+            let elements = self.elements(arg(i, index)?).to_vec();
+            same_count(elements.len(), due)?;
+            elements.iter().map(|e| self.source64(e)).collect()
+        };
+        let d = wide(0, 2 * down)?;
+        let s = [wide(1, down * depth / 4)?, wide(2, depth / 4)?, wide(3, 2 * down)?];
+        Ok(Op::MmaF64 { d, s: Box::new(s) })
     }
 
     fn tcgen05(&mut self, i: &Resolved<'m>) -> Decoded<Tcgen05> {

@@ -77,7 +77,7 @@ impl<'m> Loader<'m> {
                 let b = b[column * k_tiles..][..k_tiles].into();
                 let c = pair(&c, column, row, per_tile(mma.c), zero).into();
                 let d = pair(&d, column, row, per_tile(mma.d), sink).into();
-                parts.push(MmaSyncOp { mma, rows: shape.rows.min(16), d, s: [a, b, c] });
+                parts.push(MmaSyncOp { mma, d, s: [a, b, c] });
             }
         }
         Ok(Op::MmaSync(parts.into()))
@@ -101,5 +101,6 @@ fn wmma_types(i: &Resolved) -> Decoded<(WmmaShape, MmaSync)> {
         |name: &str| Accumulator::from_modifier(name).ok_or(format!("wmma with .{name} there"));
     let saturate = i.instruction.has("satfinite");
     let (a, b, c, d) = (element(a)?, element(b)?, kind(c)?, kind(d)?);
-    Ok((shape, MmaSync { depth: shape.depth, a, b, c, d, saturate }))
+    let WmmaShape { rows, depth, .. } = shape;
+    Ok((shape, MmaSync { rows: rows.min(16), depth, a, b, c, d, saturate, differ: false }))
 }

@@ -29,6 +29,12 @@ pub enum Element {
     S8,
     /// Unsigned byte.
     U8,
+    /// Signed integer of 4 bits.
+    S4,
+    /// Unsigned integer of 4 bits.
+    U4,
+    /// Bit.
+    B1,
 }
 
 impl Element {
@@ -45,6 +51,9 @@ impl Element {
             "e2m1" => Element::E2m1,
             "s8" => Element::S8,
             "u8" => Element::U8,
+            "s4" => Element::S4,
+            "u4" => Element::U4,
+            "b1" => Element::B1,
             _ => return None,
         })
     }
@@ -59,14 +68,16 @@ impl Element {
         match self {
             Element::Tf32 => 1,
             Element::F16 | Element::Bf16 => 2,
-            Element::E2m1Packed => 8,
+            Element::E2m1Packed | Element::S4 | Element::U4 => 8,
+            Element::B1 => 32,
             _ => 4,
         }
     }
 
     /// Whether the type is an integer.
     pub const fn is_integer(self) -> bool {
-        matches!(self, Element::S8 | Element::U8)
+        use Element::{B1, S4, S8, U4, U8};
+        matches!(self, S8 | U8 | S4 | U4 | B1)
     }
 
     /// Writes the elements of a 16-byte chunk of shared memory to `out`.
@@ -109,6 +120,21 @@ impl Element {
             Element::E2m1Packed => {
                 for (i, value) in out.iter_mut().take(8).enumerate() {
                     *value = Format::E2M1.decode(word >> (4 * i));
+                }
+            }
+            Element::S4 => {
+                for (i, value) in out.iter_mut().take(8).enumerate() {
+                    *value = ((word << (28 - 4 * i)) as i32 >> 28) as f32;
+                }
+            }
+            Element::U4 => {
+                for (i, value) in out.iter_mut().take(8).enumerate() {
+                    *value = (word >> (4 * i) & 0xF) as f32;
+                }
+            }
+            Element::B1 => {
+                for (i, value) in out.iter_mut().take(32).enumerate() {
+                    *value = (word >> i & 1) as f32;
                 }
             }
             _ => {
@@ -199,5 +225,9 @@ mod tests {
         assert_eq!(out[..2], [1.0, 2.0]);
         Element::Tf32.unpack_register(0x3F80_1FFF, &mut out);
         assert_eq!(out[0], 1.0);
+        Element::S4.unpack_register(0x8F70_0001, &mut out);
+        assert_eq!(out, [1.0, 0.0, 0.0, 0.0, 0.0, 7.0, -1.0, -8.0]);
+        Element::U4.unpack_register(0x8F70_0001, &mut out);
+        assert_eq!(out[5..], [7.0, 15.0, 8.0]);
     }
 }

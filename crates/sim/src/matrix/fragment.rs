@@ -49,6 +49,9 @@ impl Accumulator {
     }
 }
 
+/// Elements of the narrowest type in a register.
+const MOST_PER_REGISTER: usize = 32;
+
 /// Number `i` of a lane: row and column in the warp's 16-row tile.
 pub(crate) const fn d_position(i: usize, lane: usize) -> (usize, usize) {
     (lane / 4 + 8 * (i / 2 % 2), 2 * (lane % 4) + i % 2 + 8 * (i / 4))
@@ -57,7 +60,7 @@ pub(crate) const fn d_position(i: usize, lane: usize) -> (usize, usize) {
 /// Unpacks a warp's A fragment to a 16 x `depth` panel.
 pub(crate) fn unpack_a(element: Element, registers: &[Lanes], depth: usize, panel: &mut [f32]) {
     let per = element.per_register();
-    let mut values = [0f32; 8];
+    let mut values = [0f32; MOST_PER_REGISTER];
     for (r, lanes) in registers.iter().enumerate() {
         for (lane, &word) in lanes.iter().enumerate() {
             element.unpack_register(word, &mut values);
@@ -71,7 +74,7 @@ pub(crate) fn unpack_a(element: Element, registers: &[Lanes], depth: usize, pane
 /// Unpacks a warp's B fragment to a `depth` x 8 panel.
 pub(crate) fn unpack_b(element: Element, registers: &[Lanes], panel: &mut [f32]) {
     let per = element.per_register();
-    let mut values = [0f32; 8];
+    let mut values = [0f32; MOST_PER_REGISTER];
     for (r, lanes) in registers.iter().enumerate() {
         for (lane, &word) in lanes.iter().enumerate() {
             element.unpack_register(word, &mut values);

@@ -3,9 +3,11 @@ use super::error::OperandError;
 use super::fragment::{self, Accumulator, Lanes};
 use super::gemm;
 
-/// A warp-level `mma.sync` of shape m16n8kK.
+/// A warp-level `mma.sync` of shape m16n8kK, or m8n8kK as its upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaSync {
+    /// Rows of A and D: 16, or 8 of which the others are zeros.
+    pub rows: usize,
     /// Depth of the reduction.
     pub depth: usize,
     /// Element type of A.
@@ -18,6 +20,8 @@ pub struct MmaSync {
     pub d: Accumulator,
     /// `.satfinite` of the integer kinds.
     pub saturate: bool,
+    /// Counts bits that differ (`.xor.popc`) rather than pairs of ones.
+    pub differ: bool,
 }
 
 const COLUMNS: usize = 8;
@@ -27,33 +31,33 @@ impl MmaSync {
     pub fn from_modifiers<'m>(
         modifiers: impl IntoIterator<Item = &'m str>,
     ) -> Result<MmaSync, OperandError> {
-        let mut depth = None;
+        let mut shape = None;
         let mut types = Vec::new();
-        let mut saturate = false;
+        let (mut saturate, mut differ) = (false, false);
         for name in modifiers {
             match name {
-                "sync" | "aligned" | "row" | "col" | "kind::f8f6f4" => {}
+                "sync" | "aligned" | "row" | "col" | "kind::f8f6f4" | "and" | "popc" => {}
                 "satfinite" => saturate = true,
-                "m16n8k4" => depth = Some(4),
-                "m16n8k8" => depth = Some(8),
-                "m16n8k16" => depth = Some(16),
-                "m16n8k32" => depth = Some(32),
+                "xor" => differ = true,
                 "f16" | "bf16" | "tf32" | "f32" | "s32" | "e4m3" | "e5m2" | "e2m3" | "e3m2"
-                | "e2m1" | "s8" | "u8" => types.push(name),
+                | "e2m1" | "s8" | "u8" | "s4" | "u4" | "b1" => types.push(name),
+                _ if shape.is_none() && name.starts_with('m') => shape = Some(parse_shape(name)?),
                 _ => return OperandError::unsupported(format!("mma with .{name}")),
             }
         }
-        let (Some(depth), &[d, a, b, c]) = (depth, types.as_slice()) else {
+        let (Some((rows, depth)), &[d, a, b, c]) = (shape, types.as_slice()) else {
             return OperandError::illegal("mma needs a shape and the types of D, A, B, C");
         };
         let unknown = |name: &str| OperandError::Illegal(format!("mma with type .{name} there"));
         let mma = MmaSync {
+            rows,
             depth,
             a: Element::from_modifier(a).ok_or_else(|| unknown(a))?,
             b: Element::from_modifier(b).ok_or_else(|| unknown(b))?,
             c: Accumulator::from_modifier(c).ok_or_else(|| unknown(c))?,
             d: Accumulator::from_modifier(d).ok_or_else(|| unknown(d))?,
             saturate,
+            differ,
         };
         mma.check()?;
         Ok(mma)
@@ -62,7 +66,10 @@ impl MmaSync {
     fn check(&self) -> Result<(), OperandError> {
         let quarter = 4 * self.a.per_register();
         let integers = self.a.is_integer();
-        let fits = self.depth == quarter || self.depth == 2 * quarter;
+        let fits = match self.rows {
+            8 => self.depth == quarter && integers,
+            _ => self.depth == quarter || self.depth == 2 * quarter,
+        };
         let consistent = self.b.is_integer() == integers
             && self.b.per_register() == self.a.per_register()
             && (self.d == Accumulator::S32) == integers
@@ -71,14 +78,14 @@ impl MmaSync {
             return Ok(());
         }
         OperandError::illegal(format!(
-            "mma.m16n8k{} of {:?} by {:?} into {:?} does not exist",
-            self.depth, self.a, self.b, self.d
+            "mma.m{}n8k{} of {:?} by {:?} into {:?} does not exist",
+            self.rows, self.depth, self.a, self.b, self.d
         ))
     }
 
     /// Registers of a lane for A.
     pub const fn a_registers(&self) -> usize {
-        self.depth / (2 * self.a.per_register())
+        self.rows / 8 * self.depth / (4 * self.a.per_register())
     }
 
     /// Registers of a lane for B.
@@ -93,6 +100,9 @@ impl MmaSync {
         let mut b_panel = vec![0f32; self.depth * COLUMNS];
         fragment::unpack_b(self.b, b, &mut b_panel);
         let mut panel = vec![0f32; 16 * COLUMNS];
+        if self.differ {
+            start_with_differences(&mut b_panel, &mut panel);
+        }
         if self.d == Accumulator::S32 {
             gemm::accumulate(COLUMNS, self.depth, &a_panel, &b_panel, &mut panel);
             let mut d = c.to_vec();
@@ -107,14 +117,35 @@ impl MmaSync {
     }
 }
 
-/// `mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64`: A and B one number a lane, C and D two.
-pub fn mma_f64(a: &[f64; 32], b: &[f64; 32], c: &[[f64; 32]; 2]) -> [[f64; 32]; 2] {
-    let mut d = *c;
+/// Rows and depth of `m16n8k32`, `m8n8k16` and so on.
+fn parse_shape(name: &str) -> Result<(usize, usize), OperandError> {
+    let parts = name[1..].split_once("n8k");
+    match parts.and_then(|(rows, depth)| Some((rows.parse().ok()?, depth.parse().ok()?))) {
+        Some(shape @ (8 | 16, _)) => Ok(shape),
+        _ => OperandError::unsupported(format!("mma with .{name}")),
+    }
+}
+
+/// Makes sums of products of bits count where bits differ: `a ^ b` is `b + a * (1 - 2b)`.
+fn start_with_differences(b_panel: &mut [f32], sums: &mut [f32]) {
+    for bits in b_panel.chunks_exact_mut(COLUMNS) {
+        for (column, bit) in bits.iter_mut().enumerate() {
+            sums.iter_mut().skip(column).step_by(COLUMNS).for_each(|sum| *sum += *bit);
+            *bit = 1.0 - 2.0 * *bit;
+        }
+    }
+}
+
+/// `mma.sync` of doubles, m8n8k4 or m16n8kK: registers as [`fragment`] has them, one number each.
+pub fn mma_f64(a: &[[f64; 32]], b: &[[f64; 32]], c: &[[f64; 32]]) -> Vec<[f64; 32]> {
+    let down = c.len() / 2;
+    let mut d = c.to_vec();
     for (i, lanes) in d.iter_mut().enumerate() {
         for (lane, sum) in lanes.iter_mut().enumerate() {
-            let (row, column) = (lane / 4, 2 * (lane % 4) + i);
-            for k in 0..4 {
-                *sum = a[row * 4 + k].mul_add(b[column * 4 + k], *sum);
+            let (row, column) = (lane / 4, 2 * (lane % 4) + i % 2);
+            for k in 0..4 * b.len() {
+                let a = a[k / 4 * down + i / 2][4 * row + k % 4];
+                *sum = a.mul_add(b[k / 4][4 * column + k % 4], *sum);
             }
         }
     }
@@ -137,6 +168,7 @@ mod tests {
             Element::F16 => u32::from(half::f16::from_f32(x).to_bits()),
             Element::Bf16 => u32::from(half::bf16::from_f32(x).to_bits()),
             Element::Tf32 => x.to_bits(),
+            Element::S4 => x as i32 as u32 & 0xF,
             _ => u32::from(x as i8 as u8),
         };
         (0..registers)
@@ -191,21 +223,56 @@ mod tests {
         check("sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32");
         check("sync.aligned.m16n8k32.row.col.s32.s8.s8.s32");
         check("sync.aligned.m16n8k16.row.col.satfinite.s32.s8.s8.s32");
+        check("sync.aligned.m16n8k32.row.col.s32.s4.s4.s32");
+        check("sync.aligned.m16n8k64.row.col.satfinite.s32.s4.s4.s32");
+    }
+
+    #[test]
+    fn bits_are_counted() {
+        let bits = |seed: u32| -> Vec<Lanes> {
+            let word = |i: u32| (i * 7 + seed).wrapping_mul(0x9E37_79B9).rotate_left(i);
+            (0..4).map(|r| std::array::from_fn(|lane| word(32 * r + lane as u32))).collect()
+        };
+        let (a, b) = (bits(1), &bits(5)[..2]);
+        for (op, count) in [
+            ("and", (|a, b| (a & b).count_ones()) as fn(u32, u32) -> u32),
+            ("xor", |a, b| (a ^ b).count_ones()),
+        ] {
+            let name = format!("m16n8k256.row.col.s32.b1.b1.s32.{op}.popc");
+            let mma = MmaSync::from_modifiers(name.split('.')).unwrap();
+            let d = mma.execute(&a, b, &[[3; 32]; 4]);
+            for (i, lane) in (0..4).flat_map(|i| (0..32).map(move |lane| (i, lane))) {
+                let (row, column) = (lane / 4, 2 * (lane % 4) + i % 2);
+                let words = (0..8).map(|k| {
+                    let (quarter, half) = (k % 4, k / 4);
+                    count(a[2 * half + i / 2][4 * row + quarter], b[half][4 * column + quarter])
+                });
+                assert_eq!(d[i][lane], 3 + words.sum::<u32>(), "{op} {i} {lane}");
+            }
+        }
     }
 
     #[test]
     fn doubles() {
         let a = std::array::from_fn(|i| i as f64);
         let b = std::array::from_fn(|i| (i * i % 7) as f64);
-        let d = mma_f64(&a, &b, &[[0.5; 32]; 2]);
+        let d = mma_f64(&[a], &[b], &[[0.5; 32]; 2]);
         let expected: f64 = (0..4).map(|k| a[3 * 4 + k] * b[5 * 4 + k]).sum();
         assert_eq!(d[1][3 * 4 + 2], 0.5 + expected);
+
+        // m16n8k8, row 11: its registers of A are the second and the fourth.
+        let (other, more) = (a.map(|x| 31.0 - x), b.map(|x| x - 2.0));
+        let d = mma_f64(&[[0.0; 32], a, [0.0; 32], other], &[b, more], &[[0.5; 32]; 4]);
+        let second: f64 = (0..4).map(|k| other[3 * 4 + k] * more[5 * 4 + k]).sum();
+        assert_eq!(d[3][3 * 4 + 2], 0.5 + expected + second);
+        assert_eq!(d[1][3 * 4 + 2], 0.5);
     }
 
     #[test]
     fn unknown_forms_are_refused() {
         let error = |m: &str| MmaSync::from_modifiers(m.split('.')).unwrap_err().to_string();
-        assert!(error("sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").contains("not supported"));
+        assert!(error("sync.aligned.m8n32k16.row.col.s32.s8.s8.s32").contains("not supported"));
+        assert!(error("sync.aligned.m8n8k32.row.col.s32.s8.s8.s32").contains("does not exist"));
         assert!(error("sync.aligned.m16n8k32.row.col.f32.f16.f16.f32").contains("does not exist"));
     }
 }

@@ -91,6 +91,9 @@ impl Wgmma {
                 self.a
             ));
         }
+        if self.a.per_register() > 4 {
+            return OperandError::illegal(format!("wgmma of {:?} does not exist", self.a));
+        }
         let integers = self.a.is_integer();
         if self.b.is_integer() != integers || (self.d == Accumulator::S32) != integers {
             return OperandError::illegal(format!(

@@ -39,8 +39,6 @@ pub struct WgmmaOp {
 pub struct MmaSyncOp {
     /// Shape and types.
     pub mma: MmaSync,
-    /// Rows that the instruction has: 16, or 8 of which the others are zeros.
-    pub rows: usize,
     /// D.
     pub d: Box<[R32]>,
     /// A, B, C.
