@@ -10,7 +10,7 @@ pub use matrix::{MatrixSource, MmaSyncOp, Tcgen05, Tcgen05MmaOp, WgmmaOp, WmmaTr
 pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, Store, SystemCall};
 pub use synchronisation::{BarKind, Fence, Mbarrier, MbarrierOp, ShflMode, VoteKind};
 
-use crate::alu::{BoolOp, Compare, Cvt, RowFn, Video};
+use crate::alu::{BoolOp, Compare, Cvt, RowFn, StochasticCvt, Video};
 use crate::matrix::{Ldmatrix, Stmatrix};
 use crate::register::{P, R32, R64, Reg};
 use crate::tensor_copy::{ReduceOp, ReduceType};
@@ -203,6 +203,15 @@ pub enum Op {
         d: Reg,
         /// Sources.
         s: [Reg; 2],
+    },
+    /// `cvt.rs`.
+    StochasticCvt {
+        /// The conversion.
+        cvt: StochasticCvt,
+        /// Destination.
+        d: Reg,
+        /// The numbers, and behind them the random bits.
+        s: Box<[R32]>,
     },
     /// `cvta` and its inverse: adds a constant.
     Offset {

@@ -108,6 +108,10 @@ impl Op {
                 visit(*a, Read);
                 outs(visit, d);
             }
+            Op::StochasticCvt { d, s, .. } => {
+                all(visit, s, Read);
+                visit(*d, Write);
+            }
             Op::Cvt { d, s, .. } => {
                 regs(visit, s);
                 visit(*d, Write);

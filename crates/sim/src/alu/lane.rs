@@ -34,12 +34,16 @@ fn pack16<const SIGNED: bool>(a: u32, b: u32, _: u32) -> u32 {
     clamp(a) << 16 | clamp(b)
 }
 
-fn pack8<const SIGNED: bool>(a: u32, b: u32, c: u32) -> u32 {
+/// Two numbers of `BITS` bits below those of `c`.
+fn pack<const BITS: u32, const SIGNED: bool>(a: u32, b: u32, c: u32) -> u32 {
     let clamp = |x: u32| {
-        let (low, high) = if SIGNED { (-128, 127) } else { (0, 255) };
-        (x as i32).clamp(low, high) as u32 & 0xFF
+        let (low, high) = match SIGNED {
+            true => (-(1 << (BITS - 1)), (1 << (BITS - 1)) - 1),
+            false => (0, (1 << BITS) - 1),
+        };
+        (x as i32).clamp(low, high) as u32 & ((1 << BITS) - 1)
     };
-    c << 16 | clamp(a) << 8 | clamp(b)
+    c << (2 * BITS) | clamp(a) << BITS | clamp(b)
 }
 
 /// `dp4a`, `dp2a` and `cvt.pack`, by opcode and modifiers.
@@ -59,8 +63,12 @@ pub fn special_lane_op(name: &str, modifiers: &[&str]) -> Option<fn(u32, u32, u3
         ("dp2a", ["hi", "s32", "u32"]) => dp2a::<true, false, true>,
         ("cvt.pack", ["pack", "sat", "s16", "s32"]) => pack16::<true>,
         ("cvt.pack", ["pack", "sat", "u16", "s32"]) => pack16::<false>,
-        ("cvt.pack", ["pack", "sat", "s8", "s32", "b32"]) => pack8::<true>,
-        ("cvt.pack", ["pack", "sat", "u8", "s32", "b32"]) => pack8::<false>,
+        ("cvt.pack", ["pack", "sat", "s8", "s32", "b32"]) => pack::<8, true>,
+        ("cvt.pack", ["pack", "sat", "u8", "s32", "b32"]) => pack::<8, false>,
+        ("cvt.pack", ["pack", "sat", "s4", "s32", "b32"]) => pack::<4, true>,
+        ("cvt.pack", ["pack", "sat", "u4", "s32", "b32"]) => pack::<4, false>,
+        ("cvt.pack", ["pack", "sat", "s2", "s32", "b32"]) => pack::<2, true>,
+        ("cvt.pack", ["pack", "sat", "u2", "s32", "b32"]) => pack::<2, false>,
         _ => return None,
     })
 }
@@ -112,4 +120,21 @@ pub fn packed_integer_op(name: &str, ty: &str) -> Option<RowFn> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::special_lane_op;
+
+    #[test]
+    fn packing_saturates_and_shifts_up() {
+        let pack = |ty: &str, a: i32, b: i32, c: u32| {
+            let modifiers = ["pack", "sat", ty, "s32", "b32"];
+            special_lane_op("cvt.pack", &modifiers).expect(ty)(a as u32, b as u32, c)
+        };
+        assert_eq!(pack("s8", 300, -1, 0x1234), 0x1234_7FFF);
+        assert_eq!(pack("s4", -9, 5, 0x12), 0x1285);
+        assert_eq!(pack("u4", -9, 50, 0x12), 0x120F);
+        assert_eq!(pack("u2", 2, 9, 1), 0b01_1011);
+    }
 }

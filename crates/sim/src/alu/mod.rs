@@ -10,6 +10,7 @@ mod half;
 mod integer;
 mod lane;
 mod predicate;
+mod stochastic;
 mod video;
 
 pub use bits::{bfe64, bit_insert, bit_op, lop3, prmt};
@@ -19,6 +20,7 @@ pub use half::{half_op, mixed_op};
 pub use integer::{integer_op, wide_op};
 pub use lane::{packed_integer_op, special_lane_op, test_property};
 pub use predicate::{BoolOp, Compare, Half, compare_float, compare_half, compare_integer};
+pub use stochastic::StochasticCvt;
 pub use video::Video;
 
 use crate::register::{Row32, Row64};

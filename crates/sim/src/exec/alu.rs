@@ -167,6 +167,10 @@ fn uncommon(r: &mut Registers, op: &Op, mask: u32) -> bool {
             bfe64(*signed, r.r64(*a).0[i], r.r32(at[0]).0[i], r.r32(at[1]).0[i])
         }),
         Op::Cvt { cvt, d, s } => convert(r, cvt, *d, s, mask),
+        Op::StochasticCvt { cvt, d, s } => each(r, *d, mask, |r, i| {
+            let numbers = s[..cvt.count].iter().map(|s| r.r32(*s).0[i]);
+            cvt.apply(numbers, r.r32(s[cvt.count]).0[i]).into()
+        }),
         Op::Pack { d, s, bits } => pack(r, *d, s, *bits, mask),
         Op::Unpack { d, a, bits } => unpack(r, d, *a, *bits, mask),
         Op::Offset { d, a, add, mask: keep } => {

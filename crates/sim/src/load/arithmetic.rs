@@ -1,9 +1,11 @@
 //! Decoding of arithmetic, logic, comparison and conversion.
 
+use super::matrix::same_count;
 use super::{Decoded, Loader, arg};
 use crate::alu::{
-    BoolOp, Cvt, CvtSource, RowFn, Video, bit_op, double_op, float_op, float_pair_op, half_op,
-    integer_op, mixed_op, mufu, packed_integer_op, saturate, special_lane_op, wide_op,
+    BoolOp, Cvt, CvtSource, RowFn, StochasticCvt, Video, bit_op, double_op, float_op,
+    float_pair_op, half_op, integer_op, mixed_op, mufu, packed_integer_op, saturate,
+    special_lane_op, wide_op,
 };
 use crate::numeric::{Flush, Rounding};
 use crate::op::Op;
@@ -197,6 +199,9 @@ impl<'m> Loader<'m> {
         if i.instruction.has("pack") {
             return self.lane_op("cvt.pack", i);
         }
+        if i.instruction.has("rs") {
+            return self.stochastic_cvt(i);
+        }
         let cvt = Cvt::decode(i.instruction).ok_or("this conversion is not known here")?;
         let cvt = cvt.into_register(self.register_bits(i, 0));
         let d = self.reg(i, 0)?;
@@ -208,6 +213,18 @@ impl<'m> Loader<'m> {
             _ => a,
         };
         self.emit(i, Op::Cvt { cvt: Box::new(cvt), d, s: [a, b] });
+        Ok(())
+    }
+
+    fn stochastic_cvt(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+        let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
+        let cvt = StochasticCvt::parse(&modifiers).ok_or("this conversion is not known here")?;
+        let d = self.reg(i, 0)?;
+        let operands = i.args[1..].iter().flat_map(|arg| self.elements(arg).to_vec());
+        let operands: Vec<Arg> = operands.collect();
+        let s: Box<[_]> = operands.iter().map(|arg| self.source32(arg)).collect::<Decoded<_>>()?;
+        same_count(s.len(), cvt.count + 1)?;
+        self.emit(i, Op::StochasticCvt { cvt, d, s });
         Ok(())
     }
 
@@ -254,7 +271,6 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    /// Lane functions of up to three 32-bit sources.
     fn video(&mut self, name: &str, i: &Resolved<'m>) -> Decoded<()> {
         let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
         let video = Video::parse(name, &modifiers).ok_or("this form is not known here")?;
@@ -263,6 +279,7 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
+    /// Lane functions of up to three 32-bit sources.
     fn lane_op(&mut self, name: &str, i: &Resolved<'m>) -> Decoded<()> {
         let modifiers: Vec<&str> = i.instruction.modifiers.iter().map(|m| m.as_str()).collect();
         let f = special_lane_op(name, &modifiers).ok_or("this form is not known here")?;

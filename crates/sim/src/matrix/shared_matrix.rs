@@ -87,6 +87,9 @@ pub struct SharedMatrix {
 /// Descriptors hold addresses of 18 bits; nothing above takes part.
 const ADDRESS_MASK: u32 = 0x3_FFFF;
 
+/// Elements of the narrowest type in a chunk.
+const MOST_PER_CHUNK: usize = 128;
+
 impl SharedMatrix {
     /// Decodes a `wgmma` descriptor.
     pub fn from_sm90(descriptor: u64, major: Major) -> SharedMatrix {
@@ -219,7 +222,7 @@ impl SharedMatrix {
             Major::K => (k_pitch, row_pitch, depth),
             Major::Mn => (row_pitch, k_pitch, rows),
         };
-        let mut values = [0f32; 32];
+        let mut values = [0f32; MOST_PER_CHUNK];
         for index in 0..across {
             for chunk in 0..chunks {
                 let bytes = self.read_chunk(shared, chunk, index)?;

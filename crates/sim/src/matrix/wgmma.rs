@@ -57,12 +57,9 @@ impl Wgmma {
         let mut saturate = false;
         for name in modifiers {
             match name {
-                "mma_async" | "sync" | "aligned" => {}
+                "mma_async" | "sync" | "aligned" | "and" | "popc" => {}
                 "satfinite" => saturate = true,
                 "sp" => return OperandError::unsupported("wgmma.mma_async.sp (sparse A)"),
-                "b1" | "and" | "popc" => {
-                    return OperandError::unsupported("wgmma with .b1 operands");
-                }
                 _ if name.starts_with("m64n") => shape = Some(name),
                 _ => types.push(name),
             }
@@ -91,7 +88,7 @@ impl Wgmma {
                 self.a
             ));
         }
-        if self.a.per_register() > 4 {
+        if matches!(self.a, Element::S4 | Element::U4) {
             return OperandError::illegal(format!("wgmma of {:?} does not exist", self.a));
         }
         let integers = self.a.is_integer();
@@ -301,6 +298,31 @@ mod tests {
         }
         assert_eq!(results[0], results[1]);
         assert!(results[0].iter().flatten().any(|&bits| bits != 0));
+    }
+
+    #[test]
+    fn bits_are_counted() {
+        let wgmma = Wgmma::from_modifiers("m64n8k256.s32.b1.b1.and.popc".split('.')).unwrap();
+        let a = operand(0, Major::K, MatrixSwizzle::B128);
+        let b = operand(0x8000, Major::K, MatrixSwizzle::None);
+        let shared: Vec<u8> = (0..0x10000usize).map(|i| ((i * 37) ^ (i / 7)) as u8).collect();
+        let mut d = vec![[5; 32]; 4 * wgmma.d_registers()];
+        let operands = WgmmaOperands {
+            a: WgmmaA::Shared(a),
+            b,
+            accumulate: true,
+            negate_a: false,
+            negate_b: false,
+        };
+        wgmma.execute(&operands, &shared, &mut d).unwrap();
+        // Rows of bits lie as rows of bytes do.
+        let byte = |matrix: &SharedMatrix, row: usize, k: usize| {
+            shared[matrix.element_address(row as u32, k as u32, Element::U8) as usize]
+        };
+        for (m, c) in (0..ROWS).flat_map(|m| (0..8).map(move |c| (m, c))) {
+            let ones = (0..32).map(|k| (byte(&a, m, k) & byte(&b, c, k)).count_ones());
+            assert_eq!(read(&wgmma, &d, m, c), 5.0 + ones.sum::<u32>() as f32, "D[{m}][{c}]");
+        }
     }
 
     #[test]
