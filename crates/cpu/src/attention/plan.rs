@@ -16,7 +16,7 @@ pub(crate) const FEW_ROWS: u64 = 64;
 /// The fewest keys worth a split of their own.
 const SPLIT_KEYS: u64 = 2048;
 /// Bytes of keys and values that every thread can keep in its second cache.
-const NEAR_BYTES: u64 = 2 << 20;
+const NEAR_BYTES: u64 = 1 << 20;
 /// The most splits, so that memory does not grow with the number of keys.
 const MOST_SPLITS: u64 = 16;
 
