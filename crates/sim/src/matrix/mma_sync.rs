@@ -136,7 +136,7 @@ fn start_with_differences(b_panel: &mut [f32], sums: &mut [f32]) {
     }
 }
 
-/// `mma.sync` of doubles, m8n8k4 or m16n8kK: registers as [`fragment`] has them, one number each.
+/// `mma.sync` of doubles, m8n8k4 or m16n8kK: registers as for narrower types, one number each.
 pub fn mma_f64(a: &[[f64; 32]], b: &[[f64; 32]], c: &[[f64; 32]]) -> Vec<[f64; 32]> {
     let down = c.len() / 2;
     let mut d = c.to_vec();
