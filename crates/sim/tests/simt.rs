@@ -280,3 +280,18 @@ fn who_waits_for_one_phase_too_many_is_stuck() {
         assert_eq!(error.kind(), "deadlock", "{mode}: {error}");
     }
 }
+
+#[test]
+fn a_kernel_asks_whether_it_has_a_cluster() {
+    let body = "
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p;
+  mov.pred %p, %is_explicit_cluster; selp.u32 %r1, 1, 0, %p;
+  ld.param.u64 %rd1, [out]; mov.u32 %r2, %ctaid.x; mad.wide.u32 %rd1, %r2, 4, %rd1;
+  st.global.b32 [%rd1], %r1;
+}";
+    for (cluster, answer) in [(1, 0), (2, 1)] {
+        let case = Case::new(body, 1).output(2).geometry(2, cluster, 0);
+        assert_eq!(case.run().unwrap(), [answer; 2]);
+    }
+}

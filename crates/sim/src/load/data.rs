@@ -1,6 +1,7 @@
 //! Decoding of moves, loads, stores and atomics.
 
 use super::{Decoded, Loader, arg};
+use crate::alu::compare_integer;
 use crate::op::{AtomOp, Atomic, Load, MemSpace, Op, Store};
 use crate::register::Reg;
 use crate::tensor_copy::{ReduceOp, ReduceType};
@@ -87,6 +88,13 @@ impl<'m> Loader<'m> {
             _ => {}
         }
         let op = match self.reg(i, 0)? {
+            // `%is_explicit_cluster`.
+            Reg::P(d) if matches!(arg(i, 1)?, Arg::Special(_)) => {
+                let f = compare_integer("ne", Type::U32).ok_or("no comparison")?;
+                let zero = self.constants.const32(&mut self.frame, 0);
+                let s = [self.s32(i, 1)?.0, zero.0];
+                Op::Compare { f, d, q: None, s, with: None }
+            }
             Reg::P(d) => {
                 let a = self.predicate(arg(i, 1)?)?;
                 Op::Logic { d, f: None, s: [a, a] }
