@@ -146,9 +146,10 @@ impl Maker<'_> {
         }
         if segment.lengths.used {
             let used = (0..batch as usize).map(|b| match keys.entries.is_empty() {
-                true => keys.keys.of(b as u64) as i32,
-                false => keys.entries[b % keys.entries.len()] as i32,
+                true => keys.keys.of(b as u64),
+                false => keys.entries[b % keys.entries.len()],
             });
+            let used = used.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
             tensors.insert(slot(SegmentSlot::Used), HostVec::I32(used.collect()));
         }
         if segment.reads_page_table() {

@@ -71,11 +71,10 @@ impl FileArgs {
             };
             let place = data.tensors.get_mut(&slot).ok_or_else(|| format!("{name} is not read"))?;
             let (given, wanted) = (tensor.data.as_ref(), place.as_ref());
-            if given.len() != wanted.len() || given.dtype() != wanted.dtype() {
-                let kind = wanted.dtype().map_or("i32".to_string(), |dtype| dtype.to_string());
-                let message =
-                    format!("{name}: {} {kind} are needed, {} given", wanted.len(), given.len());
-                return Err(message.into());
+            if given.len() != wanted.len() || given.element() != wanted.element() {
+                let [wanted, found] =
+                    [wanted, given].map(|part| format!("{} {}", part.len(), part.element()));
+                return Err(format!("{name}: must hold {wanted}, but it is {found}").into());
             }
             *place = tensor.data;
         }

@@ -334,6 +334,11 @@ fn tensors_of_unlike_shapes_are_refused() {
     let wrong = text(&run(k, turned).stderr);
     let rule = "v: must have k's batch, heads and tokens";
     assert_eq!(wrong, format!("sixwarp: {rule}, [1, 4, 6], but they are [1, 6, 4]\n"));
+    let whole = folder.join("whole.npy");
+    let data = problem::HostVec::I32(vec![1; 4 * 6 * 8]);
+    write_npy(&whole, &Tensor::new(vec![1, 4, 6, 8], data).unwrap()).unwrap();
+    let wrong = text(&run(k, whole.to_str().unwrap()).stderr);
+    assert_eq!(wrong, "sixwarp: v: must hold 192 f32, but it is 192 i32\n");
     let wrong = text(&run(two, two).stderr);
     assert_eq!(wrong, "sixwarp: k: must have q's batch, 1, but it is 2\n");
     std::fs::remove_dir_all(&folder).unwrap();
