@@ -273,7 +273,8 @@ impl Maker<'_> {
             for r in (0..page_rows as usize).filter(|r| placed.in_use[p * page_rows as usize + r]) {
                 self.normal_row(&mut row);
                 let rounded: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
-                model1::pack(page, page_rows as usize, r, &rounded);
+                let packed = model1::pack(page, page_rows as usize, r, &rounded);
+                packed.expect("the page has this row");
             }
         }
         HostVec::U8(bytes)

@@ -4,7 +4,7 @@
 //! of two is a bf16 number for every scale that a row of normal numbers can have.
 
 use half::bf16;
-use problem::Storage;
+use problem::{InvalidProblem, Storage};
 
 const DIM: usize = Storage::MODEL1_DIM as usize;
 const FP8: usize = Storage::MODEL1_FP8 as usize;
@@ -75,18 +75,39 @@ fn power_of_two(exponent: i32) -> f32 {
 /// Packs `rows` (each 512 bf16) into `page`, whose memory must be
 /// [`Storage::model1_page_bytes`] of `page_rows` bytes, from row `first` on.
 ///
-/// # Panics
+/// # Errors
 /// If `page` is too small, `rows` is not a multiple of 512 or does not fit.
-pub fn pack(page: &mut [u8], page_rows: usize, first: usize, rows: &[bf16]) {
-    assert!(page.len() as u64 >= Storage::model1_page_bytes(page_rows as u64), "page too small");
-    assert!(rows.len().is_multiple_of(DIM), "rows must be 512 long");
-    assert!(first + rows.len() / DIM <= page_rows, "rows must fit the page");
+pub fn pack(
+    page: &mut [u8],
+    page_rows: usize,
+    first: usize,
+    rows: &[bf16],
+) -> Result<(), InvalidProblem> {
+    check_page(page, page_rows)?;
+    if !rows.len().is_multiple_of(DIM) {
+        let rule = "must have a multiple of 512 elements";
+        return Err(InvalidProblem::new("rows", rule, rows.len()));
+    }
+    let last = first.saturating_add(rows.len() / DIM);
+    if last > page_rows {
+        let rule = format!("must end within the {page_rows} rows of the page");
+        return Err(InvalidProblem::new("rows", rule, last));
+    }
     let (data, scales) = page.split_at_mut(page_rows * ROW_BYTES);
     for (i, row) in rows.chunks_exact(DIM).enumerate() {
         let at = first + i;
         let data = &mut data[at * ROW_BYTES..][..ROW_BYTES];
         pack_row(row, data, &mut scales[at * SCALE_BYTES..][..SCALE_BYTES]);
     }
+    Ok(())
+}
+
+fn check_page(page: &[u8], page_rows: usize) -> Result<(), InvalidProblem> {
+    let needed = Storage::model1_page_bytes(page_rows as u64);
+    if page.len() as u64 >= needed {
+        return Ok(());
+    }
+    Err(InvalidProblem::new("page", format!("must hold {needed} bytes"), page.len()))
 }
 
 fn pack_row(row: &[bf16], data: &mut [u8], scales: &mut [u8]) {
@@ -107,9 +128,28 @@ fn pack_row(row: &[bf16], data: &mut [u8], scales: &mut [u8]) {
 
 /// Unpacks row `at` of a page of `page_rows` rows into 512 f32.
 ///
-/// # Panics
-/// If `page` or `row` is too small.
-pub fn unpack_row(page: &[u8], page_rows: usize, at: usize, row: &mut [f32]) {
+/// # Errors
+/// If `page` or `row` is too small, or the page has no such row.
+pub fn unpack_row(
+    page: &[u8],
+    page_rows: usize,
+    at: usize,
+    row: &mut [f32],
+) -> Result<(), InvalidProblem> {
+    check_page(page, page_rows)?;
+    if at >= page_rows {
+        let rule = format!("must be one of the page's {page_rows} rows");
+        return Err(InvalidProblem::new("at", rule, at));
+    }
+    if row.len() < DIM {
+        return Err(InvalidProblem::new("row", "must have 512 elements", row.len()));
+    }
+    unpack(page, page_rows, at, row);
+    Ok(())
+}
+
+/// As [`unpack_row`], of memory that was checked.
+pub(crate) fn unpack(page: &[u8], page_rows: usize, at: usize, row: &mut [f32]) {
     let data = &page[at * ROW_BYTES..][..ROW_BYTES];
     let scales = &page[page_rows * ROW_BYTES + at * SCALE_BYTES..][..SCALE_BYTES];
     let blocks = row[..FP8].chunks_exact_mut(BLOCK).zip(data.chunks_exact(BLOCK));
@@ -158,10 +198,10 @@ mod tests {
         let rows: Vec<bf16> =
             (0..2 * DIM).map(|i| bf16::from_f32(((i * 37) % 101) as f32 / 50.0 - 1.0)).collect();
         let mut page = vec![0xff; Storage::model1_page_bytes(3) as usize];
-        pack(&mut page, 3, 1, &rows);
+        pack(&mut page, 3, 1, &rows).unwrap();
         let mut row = [0.0; DIM];
         for i in 0..2 {
-            unpack_row(&page, 3, 1 + i, &mut row);
+            unpack_row(&page, 3, 1 + i, &mut row).unwrap();
             let source = &rows[i * DIM..][..DIM];
             for (j, (x, y)) in source.iter().zip(row).enumerate() {
                 let tolerance =
@@ -171,9 +211,32 @@ mod tests {
             }
             let mut again = page.clone();
             let exact: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
-            pack(&mut again, 3, 1 + i, &exact);
+            pack(&mut again, 3, 1 + i, &exact).unwrap();
             assert_eq!(again, page, "packing what was unpacked changes nothing");
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (mut page, rows) = (vec![0; 1728], vec![bf16::ZERO; DIM]);
+        let refused = |result: Result<(), InvalidProblem>, why: &str| {
+            assert_eq!(result.unwrap_err().to_string(), why);
+        };
+        refused(pack(&mut page, 3, 0, &rows), "page: must hold 2304 bytes, but it is 1728");
+        let whole = format!("page: must hold {} bytes, but it is 1728", u64::MAX);
+        refused(pack(&mut page, usize::MAX, 0, &rows), &whole);
+        let multiple = "rows: must have a multiple of 512 elements, but it is 511";
+        refused(pack(&mut page, 2, 0, &rows[1..]), multiple);
+        let end = "rows: must end within the 2 rows of the page, but it is";
+        refused(pack(&mut page, 2, 2, &rows), &format!("{end} 3"));
+        refused(pack(&mut page, 2, usize::MAX, &rows), &format!("{end} {}", usize::MAX));
+        let mut row = [0.0; DIM];
+        let at = "at: must be one of the page's 2 rows, but it is 2";
+        refused(unpack_row(&page, 2, 2, &mut row), at);
+        refused(
+            unpack_row(&page, 2, 1, &mut row[1..]),
+            "row: must have 512 elements, but it is 511",
+        );
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn load_model1(inputs: &SegmentInputs, at: RowAt) -> KeyValue {
     let page_rows = inputs.segment.k.tokens();
     let page = &bytes[(at.batch * Storage::model1_page_bytes(page_rows)) as usize..];
     let mut row = vec![0.0; Storage::MODEL1_DIM as usize];
-    model1::unpack_row(page, page_rows as usize, at.token as usize, &mut row);
+    model1::unpack(page, page_rows as usize, at.token as usize, &mut row);
     let key: Vec<f64> = row.into_iter().map(f64::from).collect();
     let value = key[..inputs.segment.value_dim() as usize].to_vec();
     KeyValue { key, value }

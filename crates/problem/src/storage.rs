@@ -27,10 +27,10 @@ impl Storage {
     /// Bytes of a MODEL1 row's scales, pad byte included.
     pub const MODEL1_SCALE_BYTES: u64 = 8;
 
-    /// Bytes from one MODEL1 page of `rows` rows to the next.
+    /// Bytes from one MODEL1 page of `rows` rows to the next; `u64::MAX` where there are more.
     pub fn model1_page_bytes(rows: u64) -> u64 {
-        let bytes = rows * (Self::MODEL1_ROW_BYTES + Self::MODEL1_SCALE_BYTES);
-        bytes.next_multiple_of(Self::MODEL1_ROW_BYTES)
+        let bytes = rows.saturating_mul(Self::MODEL1_ROW_BYTES + Self::MODEL1_SCALE_BYTES);
+        bytes.checked_next_multiple_of(Self::MODEL1_ROW_BYTES).unwrap_or(u64::MAX)
     }
 }
 

@@ -135,7 +135,7 @@ pub unsafe extern "C" fn sixwarp_model1_pack(
             // SAFETY: the caller gives this many pages.
             let page =
                 unsafe { std::slice::from_raw_parts_mut(pages.add(page * page_bytes), page_bytes) };
-            model1::pack(page, page_rows as usize, 0, rows);
+            model1::pack(page, page_rows as usize, 0, rows)?;
         }
         Ok(())
     }))
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn sixwarp_model1_unpack(
             let page = unsafe { std::slice::from_raw_parts(pages.add(page), page_bytes) };
             // SAFETY: the caller gives room for this many rows.
             let to = unsafe { std::slice::from_raw_parts_mut(to.add(row as usize * dim), dim) };
-            model1::unpack_row(page, page_rows as usize, (row % page_rows) as usize, to);
+            model1::unpack_row(page, page_rows as usize, (row % page_rows) as usize, to)?;
         }
         Ok(())
     }))

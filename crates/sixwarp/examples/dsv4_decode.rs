@@ -18,16 +18,16 @@ const POSITIONS: [u64; REQUESTS as usize] = [40_000, 700, 65_535, 12];
 const PAGES_PER_REQUEST: u64 = 256;
 
 /// Random rows in a pool's pages.
-fn fill(rng: &mut Rng, pool: Pool) -> Vec<u8> {
+fn fill(rng: &mut Rng, pool: Pool) -> Result<Vec<u8>, Error> {
     let page_bytes = Storage::model1_page_bytes(pool.page_rows) as usize;
     let mut bytes = vec![0; page_bytes * pool.pages as usize];
     let mut rows = vec![0.0; (pool.page_rows * HEAD_DIM) as usize];
     for page in bytes.chunks_exact_mut(page_bytes) {
         rng.fill_normal(&mut rows);
         let rounded: Vec<bf16> = rows.iter().map(|x| bf16::from_f32(*x)).collect();
-        model1::pack(page, pool.page_rows as usize, 0, &rounded);
+        model1::pack(page, pool.page_rows as usize, 0, &rounded)?;
     }
-    bytes
+    Ok(bytes)
 }
 
 fn main() -> Result<(), Error> {
@@ -49,7 +49,7 @@ fn main() -> Result<(), Error> {
     rng.fill_normal(&mut queries);
     rng.fill_normal(&mut sinks);
     let queries: Vec<bf16> = queries.iter().map(|x| bf16::from_f32(*x)).collect();
-    let (window_rows, compressed_rows) = (fill(&mut rng, window), fill(&mut rng, compressed));
+    let (window_rows, compressed_rows) = (fill(&mut rng, window)?, fill(&mut rng, compressed)?);
 
     let mut windows = Vec::new();
     for (request, position) in POSITIONS.into_iter().enumerate() {

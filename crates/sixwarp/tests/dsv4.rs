@@ -44,10 +44,10 @@ impl Sequence {
         for rows in [&mut sequence.tokens, &mut sequence.compressed] {
             let count = rows.len() / DIM;
             let mut page = vec![0; Storage::model1_page_bytes(count as u64) as usize];
-            model1::pack(&mut page, count, 0, rows);
+            model1::pack(&mut page, count, 0, rows).unwrap();
             let mut wide = vec![0.0; DIM];
             for (at, row) in rows.chunks_exact_mut(DIM).enumerate() {
-                model1::unpack_row(&page, count, at, &mut wide);
+                model1::unpack_row(&page, count, at, &mut wide).unwrap();
                 row.iter_mut().zip(&wide).for_each(|(x, y)| *x = bf16::from_f32(*y));
             }
         }
@@ -110,7 +110,7 @@ fn paged(rows: &[bf16], storage: Storage) -> (HostVec, Vec<i32>, u64) {
             let mut memory = vec![0xff; pages * bytes];
             for page in 0..pages {
                 let to = &mut memory[table[page] as usize * bytes..][..bytes];
-                model1::pack(to, PAGE as usize, 0, chunk(page));
+                model1::pack(to, PAGE as usize, 0, chunk(page)).unwrap();
             }
             HostVec::U8(memory)
         }

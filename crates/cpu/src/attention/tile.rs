@@ -159,7 +159,7 @@ impl<const N: usize> Places<N> {
         keys.reserve(N * pitch);
         for (at, row) in self.rows().zip(keys.chunks_exact_mut(pitch)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
-            model1::unpack_row(page, page_rows as usize, at.token as usize, row);
+            model1::unpack(page, page_rows as usize, at.token as usize, row);
         }
         let rows = pitched(keys, pitch, self.count);
         Tile { keys: rows, values: rows, count: self.count }

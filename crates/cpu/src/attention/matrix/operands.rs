@@ -209,7 +209,7 @@ impl Operands {
         self.row.resize(dims.key, 0.0);
         for (at, to) in rows.rows().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
             let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
-            model1::unpack_row(page, page_rows as usize, at.token as usize, &mut self.row);
+            model1::unpack(page, page_rows as usize, at.token as usize, &mut self.row);
             to.iter_mut().zip(&self.row).for_each(|(to, x)| *to = <bf16 as Element>::from_f32(*x));
         }
     }
