@@ -4,7 +4,7 @@ use super::arith::Cmp;
 use super::builder::Builder;
 use super::value::{Arg, Reg};
 use crate::Symbol;
-use crate::ast::{Guard, Operand};
+use crate::ast::{Guard, Operand, Statement};
 
 impl Builder {
     /// Runs `then` in threads where `p` holds.
@@ -58,7 +58,7 @@ impl Builder {
         self.branch_if(stay, again);
     }
 
-    /// Runs `body` for `i` from `start` up to, not including, `end`.
+    /// Runs `body` for `i` from `start` up to, not including, `end`. The assembler does not unroll it.
     #[track_caller]
     pub fn range(
         &mut self,
@@ -71,6 +71,7 @@ impl Builder {
         self.while_(
             |b| b.setp(Cmp::Lt, i, end.clone()),
             |b| {
+                b.body.push(Statement::Pragma(vec!["nounroll".into()]));
                 body(b, i);
                 b.emit("add.u32", vec![i.operand(), i.operand(), Operand::int(1)]);
             },
