@@ -48,9 +48,19 @@ impl Memory {
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: Vec<Argument>,
+    suffix: String,
 }
 
 impl Arguments {
+    /// Ends the names of what is declared next with `suffix`, so that a kernel can have two of a kind.
+    pub fn name_with(&mut self, suffix: impl Into<String>) {
+        self.suffix = suffix.into();
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
     /// The address of a buffer.
     #[track_caller]
     pub fn pointer(&mut self, b: &mut Builder, name: &str, buffer: BufferId) -> GlobalPtr {
@@ -67,35 +77,35 @@ impl Arguments {
         offset: u64,
     ) -> GlobalPtr {
         self.values.push(Argument::Buffer(buffer, offset));
-        b.param_ptr(name)
+        b.param_ptr(&self.name(name))
     }
 
     /// A 32-bit number.
     #[track_caller]
     pub fn u32(&mut self, b: &mut Builder, name: &str, value: u32) -> Reg<u32> {
         self.values.push(Argument::U32(value));
-        b.param_u32(name)
+        b.param_u32(&self.name(name))
     }
 
     /// A 64-bit number.
     #[track_caller]
     pub fn u64(&mut self, b: &mut Builder, name: &str, value: u64) -> Reg<u64> {
         self.values.push(Argument::U64(value));
-        b.param_u64(name)
+        b.param_u64(&self.name(name))
     }
 
     /// A single-precision number.
     #[track_caller]
     pub fn f32(&mut self, b: &mut Builder, name: &str, value: f32) -> Reg<f32> {
         self.values.push(Argument::F32(value));
-        b.param_f32(name)
+        b.param_f32(&self.name(name))
     }
 
     /// A tensor map.
     #[track_caller]
     pub fn tensor_map(&mut self, b: &mut Builder, name: &str, map: TensorMap) -> TensorMapParam {
         self.values.push(Argument::TensorMap(map));
-        b.param_tensor_map(name)
+        b.param_tensor_map(&self.name(name))
     }
 
     /// The values, for the launch.

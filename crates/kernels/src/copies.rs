@@ -2,7 +2,7 @@
 
 use crate::rows::Block;
 use crate::sequence::element;
-use crate::task::{OpenTile, Params};
+use crate::task::{Keys, OpenTile, Params};
 use crate::tensors::QueryBox;
 use ptx::build::{
     Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SharedTile, SignalCursor, Signals, SmemPtr,
@@ -242,7 +242,9 @@ impl Params {
             }),
         }
     }
+}
 
+impl Keys {
     /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
     /// `barrier`.
     #[track_caller]
@@ -309,7 +311,7 @@ impl Params {
     ) {
         for panel in 0..to.count {
             let coordinates = [
-                column.plus(b, panel * self.tiling.panel.columns()),
+                column.plus(b, panel * self.panel.columns()),
                 Builder::coordinate(token),
                 Builder::coordinate(open.tile.kv_head),
                 Builder::coordinate(outer),

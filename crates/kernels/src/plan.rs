@@ -116,8 +116,10 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let mut memory = Memory::of(problem);
-    let with_keys = (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0);
-    let stages: Vec<Stage> = with_keys.map(|n| Stage::new(problem, n, arch, options)).collect();
+    let stages: Vec<Stage> = groups(problem, arch, options)
+        .into_iter()
+        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
+        .collect();
     let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
     // Without any key the combination of no parts writes what an empty row is.
     let partial = (parts != 1).then(|| {
@@ -157,29 +159,54 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     Plan { program, summary: summary.join("; ") }
 }
 
-/// One launch of the attention kernel: a segment, its kernel, its work list.
+/// One launch of the attention kernel: segments, their kernel, its work list.
 struct Stage {
-    segment: usize,
+    segments: Vec<u8>,
     schedule: Schedule,
     list: TileList,
-    tiles_per_split: u32,
+    /// Tiles of keys per part, of each segment.
+    tiles_per_split: Vec<u32>,
+}
+
+/// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
+/// a kernel takes several, together.
+fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
+    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+    for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
+        let schedule = Schedule::choose(problem, n, arch, options);
+        match groups.last_mut() {
+            Some((last, together)) if *last == schedule && schedule.takes_segments() => {
+                together.push(n as u8);
+            }
+            _ => groups.push((schedule, vec![n as u8])),
+        }
+    }
+    groups
 }
 
 impl Stage {
-    fn new(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
-        let (schedule, splits) = arrange(problem, n, arch, options);
-        let key_tiles = key_tiles(problem, n, &schedule);
-        let tiles_per_split = key_tiles.div_ceil(splits * schedule.merged_parts());
+    fn new(
+        problem: &Problem,
+        segments: Vec<u8>,
+        schedule: Schedule,
+        options: &PlanOptions,
+    ) -> Self {
+        let key_tiles: Vec<u32> =
+            segments.iter().map(|n| key_tiles(problem, *n, &schedule)).collect();
+        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options);
+        let shares = key_tiles.iter().zip(&tiles_per_split);
+        let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
         let mut list = TileList {
             tiles: schedule.tiles(problem),
-            splits: key_tiles.div_ceil(tiles_per_split * schedule.merged_parts()),
+            splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
             paired: false,
         };
         let units = options.processors / schedule.cluster();
-        list.paired = grows(&problem.segments[n].mask) && list.len() >= 2 * units;
-        Stage { segment: n, schedule, list, tiles_per_split }
+        let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
+        list.paired = grow && list.len() >= 2 * units;
+        Stage { segments, schedule, list, tiles_per_split }
     }
 
     /// How the launch overlaps others, `before` of the `count` launches over keys being before it.
@@ -200,10 +227,10 @@ impl Stage {
     ) -> Task<'p> {
         Task {
             problem,
-            segment: self.segment as u8,
+            segments: self.segments.clone(),
             destination,
             list: self.list,
-            tiles_per_split: self.tiles_per_split,
+            tiles_per_split: self.tiles_per_split.clone(),
             merged_parts: self.schedule.merged_parts(),
             overlap,
         }
@@ -217,7 +244,7 @@ impl Stage {
         memory: &Memory,
     ) -> (Kernel, Launch) {
         let Stage { schedule, list, .. } = self;
-        let name = format!("attention{}", self.segment);
+        let name = format!("attention{}", self.segments[0]);
         let (kernel, args) = schedule.emit(&name, arch.target(), task, memory);
         let clusters = list.jobs().min(options.processors / schedule.cluster());
         let launch = Launch {
@@ -233,27 +260,35 @@ impl Stage {
     }
 }
 
-/// The kernel for segment `n`, and into how many parts its keys go that another launch combines.
-fn arrange(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> (Schedule, u32) {
-    let schedule = Schedule::choose(problem, n, arch, options);
-    let key_tiles = key_tiles(problem, n, &schedule);
+/// The kernel for segments of so many tiles of keys, with or without a cluster that merges parts of them,
+/// and the tiles of each segment in one part.
+fn arrange(
+    problem: &Problem,
+    key_tiles: &[u32],
+    schedule: Schedule,
+    options: &PlanOptions,
+) -> (Schedule, Vec<u32>) {
+    let in_parts = |parts: u32| key_tiles.iter().map(|tiles| tiles.div_ceil(parts)).collect();
     match options.split {
-        Split::Never => (schedule, 1),
+        Split::Never => (schedule, in_parts(1)),
         Split::Every { keys } => {
             let tiles = keys.div_ceil(schedule.tile() as u64).max(1) as u32;
-            (schedule, key_tiles.div_ceil(tiles))
+            (schedule, vec![tiles; key_tiles.len()])
         }
         Split::Auto => {
-            let split = work(problem, n, &schedule, options);
+            let all = key_tiles.iter().sum();
+            let split = work(problem, all, &schedule, options);
             let splits = split.best_splits();
             let merging = schedule.merging().into_iter().filter_map(|merging| {
                 let time =
-                    work(problem, n, &merging, options).merge_time(merging.merged_parts())?;
+                    work(problem, all, &merging, options).merge_time(merging.merged_parts())?;
                 Some((time, merging))
             });
             match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-                Some((time, merging)) if time < split.time(splits) => (merging, 1),
-                _ => (schedule, splits),
+                Some((time, merging)) if time < split.time(splits) => {
+                    (merging, in_parts(merging.merged_parts()))
+                }
+                _ => (schedule, in_parts(splits)),
             }
         }
     }
@@ -266,17 +301,17 @@ fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
     if cluster > 2 { whole - whole / 8 } else { whole }
 }
 
-fn key_tiles(problem: &Problem, n: usize, schedule: &Schedule) -> u32 {
-    problem.segments[n].longest().div_ceil(schedule.tile() as u64).max(1) as u32
+fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
+    problem.segments[n as usize].longest().div_ceil(schedule.tile() as u64).max(1) as u32
 }
 
-fn work(problem: &Problem, n: usize, schedule: &Schedule, options: &PlanOptions) -> Work {
+fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as u32;
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
     let tile_bytes = (columns * tile) as u64 * problem.dtype().bytes();
     Work {
         units: tiles * (problem.kv_heads() * problem.batch()) as u32,
-        key_tiles: key_tiles(problem, n, schedule),
+        key_tiles,
         processors: clusters(schedule.cluster(), options),
         tile,
         rows: schedule.rows(),

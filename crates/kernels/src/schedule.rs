@@ -10,7 +10,7 @@ use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 
 /// A kernel with its tile sizes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
     /// Warpgroups that load and multiply.
     Hopper(sm90::Config),
@@ -111,6 +111,11 @@ impl Schedule {
             Schedule::HopperWide(config) => config.merging().map(Schedule::HopperWide).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether one launch takes several segments.
+    pub fn takes_segments(&self) -> bool {
+        matches!(self, Schedule::HopperWide(_))
     }
 
     /// Parts of the keys that a cluster merges.

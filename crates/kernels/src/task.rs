@@ -1,4 +1,4 @@
-//! What a launch is about (one segment of a problem, and where its results go), and its parameters
+//! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
 use crate::arguments::{Arguments, Memory};
@@ -30,18 +30,18 @@ pub enum Destination {
     },
 }
 
-/// What a launch is about: one segment of a problem, and where its results go.
+/// What a launch is about: segments of a problem, and where their results go.
 pub struct Task<'p> {
     /// The problem.
     pub problem: &'p Problem,
-    /// Segment.
-    pub segment: u8,
+    /// Segments, under one softmax.
+    pub segments: Vec<u8>,
     /// Where results go.
     pub destination: Destination,
     /// Work list.
     pub list: TileList,
-    /// Tiles of keys per part.
-    pub tiles_per_split: u32,
+    /// Tiles of keys per part, of each segment.
+    pub tiles_per_split: Vec<u32>,
     /// Parts that a cluster merges: neighbours in it have the same part.
     pub merged_parts: u32,
     /// How it overlaps the launches around it.
@@ -89,14 +89,10 @@ pub struct Tiling {
 /// Parameters, in registers.
 pub struct Params {
     pub tma_q: TensorMapParam,
-    pub tma_k: TensorMapParam,
-    pub tma_v: Option<TensorMapParam>,
-    pub page_table: Option<PageTable>,
+    /// Keys and values of each segment.
+    pub segments: Vec<Keys>,
     pub order: TileOrder,
-    pub lengths: Lengths,
-    pub visible: Visible,
     pub softmax: Softmax,
-    pub tiles_per_split: Option<Reg<u32>>,
     /// This CTA's part of the keys, where the cluster merges parts.
     pub part: Option<Reg<u32>>,
     pub output: Output,
@@ -104,14 +100,27 @@ pub struct Params {
     pub tiling: Tiling,
     /// Columns of a whole value row.
     pub value_dim: u32,
-    /// Rows of keys one copy brings.
-    pub rows_per_copy: u32,
     /// What one copy of queries brings.
     pub query_box: QueryBox,
-    /// Whether rows past a sequence's end may hold anything.
-    pub dirty_tail: bool,
     /// How it overlaps the launches around it.
     pub overlap: Overlap,
+}
+
+/// Keys and values of a segment.
+pub struct Keys {
+    pub tma_k: TensorMapParam,
+    pub tma_v: Option<TensorMapParam>,
+    pub page_table: Option<PageTable>,
+    pub lengths: Lengths,
+    pub visible: Visible,
+    /// Tiles of a part, where there are several.
+    pub tiles_per_split: Option<Reg<u32>>,
+    /// How tensor copies arrange rows in shared memory.
+    pub panel: Panel,
+    /// Rows one copy brings.
+    pub rows_per_copy: u32,
+    /// Whether rows past a sequence's end may hold anything.
+    pub dirty_tail: bool,
 }
 
 /// Where a sequence's pages are.
@@ -137,7 +146,7 @@ pub struct Output {
     pub rows_per_part: Option<Reg<u32>>,
 }
 
-/// A CTA's tile, opened: its sequence, the keys it visits.
+/// A CTA's tile, opened: its sequence, the keys of one segment that it visits.
 pub struct OpenTile {
     pub tile: Tile,
     pub sequence: Sequence,
@@ -159,36 +168,23 @@ impl Params {
         memory: &Memory,
         values_apart: bool,
     ) -> Params {
-        let (problem, n) = (task.problem, task.segment);
-        let segment = &problem.segments[n as usize];
-        let part = |p| memory.slot(Slot::Segment(n, p));
-        let Tiling { tile, panel, .. } = tiling;
-        let copy = tensors::rows_per_copy(segment, tiling.copied_rows);
+        let problem = task.problem;
         let query_box = QueryBox::choose(problem, &tiling);
         let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
-        let k = tensors::rows(&segment.k, part(SegmentSlot::K), copy, panel);
-        let tma_v = values_apart.then(|| {
-            let buffer = match segment.values {
-                Values::Separate(_) => part(SegmentSlot::V),
-                Values::SameAsKeys { .. } => part(SegmentSlot::K),
-            };
-            args.tensor_map(b, "tma_v", tensors::rows(&segment.value_view(), buffer, copy, panel))
+        let tma_q = args.tensor_map(b, "tma_q", q);
+        let segments = task.segments.iter().enumerate().map(|(index, &n)| {
+            args.name_with(if index == 0 { "" } else { "_2" });
+            let split = task.list.splits * task.merged_parts > 1;
+            let tiles_per_split = split.then_some(task.tiles_per_split[index]);
+            Keys::declare(b, args, &tiling, (problem, n), memory, values_apart, tiles_per_split)
         });
+        let segments = segments.collect();
+        args.name_with("");
         Params {
-            tma_q: args.tensor_map(b, "tma_q", q),
-            tma_k: args.tensor_map(b, "tma_k", k),
-            tma_v,
-            page_table: segment.paging.map(|paging| PageTable {
-                table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
-                pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
-                page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
-            }),
+            tma_q,
+            segments,
             order: TileOrder::declare(b, args, &task.list, tiling.cluster),
-            lengths: Lengths::declare(b, args, memory, problem, n),
-            visible: Visible::declare(b, args, memory, problem, n, tile),
             softmax: Softmax::declare(b, args, problem),
-            tiles_per_split: (task.list.splits * task.merged_parts > 1)
-                .then(|| args.u32(b, "tiles_per_split", task.tiles_per_split)),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
                 b.div(rank, tiling.cluster / task.merged_parts)
@@ -198,20 +194,24 @@ impl Params {
                 .then(|| args.pointer(b, "sinks", memory.slot(Slot::Sinks))),
             tiling,
             value_dim: problem.value_dim() as u32,
-            rows_per_copy: copy,
             query_box,
-            dirty_tail: segment.paging.is_some()
-                || segment.lengths.used
-                || segment.lengths.packed.is_some(),
             overlap: task.overlap,
         }
+    }
+
+    /// The keys of the first segment: the only one but for kernels that take two.
+    pub fn keys(&self) -> &Keys {
+        &self.segments[0]
     }
 
     /// Fetches the tensor maps into their cache (one thread).
     #[track_caller]
     pub fn prefetch_maps(&self, b: &mut Builder) {
-        for map in [Some(self.tma_q), Some(self.tma_k), self.tma_v].into_iter().flatten() {
-            b.prefetch_tensor_map(map);
+        b.prefetch_tensor_map(self.tma_q);
+        for keys in &self.segments {
+            for map in [Some(keys.tma_k), keys.tma_v].into_iter().flatten() {
+                b.prefetch_tensor_map(map);
+            }
         }
     }
 
@@ -240,7 +240,7 @@ impl Params {
     fn for_each_open(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
         let Tiling { packing, group, blocks, slices, .. } = self.tiling;
         self.order.for_each(b, |b, tile| {
-            let sequence = self.lengths.sequence(b, tile.batch);
+            let sequence = self.keys().lengths.sequence(b, tile.batch);
             let (index, slice) = match slices {
                 1 => (tile.index, None),
                 _ => (b.div(tile.index, slices), Some(b.rem(tile.index, slices))),
@@ -249,18 +249,106 @@ impl Params {
             let block = Block::at(b, packing, group, first_block);
             let live = b.setp(Cmp::Lt, block.token, sequence.q_len);
             b.if_(live, |b| {
-                let last_block = b.add(first_block, blocks - 1);
-                let last = Block::at(b, packing, group, last_block).last_token(b);
-                let last_query = b.sub(sequence.q_len, 1);
-                let last = b.min(last, last_query);
-                let bounds = self.visible.bounds(b, &sequence, tile.batch);
-                let mut range = bounds.tiles(b, block.token, last);
-                if let Some(per_split) = self.tiles_per_split {
-                    range = range.part(b, self.part.unwrap_or(tile.split), per_split);
-                }
-                body(b, OpenTile { tile, sequence, bounds, range, first_block, slice });
+                let open = self.open(b, self.keys(), sequence, tile, first_block, slice);
+                body(b, open);
             });
         });
+    }
+
+    /// Runs `body` with a tile over each of the segments in turn; it has been opened over the first one.
+    #[track_caller]
+    pub fn for_each_segment(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        mut body: impl FnMut(&mut Builder, usize, &OpenTile),
+    ) {
+        body(b, 0, open);
+        for (n, keys) in self.segments.iter().enumerate().skip(1) {
+            let OpenTile { tile, first_block, slice, .. } = *open;
+            let sequence = keys.lengths.sequence(b, tile.batch);
+            let other = self.open(b, keys, sequence, tile, first_block, slice);
+            body(b, n, &other);
+        }
+    }
+
+    /// The number of tiles of keys in all segments.
+    #[track_caller]
+    pub fn count_tiles(&self, b: &mut Builder, open: &OpenTile) -> Reg<i32> {
+        let mut sum = None;
+        self.for_each_segment(b, open, |b, _, open| {
+            let tiles = b.sub(open.range.end, open.range.begin);
+            let tiles = b.max(tiles, 0);
+            sum = Some(sum.map_or(tiles, |sum| b.add(sum, tiles)));
+        });
+        sum.expect("a segment")
+    }
+
+    #[track_caller]
+    fn open(
+        &self,
+        b: &mut Builder,
+        keys: &Keys,
+        sequence: Sequence,
+        tile: Tile,
+        first_block: Reg<u32>,
+        slice: Option<Reg<u32>>,
+    ) -> OpenTile {
+        let Tiling { packing, group, blocks, .. } = self.tiling;
+        let block = Block::at(b, packing, group, first_block);
+        let last_block = b.add(first_block, blocks - 1);
+        let last = Block::at(b, packing, group, last_block).last_token(b);
+        let last_query = b.sub(sequence.q_len, 1);
+        let last = b.min(last, last_query);
+        let bounds = keys.visible.bounds(b, &sequence, tile.batch);
+        let mut range = bounds.tiles(b, block.token, last);
+        if let Some(per_split) = keys.tiles_per_split {
+            range = range.part(b, self.part.unwrap_or(tile.split), per_split);
+        }
+        OpenTile { tile, sequence, bounds, range, first_block, slice }
+    }
+}
+
+impl Keys {
+    fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        tiling: &Tiling,
+        (problem, n): (&Problem, u8),
+        memory: &Memory,
+        values_apart: bool,
+        tiles_per_split: Option<u32>,
+    ) -> Keys {
+        let segment = &problem.segments[n as usize];
+        let part = |p| memory.slot(Slot::Segment(n, p));
+        let Tiling { tile, panel, .. } = *tiling;
+        let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
+        let k = tensors::rows(&segment.k, part(SegmentSlot::K), rows_per_copy, panel);
+        let tma_v = values_apart.then(|| {
+            let buffer = match segment.values {
+                Values::Separate(_) => part(SegmentSlot::V),
+                Values::SameAsKeys { .. } => part(SegmentSlot::K),
+            };
+            let v = tensors::rows(&segment.value_view(), buffer, rows_per_copy, panel);
+            args.tensor_map(b, "tma_v", v)
+        });
+        Keys {
+            tma_k: args.tensor_map(b, "tma_k", k),
+            tma_v,
+            page_table: segment.paging.map(|paging| PageTable {
+                table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
+                pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
+                page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
+            }),
+            lengths: Lengths::declare(b, args, memory, problem, n),
+            visible: Visible::declare(b, args, memory, problem, n, tile),
+            tiles_per_split: tiles_per_split.map(|tiles| args.u32(b, "tiles_per_split", tiles)),
+            panel,
+            rows_per_copy,
+            dirty_tail: segment.paging.is_some()
+                || segment.lengths.used
+                || segment.lengths.packed.is_some(),
+        }
     }
 }
 

@@ -27,6 +27,23 @@ fn the_table_on_a_whole_device() {
     assert!(passed > 200, "only {passed} cases ran");
 }
 
+/// Large heads take both segments of a problem in one launch, with few sequences and with many, where
+/// nothing is left to combine.
+#[test]
+fn two_segments_in_one_launch() {
+    let few = cases::table().into_iter().find(|case| case.name == "two-window-and-prefix-d512");
+    let few = few.expect("a case of the table");
+    let many = cases::Case { batch: 200, ..few.clone() };
+    for (case, combined) in [(few, true), (many, false)] {
+        let problem = case.problem().expect("a valid problem");
+        let options = PlanOptions::for_arch(Arch::Sm90);
+        let plan = sixwarp_kernels::plan(&problem, Arch::Sm90, &options).expect("supported");
+        let kernels = plan.program.launches.iter().map(|launch| launch.kernel.as_str());
+        let wanted = if combined { vec!["attention0", "combine"] } else { vec!["attention0"] };
+        assert_eq!(kernels.collect::<Vec<_>>(), wanted);
+    }
+}
+
 #[test]
 fn keys_in_many_parts() {
     let mut engine = hopper();

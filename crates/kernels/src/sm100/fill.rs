@@ -123,13 +123,13 @@ impl Filler<'_> {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
-            self.load(b, open, n, params.tma_k, piece, column, config.shared_kv && last);
+            self.load(b, open, n, params.keys().tma_k, piece, column, config.shared_kv && last);
         }
     }
 
     /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
     fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let Some(map) = self.frame.params.tma_v else { return };
+        let Some(map) = self.frame.params.keys().tma_v else { return };
         let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
             let column = Column { base, offset: piece.column };
@@ -156,10 +156,10 @@ impl Filler<'_> {
         let copy = |b: &mut Builder, on: Counter| {
             b.if_(self.lead, |b| {
                 on.arrive_expect(b, to.total_bytes());
-                self.frame.params.copy_rows(b, open, n, map, column, to, on);
+                self.frame.params.keys().copy_rows(b, open, n, map, column, to, on);
             });
         };
-        if values && self.frame.params.dirty_tail {
+        if values && self.frame.params.keys().dirty_tail {
             self.tail.publish(b, open, n, to, full, copy);
         } else {
             copy(b, full.into());

@@ -97,7 +97,7 @@ impl<'f> RowThread<'f> {
         let clear = open.bounds.clear_tiles(b, open.range, block.token, last_token);
         let (token, _) = block.query(b, self.row);
         let window = &RowWindow::of(b, &open.bounds, token);
-        open.range.descend(b, n, clear, &self.params.visible, |b, masked| {
+        open.range.descend(b, n, clear, &self.params.keys().visible, |b, masked| {
             step(b, &TileOfKeys { n, masked, window });
         });
     }

@@ -138,7 +138,7 @@ impl<'f> Warpgroup<'f> {
         let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
         let view = View { windows, queries, keys, pending, begin: range.begin };
         self.first_scores(b, &view, n);
-        let visible = &self.frame.params.visible;
+        let visible = &self.frame.params.keys().visible;
         range.descend(b, n, clear, visible, |b, masked| self.step(b, &view, n, masked));
         view
     }

@@ -73,7 +73,7 @@ impl Loader<'_> {
     fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
         let slot = self.k.take(b);
         slot.wait(b);
-        let map = self.frame.params.tma_k;
+        let map = self.frame.params.keys().tma_k;
         let to = Panels::of(slot.tile(b, self.frame.shared.k));
         if self.frame.config.shared_kv && last {
             self.publish_values(b, open, n, &slot, map, to);
@@ -84,7 +84,7 @@ impl Loader<'_> {
     }
 
     fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let Some(map) = self.frame.params.tma_v else { return };
+        let Some(map) = self.frame.params.keys().tma_v else { return };
         let slot = self.v.take(b);
         slot.wait(b);
         let to = Panels::of(slot.tile(b, self.frame.shared.v));
@@ -103,7 +103,7 @@ impl Loader<'_> {
     ) {
         let full = slot.full(b);
         let copy = |b: &mut Builder, barrier| self.copy_rows(b, open, n, map, to, barrier);
-        if self.frame.params.dirty_tail {
+        if self.frame.params.keys().dirty_tail {
             self.tail.publish(b, open, n, to, full, copy);
         } else {
             copy(b, full.into());
@@ -122,7 +122,7 @@ impl Loader<'_> {
     ) {
         b.if_(self.lead, |b| {
             barrier.arrive_expect(b, to.total_bytes());
-            self.frame.params.copy_rows(b, open, n, map, Column::fixed(0), to, barrier);
+            self.frame.params.keys().copy_rows(b, open, n, map, Column::fixed(0), to, barrier);
         });
     }
 }

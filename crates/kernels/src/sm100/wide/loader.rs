@@ -69,8 +69,8 @@ impl Loader<'_> {
             b.if_(self.lead, |b| {
                 full.arrive_expect(b, to.total_bytes());
                 let column = Column::fixed(column);
-                let map = self.frame.params.tma_k;
-                self.frame.params.copy_rows(b, open, half_tile, map, column, to, full);
+                let map = self.frame.params.keys().tma_k;
+                self.frame.params.keys().copy_rows(b, open, half_tile, map, column, to, full);
             });
         }
     }
@@ -88,7 +88,7 @@ impl Loader<'_> {
                     self.copy_values(b, open, half_tile, at, on);
                 });
             };
-            if self.frame.params.dirty_tail {
+            if self.frame.params.keys().dirty_tail {
                 self.tail.publish(b, open, half_tile, to, full, copy);
             } else {
                 copy(b, full.into());
@@ -125,13 +125,13 @@ impl Loader<'_> {
         counter: Counter,
     ) {
         let config = &self.frame.config;
-        let map = self.frame.params.tma_v.expect("values are copied apart from keys");
+        let map = self.frame.params.keys().tma_v.expect("values are copied apart from keys");
         let base = b.mul(self.frame.rank, config.group_columns() / 2);
         for group in 0..config.groups() {
             let column = Column { base: Some(base), offset: group * config.group_columns() };
             let at = at.plus(group * self.group_panels() * PANEL_BYTES);
             let to = panels(at, self.group_panels());
-            self.frame.params.copy_rows(b, open, half_tile, map, column, to, counter);
+            self.frame.params.keys().copy_rows(b, open, half_tile, map, column, to, counter);
         }
     }
 }

@@ -126,7 +126,7 @@ impl Frame {
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
-            let values = u32::from(self.params.tma_v.is_some());
+            let values = u32::from(!shared_kv);
             shared.q_ring.init(b, 1, WARPS + values);
             for (unit, ring) in shared.k_rings.iter().enumerate() {
                 // With K = V the right warpgroup reads the second unit too.

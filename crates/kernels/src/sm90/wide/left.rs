@@ -27,7 +27,6 @@ struct Left<'f> {
 
 /// A block of rows in work.
 struct View {
-    windows: Windows,
     queries: Reg<u64>,
     /// The units scores are computed from.
     keys: Vec<Slot<Consumer>>,
@@ -65,7 +64,8 @@ impl Left<'_> {
         let q = self.q.take(b);
         q.wait(b);
         let block = self.frame.block(b, open);
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let tiles = self.frame.params.count_tiles(b, open);
+        let any = b.setp(Cmp::Gt, tiles, 0);
         b.if_else(
             any,
             |b| {
@@ -103,28 +103,61 @@ impl Left<'_> {
         columns.write(b, output, factors);
     }
 
-    /// All tiles of keys, last to first, but the output of the last one visited.
+    /// All tiles of keys, segment after segment, last to first, but the output of the last one visited.
     fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
+        let queries = self.frame.shared.q.descriptor(b);
+        let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
+        let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
+        let view = View { queries, keys, pending };
+        let params = &self.frame.params;
+        if params.segments.len() == 1 {
+            self.segment_scores(b, &view, open, block, 0, None);
+            return view;
+        }
+        let visited = b.value::<u32>(0);
+        params.for_each_segment(b, open, |b, segment, open| {
+            let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+            b.if_(any, |b| {
+                let before = (segment > 0).then(|| b.setp(Cmp::Ne, visited, 0));
+                self.segment_scores(b, &view, open, block, segment, before);
+                b.assign(visited, 1);
+            });
+        });
+        view
+    }
+
+    /// All tiles of a segment. Its first one is the first of all unless another has been visited `before`.
+    fn segment_scores(
+        &self,
+        b: &mut Builder,
+        view: &View,
+        open: &OpenTile,
+        block: &Block,
+        segment: usize,
+        before: Option<Reg<bool>>,
+    ) {
         let range = open.range;
         let n = b.sub(range.end, 1);
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
-        let queries = self.frame.shared.q.descriptor(b);
-        let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
-        let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
-        let view = View { windows, queries, keys, pending };
-        self.first_scores(b, &view, n);
-        let visible = &self.frame.params.visible;
-        range.descend(b, n, clear, visible, |b, masked| self.step(b, &view, n, masked));
-        view
+        match before {
+            None => self.first_scores(b, view, &windows, n),
+            Some(before) => b.if_else(
+                before,
+                |b| self.step(b, view, &windows, n, true),
+                |b| self.first_scores(b, view, &windows, n),
+            ),
+        }
+        let visible = &self.frame.params.segments[segment].visible;
+        range.descend(b, n, clear, visible, |b, masked| self.step(b, view, &windows, n, masked));
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+    fn first_scores(&self, b: &mut Builder, view: &View, windows: &Windows, n: Reg<i32>) {
         self.issue_scores(b, view);
         self.release_keys(b, view, 0);
-        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, true);
+        self.scores.softmax(b, &self.frame.params.softmax, windows, n, true);
         let message = self.open_message(b);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
@@ -132,7 +165,7 @@ impl Left<'_> {
 
     /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of
     /// tile `n` overlaps the latter.
-    fn step(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
+    fn step(&self, b: &mut Builder, view: &View, windows: &Windows, n: Reg<i32>, masked: bool) {
         for (slot, cursor) in view.keys.iter().zip(&self.k) {
             let next = cursor.take(b);
             slot.assign(b, &next);
@@ -142,7 +175,7 @@ impl Left<'_> {
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         self.release_keys(b, view, 1);
-        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
+        self.scores.softmax(b, &self.frame.params.softmax, windows, n, masked);
         let message = self.open_message(b);
         b.wgmma_wait(0);
         self.frame.release(b, &values, self.lead);

@@ -4,7 +4,7 @@
 use super::kernel::Frame;
 use crate::copies::{Column, Counter, Panels, Tail};
 use crate::sm90::tile::ROW_BYTES;
-use crate::task::OpenTile;
+use crate::task::{Keys, OpenTile};
 use crate::tensors::CHUNK;
 use ptx::build::{Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SharedTiles, TensorMapParam};
 
@@ -13,29 +13,36 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let lead = b.elect();
     let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
-    let values = frame.params.tma_v.map(|map| {
-        let stream = Stream::new(b, frame, map, config.value_units().into(), true);
-        (stream, shared.v_rings.map(|ring| ring.producer(b)))
+    let values = (!config.shared_kv).then(|| {
+        let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.tma_v?)));
+        let streams = Stream::each(b, frame, maps, &config.value_units(), true);
+        (streams, shared.v_rings.map(|ring| ring.producer(b)))
     });
     frame.params.for_each_tile(b, |b, open| {
         load_queries(b, frame, lead, &queries, &open);
-        let Some((stream, rings)) = &values else { return };
+        let Some((streams, rings)) = &values else { return };
         // Queries and keys are needed first: values do not compete with them.
         let slot = loaded.take(b);
         slot.wait(b);
         slot.release_if(b, lead);
-        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.v, rings));
+        frame.params.for_each_segment(b, &open, |b, segment, open| {
+            let stream = &streams[segment];
+            for_each_key_tile(b, open, |b, n| stream.load(b, open, n, shared.v, rings));
+        });
     });
 }
 
 /// Emits the warp that loads keys.
 pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
-    let (map, units) = (frame.params.tma_k, config.key_units());
-    let stream = Stream::new(b, frame, map, units, config.shared_kv);
+    let maps = frame.params.segments.iter().map(|keys| (keys, keys.tma_k));
+    let streams = Stream::each(b, frame, maps, &config.key_units(), config.shared_kv);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
-        for_each_key_tile(b, &open, |b, n| stream.load(b, &open, n, shared.k, &rings));
+        frame.params.for_each_segment(b, &open, |b, segment, open| {
+            let stream = &streams[segment];
+            for_each_key_tile(b, open, |b, n| stream.load(b, open, n, shared.k, &rings));
+        });
     });
 }
 
@@ -72,9 +79,10 @@ fn load_queries(
     });
 }
 
-/// One stream of tiles, unit by unit.
+/// A segment's stream of tiles, unit by unit.
 struct Stream<'f> {
     frame: &'f Frame,
+    keys: &'f Keys,
     map: TensorMapParam,
     units: Vec<u32>,
     /// Whether rows past the end of a sequence must be zero.
@@ -86,14 +94,14 @@ struct Stream<'f> {
 }
 
 impl<'f> Stream<'f> {
-    fn new(
+    /// The streams of all segments, which one warp loads.
+    fn each(
         b: &mut Builder,
         frame: &'f Frame,
-        map: TensorMapParam,
-        units: Vec<u32>,
+        maps: impl Iterator<Item = (&'f Keys, TensorMapParam)>,
+        units: &[u32],
         values: bool,
-    ) -> Self {
-        let cleared = values && frame.params.dirty_tail;
+    ) -> Vec<Self> {
         let lead = b.elect();
         let tail = Tail::new(b, lead, &frame.shared.tail);
         let ctas = (frame.config.copies > 1).then(|| {
@@ -101,7 +109,11 @@ impl<'f> Stream<'f> {
             let first = b.mul(frame.part, 2);
             b.shl(both, first)
         });
-        Stream { frame, map, units, cleared, lead, tail, ctas }
+        let stream = |(keys, map): (&'f Keys, TensorMapParam)| {
+            let (units, cleared) = (units.to_vec(), values && keys.dirty_tail);
+            Stream { frame, keys, map, units, cleared, lead, tail, ctas }
+        };
+        maps.map(stream).collect()
     }
 
     fn load(
@@ -132,7 +144,7 @@ impl<'f> Stream<'f> {
     /// Brings the same unit of the next tile to L2: the wait for a place in shared memory hides the rest
     /// of the way. Not where a tile is many copies.
     fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, column: u32, to: Panels) {
-        if self.frame.params.rows_per_copy < to.rows {
+        if self.keys.rows_per_copy < to.rows {
             return;
         }
         let next = b.sub(n, 1);
@@ -167,12 +179,11 @@ impl<'f> Stream<'f> {
         to: Panels,
         barrier: Counter,
     ) {
-        let params = &self.frame.params;
         b.if_(self.lead, |b| {
             barrier.arrive_expect(b, to.total_bytes());
             let Some(ctas) = self.ctas else {
                 let column = Column::fixed(column);
-                return params.copy_rows(b, open, n, self.map, column, to, barrier);
+                return self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
             };
             let half = to.count.div_ceil(2);
             let is_first = b.setp(Cmp::Eq, self.frame.block, 0);
@@ -180,7 +191,7 @@ impl<'f> Stream<'f> {
                 let at = to.at.plus(from * to.bytes);
                 let to = Panels { at, count, ctas: Some(ctas), ..to };
                 let column = Column::fixed(column + from * CHUNK);
-                params.copy_rows(b, open, n, self.map, column, to, barrier);
+                self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
             };
             b.if_else(is_first, |b| share(b, 0, half), |b| share(b, half, to.count - half));
         });

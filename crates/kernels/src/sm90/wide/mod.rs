@@ -18,6 +18,8 @@
 //! A tile is kept in two units (the columns of the left and of the right warpgroup), each with
 //! barriers of its own, so that the next tile's first half can arrive while the second is in use.
 //!
+//! All segments of a call are visited in one launch, one behind the other, under one softmax.
+//!
 //! Where there are fewer blocks than processors, further CTAs of the cluster take parts of the keys, and
 //! the cluster merges their results ([`merge`]).
 //!

@@ -42,13 +42,14 @@ impl Right<'_> {
         for &register in &self.out {
             b.assign(register, 0.0);
         }
-        let n = b.value(open.range.end);
+        let tiles = self.frame.params.count_tiles(b, open);
+        let left = b.value(tiles);
         b.while_(
-            |b| b.setp(Cmp::Gt, n, open.range.begin),
+            |b| b.setp(Cmp::Gt, left, 0),
             |b| {
                 self.step(b);
-                let next = b.sub(n, 1);
-                b.assign(n, next);
+                let next = b.sub(left, 1);
+                b.assign(left, next);
             },
         );
         let block = self.frame.block(b, open);
