@@ -23,6 +23,9 @@ fn engines() -> Vec<SimEngine> {
     fixed.into_iter().chain(random).map(|mode| engine(mode).limited(1 << 22)).collect()
 }
 
+/// How the reasons of mutants begin that some schedules find out.
+const SOMETIMES: &str = "some schedules find it: ";
+
 /// Reasons of the known survivors of a kernel by their names.
 fn known_survivors(kernel: &str) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mutation/attention.txt");
@@ -93,8 +96,9 @@ fn check(subject: &Subject) {
     let known = known_survivors(kernel);
     let unexplained = alive.iter().filter(|(name, _)| !known.contains_key(**name));
     let unexplained: Vec<String> = unexplained.map(|(name, v)| format!("{name} ({v})")).collect();
-    let (gone, caught): (Vec<&String>, Vec<&String>) =
+    let (gone, mut caught): (Vec<&String>, Vec<&String>) =
         known.keys().filter(|name| !alive.contains_key(name)).partition(|n| !names.contains(n));
+    caught.retain(|name| !known[*name].starts_with(SOMETIMES));
     assert!(
         unexplained.is_empty() && gone.is_empty() && caught.is_empty(),
         "{kernel}: survivors without a reason:\n{unexplained:#?}\n\
