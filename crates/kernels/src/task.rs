@@ -173,7 +173,7 @@ impl Params {
         let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
         let tma_q = args.tensor_map(b, "tma_q", q);
         let segments = task.segments.iter().enumerate().map(|(index, &n)| {
-            args.name_with(if index == 0 { "" } else { "_2" });
+            args.name_with(if index == 0 { String::new() } else { format!("_{}", index + 1) });
             let split = task.list.splits * task.merged_parts > 1;
             let tiles_per_split = split.then_some(task.tiles_per_split[index]);
             Keys::declare(b, args, &tiling, (problem, n), memory, values_apart, tiles_per_split)
