@@ -70,6 +70,8 @@ class Replayed:
     """A call, captured often enough in one graph that the graph's own cost is lost."""
 
     def __init__(self, call):
+        # What a graph works on lives as long as the graph.
+        self.call = call
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -59,6 +59,10 @@ pub struct Case {
     /// Factor on the standard normal inputs, 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplitude: Option<f32>,
+    /// Added to every element of queries and taken from every one of keys and values: scores then lean
+    /// to the negative.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lean: Option<f32>,
 }
 
 /// The keys of a segment.
@@ -134,7 +138,7 @@ pub enum Sinks {
 }
 
 /// The fields of a row of the table.
-pub(crate) const CASE_FIELDS: [&str; 18] = [
+pub(crate) const CASE_FIELDS: [&str; 19] = [
     "name",
     "seed",
     "dtype",
@@ -153,6 +157,7 @@ pub(crate) const CASE_FIELDS: [&str; 18] = [
     "gap",
     "positions",
     "amplitude",
+    "lean",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
 pub(crate) const KEYS_FIELDS: [&str; 8] =

@@ -89,11 +89,12 @@ impl Maker<'_> {
         let mut tensors = BTreeMap::new();
         let q = self.problem.q;
         let mut memory = poisoned(self.problem, Slot::Q, &q);
+        let lean = self.case.lean.unwrap_or(0.0);
         match &self.case.queries {
-            Lengths::Same(_) => self.fill(&q, &mut memory, |_, _| true),
+            Lengths::Same(_) => self.fill(&q, &mut memory, lean, |_, _| true),
             Lengths::Each(list) => {
                 let total: u64 = list.iter().sum();
-                self.fill(&q, &mut memory, |_, t| t < total);
+                self.fill(&q, &mut memory, lean, |_, t| t < total);
                 tensors.insert(Slot::CuSeqlensQ, offsets(list.iter().copied()));
             }
         }
@@ -235,19 +236,26 @@ impl Maker<'_> {
     fn rows(&mut self, slot: Slot, view: &View, placed: &Placed) -> HostVec {
         let mut memory = poisoned(self.problem, slot, view);
         let tokens = view.tokens();
-        self.fill(view, &mut memory, |b, t| placed.in_use[(b * tokens + t) as usize]);
+        let lean = self.keys_lean();
+        self.fill(view, &mut memory, lean, |b, t| placed.in_use[(b * tokens + t) as usize]);
         memory
     }
 
-    /// Gives every row that `in_use` says normally distributed numbers.
-    fn fill(&mut self, view: &View, memory: &mut HostVec, in_use: impl Fn(u64, u64) -> bool) {
+    /// Gives every row that `in_use` says normally distributed numbers around `lean`.
+    fn fill(
+        &mut self,
+        view: &View,
+        memory: &mut HostVec,
+        lean: f32,
+        in_use: impl Fn(u64, u64) -> bool,
+    ) {
         let [batch, heads, tokens, dim] = view.shape;
         let mut row = vec![0.0; dim as usize];
         for (b, h, t) in (0..batch)
             .flat_map(|b| (0..heads).flat_map(move |h| (0..tokens).map(move |t| (b, h, t))))
         {
             if in_use(b, t) {
-                self.normal_row(&mut row);
+                self.normal_row(&mut row, lean);
                 let offset = view.row_offset(b, h, t) as usize;
                 for (i, x) in row.iter().enumerate() {
                     memory.set(offset + i, *x);
@@ -256,11 +264,14 @@ impl Maker<'_> {
         }
     }
 
-    fn normal_row(&mut self, row: &mut [f32]) {
+    fn normal_row(&mut self, row: &mut [f32], lean: f32) {
         self.rng.fill_normal(row);
-        if let Some(amplitude) = self.case.amplitude {
-            row.iter_mut().for_each(|x| *x *= amplitude);
-        }
+        let amplitude = self.case.amplitude.unwrap_or(1.0);
+        row.iter_mut().for_each(|x| *x = *x * amplitude + lean);
+    }
+
+    fn keys_lean(&self) -> f32 {
+        -self.case.lean.unwrap_or(0.0)
     }
 
     fn model1_rows(&mut self, segment: &Segment, placed: &Placed) -> HostVec {
@@ -271,7 +282,7 @@ impl Maker<'_> {
         let mut row = vec![0.0; dim as usize];
         for (p, page) in bytes.chunks_exact_mut(page_bytes).enumerate() {
             for r in (0..page_rows as usize).filter(|r| placed.in_use[p * page_rows as usize + r]) {
-                self.normal_row(&mut row);
+                self.normal_row(&mut row, self.keys_lean());
                 let rounded: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
                 let packed = model1::pack(page, page_rows as usize, r, &rounded);
                 packed.expect("the page has this row");

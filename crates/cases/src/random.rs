@@ -47,6 +47,7 @@ pub fn random_case(seed: u64) -> Case {
         gap: rng.choose(&[0, 0, 8, 24]),
         positions: (0..batch).map(|_| rng.below(longest_key * 4 + 1)).collect(),
         amplitude: rng.one_in(6).then(|| rng.choose(&[0.25, 3.0])),
+        lean: None,
     }
 }
 

@@ -38,7 +38,7 @@ fn simpler(case: &Case) -> Vec<Case> {
     add(&|c| c.softcap = None);
     add(&|c| c.scale = None);
     add(&|c| c.value_dim = None);
-    add(&|c| c.amplitude = None);
+    add(&|c| (c.amplitude, c.lean) = (None, None));
     add(&|c| (c.gap, c.order) = (0, Order::Bhsd));
     add(&|c| c.dtype = "f32".to_string());
     add(&|c| c.dim = (case.dim / 2).max(8));

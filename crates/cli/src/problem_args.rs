@@ -116,6 +116,7 @@ impl ProblemArgs {
             gap: 0,
             positions: vec![],
             amplitude: None,
+            lean: None,
         })
     }
 }

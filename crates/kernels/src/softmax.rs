@@ -63,6 +63,39 @@ impl RowState {
     }
 }
 
+/// What a row's exponents are relative to: its largest score, or one that the largest exceeds by little.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference {
+    /// What to add to a scaled score to get its exponent.
+    pub shift: Reg<f32>,
+    /// Bits of the score above which it moves. Compared as signed integers, the bits of positive floats
+    /// are in their order, and above those of all others. `i32::MIN`, which is below them all, where that
+    /// score is not positive or there is none yet: then whoever compares must look closer.
+    limit: Reg<i32>,
+}
+
+impl Reference {
+    /// The reference of a row that has seen nothing.
+    #[track_caller]
+    pub fn new(b: &mut Builder) -> Self {
+        Reference { shift: b.value(0.0), limit: b.value(i32::MIN) }
+    }
+
+    /// Forgets everything.
+    #[track_caller]
+    pub fn reset(&self, b: &mut Builder) {
+        b.assign(self.shift, 0.0);
+        b.assign(self.limit, i32::MIN);
+    }
+
+    /// Whether one of a row's prepared `scores` may ask it to move.
+    #[track_caller]
+    pub fn may_move(&self, b: &mut Builder, scores: &[Reg<f32>]) -> Reg<bool> {
+        let largest = b.max_of_bits(scores);
+        b.setp(Cmp::Gt, largest, self.limit)
+    }
+}
+
 /// What a moved reference asks of what was accumulated before.
 #[derive(Clone, Copy, Debug)]
 pub struct Rescale {
@@ -124,37 +157,50 @@ impl Softmax {
         }
     }
 
-    /// One step of one row: replaces `scores` by probabilities relative to the new maximum and
-    /// returns the factor for what was accumulated before. `reduce` takes the maximum over the
-    /// threads that share the row; `masked` says that scores may be `-inf`.
+    /// Moves a row's reference to the `largest` of its new scores if that exceeds it by [`SLACK`], or is
+    /// the first, and the row's sum along. Returns the factor on what was accumulated before: 1 where
+    /// nothing moved.
     #[track_caller]
-    pub fn step(
+    pub fn follow(
         &self,
         b: &mut Builder,
         row: &RowState,
-        scores: &[Reg<f32>],
-        masked: bool,
-        reduce: impl Fn(&mut Builder, Reg<f32>) -> Reg<f32>,
+        reference: &Reference,
+        largest: Reg<f32>,
     ) -> Reg<f32> {
-        let largest = b.max_tree(scores);
-        let largest = reduce(b, largest);
-        let max = b.max(largest, row.max);
-        let reference = if masked { finite(b, max) } else { max };
-        let shift = self.shift(b, reference);
+        let exponent = b.fma(largest, self.factor, reference.shift);
+        let unseen = b.setp(Cmp::Eq, row.max, f32::NEG_INFINITY);
+        let slack = b.select::<f32>(unseen, f32::NEG_INFINITY, SLACK);
+        let due = b.setp(Cmp::Gt, exponent, slack);
+        let max = b.select::<f32>(due, largest, row.max);
+        let origin = finite(b, max);
+        let shift = self.shift(b, origin);
         let exponent = b.fma(row.max, self.factor, shift);
-        let rescale = b.ex2(exponent);
-        self.exponentiate(b, scores, shift);
-        let added = b.sum_tree(scores);
-        let sum = b.fma(row.sum, rescale, added);
+        let factor = b.ex2(exponent);
+        let factor = b.select::<f32>(due, factor, 1.0);
+        let sum = b.mul(row.sum, factor);
+        let limit = self.limit(b, max);
         b.assign(row.sum, sum);
         b.assign(row.max, max);
-        rescale
+        b.assign(reference.shift, shift);
+        b.assign(reference.limit, limit);
+        factor
+    }
+
+    /// The limit of a reference at score `max`.
+    #[track_caller]
+    fn limit(&self, b: &mut Builder, max: Reg<f32>) -> Reg<i32> {
+        let inverse = b.rcp(self.factor);
+        let limit = b.fma(inverse, SLACK, max);
+        let positive = b.setp(Cmp::Gt, limit, 0.0);
+        let bits = b.bits(limit).reinterpret::<i32>();
+        b.select::<i32>(positive, bits, i32::MIN)
     }
 
     /// First half of a step that rescales lazily: the row's `max` is a reference that
     /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
     /// reference, so the result is as exact. `reduce` takes the maximum over the threads that share
-    /// the row, as in [`Softmax::step`]. Returns the shift for [`Softmax::exponentiate`], and what to
+    /// the row; `masked` says that scores may be `-inf`. Returns the shift for [`Softmax::exponentiate`], and what to
     /// do with what was accumulated.
     #[track_caller]
     pub fn move_reference(

@@ -176,6 +176,7 @@ impl Shape {
             gap: 0,
             positions: vec![],
             amplitude: None,
+            lean: None,
         }
     }
 }

@@ -54,7 +54,7 @@ fn time_of_a_tile(warpgroups: u32) -> f64 {
     match warpgroups {
         1 => 1.3,
         2 => 2.0,
-        _ => 2.7,
+        _ => 2.5,
     }
 }
 

@@ -150,7 +150,8 @@ impl<'f> Warpgroup<'f> {
         if !self.frame.config.shared_kv {
             view.keys.release_if(b, self.lead);
         }
-        self.softmax(b, view, n, true);
+        let softmax = &self.frame.params.softmax;
+        self.scores.first_softmax(b, softmax, &view.windows, n);
         self.await_keys(b, view, n);
         self.scores.round(b);
     }
@@ -192,7 +193,7 @@ impl<'f> Warpgroup<'f> {
             Some(pending) => pending.assign(b, &view.keys),
             None => view.keys.release_if(b, self.lead),
         }
-        self.softmax(b, view, n, masked);
+        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
         self.await_keys(b, view, n);
         b.wgmma_wait(0);
         values.release_if(b, self.lead);
@@ -253,11 +254,7 @@ impl<'f> Warpgroup<'f> {
         b.wgmma_commit();
     }
 
-    fn softmax(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
-        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
-    }
-
     fn rescale_out(&self, b: &mut Builder) {
-        fragment::scale_rows(b, &self.out, self.scores.rescale);
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
     }
 }

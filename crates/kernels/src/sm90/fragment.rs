@@ -68,6 +68,15 @@ pub fn scale_rows(b: &mut Builder, registers: &[Reg<f32>], factors: [Reg<f32>; 2
     }
 }
 
+/// The same for factors that are mostly 1: a warp that has no other skips it.
+#[track_caller]
+pub fn rescale_rows(b: &mut Builder, registers: &[Reg<f32>], factors: [Reg<f32>; 2]) {
+    let [upper, lower] = factors.map(|factor| b.setp(Cmp::Ne, factor, 1.0));
+    let either = b.or(upper, lower);
+    let any = b.vote_any(either);
+    b.if_(any, |b| scale_rows(b, registers, factors));
+}
+
 /// The four lanes that share a row.
 pub struct Quad {
     /// Lane among the four.

@@ -2,7 +2,7 @@
 
 use super::fragment;
 use crate::rows::Block;
-use crate::softmax::{RowState, Softmax};
+use crate::softmax::{Reference, RowState, Softmax};
 use crate::task::OpenTile;
 use crate::visible::RowWindow;
 use ptx::build::{Builder, HalfType, Reg};
@@ -17,7 +17,8 @@ pub struct Scores {
     pub probabilities: Vec<Reg<u32>>,
     /// The two rows of a thread, 8 apart.
     pub rows: [RowState; 2],
-    /// Factors on what was accumulated before the current probabilities.
+    references: [Reference; 2],
+    /// Factors on what was accumulated before the current probabilities, mostly 1.
     pub rescale: [Reg<f32>; 2],
     half: HalfType,
     tile: u32,
@@ -35,6 +36,7 @@ impl Scores {
             scores: b.regs(tile as usize / 2),
             probabilities: b.regs(tile as usize / 4),
             rows: [RowState::new(b), RowState::new(b)],
+            references: [Reference::new(b), Reference::new(b)],
             rescale: [b.value(1.0), b.value(1.0)],
             half,
             tile,
@@ -44,8 +46,9 @@ impl Scores {
     /// Forgets the last block of rows.
     #[track_caller]
     pub fn reset(&self, b: &mut Builder) {
-        for row in &self.rows {
+        for (row, reference) in self.rows.iter().zip(&self.references) {
             row.reset(b);
+            reference.reset(b);
         }
         for &factor in &self.rescale {
             b.assign(factor, 1.0);
@@ -63,7 +66,27 @@ impl Scores {
         })
     }
 
+    /// Replaces the scores of tile `n`, the first one of a block of rows, by probabilities.
+    #[track_caller]
+    pub fn first_softmax(
+        &self,
+        b: &mut Builder,
+        softmax: &Softmax,
+        windows: &Windows,
+        n: Reg<i32>,
+    ) {
+        let of_rows = self.visible(b, softmax, windows, n, true);
+        for (half, scores) in of_rows.iter().enumerate() {
+            // Nothing was accumulated that the factor would be for.
+            self.follow(b, softmax, half, scores);
+            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+        }
+    }
+
     /// Replaces the scores of tile `n` by probabilities.
+    ///
+    /// References seldom move: lanes that share a row do not compare their scores, nor is anything
+    /// rescaled, unless one of the warp's rows asks for it.
     #[track_caller]
     pub fn softmax(
         &self,
@@ -73,19 +96,58 @@ impl Scores {
         n: Reg<i32>,
         masked: bool,
     ) {
-        softmax.prepare(b, &self.scores);
-        let columns = fragment::columns(self.scores.len());
-        let origin = masked.then(|| fragment::first_key(b, self.thread, n, self.tile));
-        for half in 0..2 {
-            let scores = fragment::of_row(&self.scores, half);
-            if let Some(origin) = origin {
-                windows[half].relative_to(b, origin).apply(b, &scores, &columns);
-            }
-            let factor = softmax.step(b, &self.rows[half], &scores, masked, |b, x| {
-                b.join_lanes(x, 4, |b, x, y| b.max(x, y))
-            });
-            b.assign(self.rescale[half], factor);
+        let of_rows = self.visible(b, softmax, windows, n, masked);
+        let [upper, lower] = [0, 1].map(|half| self.references[half].may_move(b, &of_rows[half]));
+        let either = b.or(upper, lower);
+        let any = b.vote_any(either);
+        for factor in self.rescale {
+            b.assign(factor, 1.0);
         }
+        b.if_(any, |b| {
+            for (half, scores) in of_rows.iter().enumerate() {
+                let factor = self.follow(b, softmax, half, scores);
+                b.assign(self.rescale[half], factor);
+            }
+        });
+        for (half, scores) in of_rows.iter().enumerate() {
+            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+        }
+    }
+
+    /// The prepared scores of both rows, `-inf` where a row does not see the key if they are `masked`.
+    #[track_caller]
+    fn visible(
+        &self,
+        b: &mut Builder,
+        softmax: &Softmax,
+        windows: &Windows,
+        n: Reg<i32>,
+        masked: bool,
+    ) -> [Vec<Reg<f32>>; 2] {
+        softmax.prepare(b, &self.scores);
+        let of_rows = [0, 1].map(|half| fragment::of_row(&self.scores, half));
+        if masked {
+            let columns = fragment::columns(self.scores.len());
+            let origin = fragment::first_key(b, self.thread, n, self.tile);
+            for (window, scores) in windows.iter().zip(&of_rows) {
+                window.relative_to(b, origin).apply(b, scores, &columns);
+            }
+        }
+        of_rows
+    }
+
+    /// Moves a row's reference along with its new scores; returns the factor on what was accumulated.
+    #[track_caller]
+    fn follow(
+        &self,
+        b: &mut Builder,
+        softmax: &Softmax,
+        half: usize,
+        scores: &[Reg<f32>],
+    ) -> Reg<f32> {
+        let largest = b.max_tree(scores);
+        let largest = b.join_lanes(largest, 4, |b, x, y| b.max(x, y));
+        softmax.follow(b, &self.rows[half], &self.references[half], largest)
     }
 
     /// Rounds probabilities to 16 bits.

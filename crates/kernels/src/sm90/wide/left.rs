@@ -157,7 +157,7 @@ impl Left<'_> {
     fn first_scores(&self, b: &mut Builder, view: &View, windows: &Windows, n: Reg<i32>) {
         self.issue_scores(b, view);
         self.release_keys(b, view, 0);
-        self.scores.softmax(b, &self.frame.params.softmax, windows, n, true);
+        self.scores.first_softmax(b, &self.frame.params.softmax, windows, n);
         let message = self.open_message(b);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
@@ -171,7 +171,7 @@ impl Left<'_> {
             slot.assign(b, &next);
         }
         self.issue_scores(b, view);
-        fragment::scale_rows(b, &self.out, self.scores.rescale);
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         self.release_keys(b, view, 1);
@@ -184,7 +184,7 @@ impl Left<'_> {
     }
 
     fn last_output(&self, b: &mut Builder, view: &View) {
-        fragment::scale_rows(b, &self.out, self.scores.rescale);
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         b.wgmma_wait(0);

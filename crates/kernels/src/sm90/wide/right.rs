@@ -86,7 +86,7 @@ impl Right<'_> {
         let p = self.p.take(b);
         p.wait(b);
         let factors = self.factors(b, &p);
-        fragment::scale_rows(b, &self.out, factors);
+        fragment::rescale_rows(b, &self.out, factors);
         let values = self.v.take(b);
         // Where they are keys the left warpgroup has waited for them.
         if !config.shared_kv {
