@@ -7,12 +7,14 @@
 //! - [`verify`](mod@verify): the numbered rules a module must obey, each with its check.
 //! - [`build`]: kernels as Rust functions: typed registers, structured control flow, mbarrier
 //!   pipelines, TMA, wgmma and tcgen05, with every instruction pointing back at its Rust line.
+//! - [`registers_at_launch`]: what `setmaxnreg` has to share out.
 //! - [`resolve`]: block-scoped names to numbered registers, variables and label targets.
 
 pub mod ast;
 pub mod build;
 mod parse;
 mod print;
+mod registers;
 pub mod resolve;
 mod symbol;
 pub mod toolchain;
@@ -20,5 +22,6 @@ pub mod verify;
 
 pub use ast::Module;
 pub use parse::{ParseError, parse};
+pub use registers::registers_at_launch;
 pub use symbol::Symbol;
 pub use verify::{Violation, verify};

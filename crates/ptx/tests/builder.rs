@@ -148,9 +148,19 @@ fn a_warp_cannot_have_two_roles() {
 }
 
 #[test]
-#[should_panic(expected = "a processor has 64 Ki")]
+#[should_panic(expected = "the roles take 864 registers of each lane more than the CTA got")]
 fn budgets_that_do_not_exist_are_refused() {
     with_roles(12, |roles| {
         roles.warpgroups(0..3, Budget::Grown(240), |b, _| b.nanosleep(1));
+    });
+}
+
+/// 48 + 2 · 232 are the 512 of a processor, but 384 threads get 168 each: 3 · 168 are 504.
+#[test]
+#[should_panic(expected = "the roles take 32 registers of each lane more than the CTA got")]
+fn budgets_are_shared_out_of_what_was_given_at_launch() {
+    with_roles(12, |roles| {
+        roles.warpgroup(0, Budget::Shrunk(48), |b| b.nanosleep(1));
+        roles.warpgroups(1..3, Budget::Grown(232), |b, _| b.nanosleep(2));
     });
 }

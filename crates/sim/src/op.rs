@@ -290,6 +290,8 @@ pub enum Op {
     Nop,
     /// `nanosleep`: lets others run.
     Sleep,
+    /// `setmaxnreg`.
+    SetRegisters(u32),
     /// `ld`.
     Load(Box<Load>),
     /// `st`.

@@ -46,7 +46,8 @@ pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
         | Op::Exit
         | Op::Trap(_)
         | Op::Nop
-        | Op::Sleep => (1, Class::Control),
+        | Op::Sleep
+        | Op::SetRegisters(_) => (1, Class::Control),
         Op::Load(load) => (vector_cycles(load.dst.len(), load.bytes), Class::Memory),
         Op::Store(store) => (vector_cycles(store.src.len(), store.bytes), Class::Memory),
         Op::Atomic(_) => (4, Class::Memory),

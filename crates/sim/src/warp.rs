@@ -39,6 +39,8 @@ pub enum Wait {
     TensorMemory,
     /// The other warps of its warpgroup, which have not issued the `wgmma` it waits for.
     Warpgroup,
+    /// This many registers for each of its threads.
+    Registers(u32),
 }
 
 /// Lanes that run together.
@@ -129,6 +131,8 @@ pub struct Warp {
     pub index: u32,
     /// Registers.
     pub registers: Registers,
+    /// How many of the CTA's registers each of its threads has, if that is known.
+    pub register_count: Option<u32>,
     /// Groups of lanes; the first one is running.
     pub fragments: Vec<Fragment>,
     /// Lanes that have not exited.
@@ -176,6 +180,7 @@ impl Warp {
             cta,
             index,
             registers,
+            register_count: None,
             fragments: vec![start],
             live,
             local: vec![0; local_bytes * 32],

@@ -58,7 +58,7 @@ pub struct Builder {
     name: Symbol,
     target: Target,
     params: Vec<Variable>,
-    directives: Vec<FunctionDirective>,
+    pub(super) directives: Vec<FunctionDirective>,
     pub(super) body: Vec<Statement>,
     registers: HashMap<&'static str, (Type, u32)>,
     labels: u32,

@@ -16,22 +16,21 @@
 //!
 //! Whole warps branch: the index they branch on is a [`Warp`], which is the same in all lanes by
 //! construction. Roles are disjoint, warps without one go straight to the end, and the last test is
-//! left out where nobody else is left. Registers move between whole warpgroups only, and all budgets
-//! together are what a processor has.
+//! left out where nobody else is left. Registers move between whole warpgroups only, and all roles
+//! together have no more than the CTA got at launch: a thread would wait for the rest forever.
 
 use super::arith::Cmp;
 use super::builder::Builder;
 use super::value::Reg;
 use crate::Symbol;
 use crate::ast::Operand;
+use crate::registers::registers_at_launch;
 use std::ops::Range;
 
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
 /// Threads of a warp.
 const LANES: u32 = 32;
-/// Registers of a processor.
-const REGISTERS: u32 = 64 * 1024;
 
 /// The index of a warp in its CTA, in a form the assembler knows to be the same in all lanes.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +71,8 @@ pub struct Roles<'b> {
     warpgroup: Option<Reg<u32>>,
     /// Warps that have not got a role yet, by index.
     left: Vec<u32>,
-    /// Registers of the roles declared so far.
-    taken: u32,
+    /// Registers that the roles declared so far gave back and did not take, per lane.
+    spare: i32,
     end: Symbol,
 }
 
@@ -97,8 +96,14 @@ impl Builder {
 
     fn roles_among(&mut self, warp: Warp, left: Vec<u32>, declare: impl FnOnce(&mut Roles<'_>)) {
         let end = self.label();
-        let mut roles = Roles { b: self, warp, warpgroup: None, left, taken: 0, end };
+        let mut roles = Roles { b: self, warp, warpgroup: None, left, spare: 0, end };
         declare(&mut roles);
+        let spare = roles.spare;
+        assert!(
+            spare >= 0,
+            "the roles take {} registers of each lane more than the CTA got at launch",
+            -spare
+        );
         self.place(end);
     }
 }
@@ -173,13 +178,13 @@ impl Roles<'_> {
         });
     }
 
-    /// Budgets are legal counts, and all of them together exist.
+    /// Budgets are legal counts.
     fn account(&mut self, warps: u32, budget: Budget) {
         let Some(registers) = budget.registers() else { return };
         let legal = (24..=256).contains(&registers) && registers.is_multiple_of(8);
         assert!(legal, "{registers} registers: budgets are multiples of 8 from 24 to 256");
-        self.taken += warps * LANES * registers;
-        assert!(self.taken <= REGISTERS, "{} registers: a processor has 64 Ki", self.taken);
+        let launch = registers_at_launch(&self.b.directives).expect("roles have launch bounds");
+        self.spare += warps as i32 * (launch as i32 - registers as i32);
     }
 
     /// Runs `body` in the warps whose `index`, in units of `size` warps, is in `range`, and takes them

@@ -37,6 +37,15 @@ impl Cluster<'_> {
                     Wait::Warpgroup => {
                         "the other warps of its warpgroup to issue the same wgmma".into()
                     }
+                    Wait::Registers(count) => {
+                        help.insert(self.explain_registers());
+                        let has = warp.register_count.unwrap_or_default();
+                        let spare = self.ctas[warp.cta].spare_registers;
+                        format!(
+                            "{count} registers for each of its threads: they have {has}, and {spare} are left of \
+                             what other warps of the CTA gave back"
+                        )
+                    }
                     Wait::TensorMemory => {
                         "free tensor memory (and, for a pair of CTAs, for the peer to allocate too)"
                             .into()
@@ -87,6 +96,16 @@ impl Cluster<'_> {
             None => format!("at shared offset {offset:#x}"),
         };
         if self.ctas.len() > 1 { format!("{name} of CTA rank {cta}") } else { name }
+    }
+
+    fn explain_registers(&self) -> String {
+        let launch = self.kernel.registers_at_launch.unwrap_or_default();
+        let warps = self.ctas[0].warps.len();
+        format!(
+            "at launch each thread has {launch} registers (.maxntid, .minnctapersm and .maxnreg decide), the \
+             CTA's {warps} warps together {}: setmaxnreg shares these out, and no more",
+            launch as usize * warps
+        )
     }
 
     fn explain_named(&self, cta: usize, id: u32) -> String {

@@ -119,6 +119,8 @@ pub struct Cta {
     pub warps: std::ops::Range<usize>,
     /// Warps that have not exited.
     pub live_warps: u32,
+    /// Registers, of each lane of a warp, that warps gave back and no other took.
+    pub spare_registers: u32,
     /// The first time each warp saw a request to cancel a cluster refused.
     pub(crate) refusals: Vec<(Touch, Option<Moment>)>,
 }
@@ -211,7 +213,9 @@ impl<'a> Cluster<'a> {
             let live = if live >= 32 { u32::MAX } else { (1 << live) - 1 };
             let registers = self.registers(rank, id, index);
             let local = self.kernel.local_bytes as usize;
-            self.warps.push(Warp::new(rank as usize, index, registers, live, local));
+            let mut warp = Warp::new(rank as usize, index, registers, live, local);
+            warp.register_count = self.kernel.registers_at_launch;
+            self.warps.push(warp);
         }
         self.ctas.push(Cta {
             id,
@@ -222,6 +226,7 @@ impl<'a> Cluster<'a> {
             named: vec![NamedBarrier::default(); NAMED_BARRIERS],
             warps: first..self.warps.len(),
             live_warps: (self.warps.len() - first) as u32,
+            spare_registers: 0,
             refusals: Vec::new(),
         });
     }

@@ -296,12 +296,15 @@ impl Cluster<'_> {
         let wgmma = &self.warps[w].wgmma;
         let mut reads = None;
         let mut writes = Vec::new();
+        let mut reads_dirty = false;
         inst.op.registers(&mut |reg, how| {
             if let Reg::R32(r) = reg {
                 match how {
-                    Use::Read if wgmma.in_flight(r) => reads = Some(r),
+                    Use::Read => {
+                        reads = reads.or(wgmma.in_flight(r).then_some(r));
+                        reads_dirty |= wgmma.is_dirty(r);
+                    }
                     Use::Write => writes.push(r),
-                    Use::Read => {}
                 }
             }
         });
@@ -314,7 +317,8 @@ impl Cluster<'_> {
             }
         }
         let wgmma = &mut self.warps[w].wgmma;
-        if !copy {
+        // A copy is no work of its own: the assembler lets both be one register.
+        if !copy || reads_dirty {
             writes.into_iter().for_each(|r| wgmma.mark_dirty(r));
         }
         Ok(())

@@ -8,6 +8,7 @@ mod launch_control;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod register_pool;
 mod system;
 mod tensor_allocation;
 mod tensor_memory;
@@ -171,6 +172,7 @@ impl Cluster<'_> {
                 self.system_call(w, *call, arguments, *result, mask)
             }
             Op::Sleep => Ok(Flow::Yield),
+            Op::SetRegisters(count) => self.set_registers(w, *count),
             Op::Carry { .. } => {
                 let flag = self.kernel.carry;
                 alu::carry(&mut self.warps[w].registers, &inst.op, flag, mask);
@@ -265,6 +267,7 @@ impl Cluster<'_> {
         }
         warp.exit(mask);
         if self.warps[w].done() {
+            self.return_registers(w);
             let cta = self.warps[w].cta;
             self.ctas[cta].live_warps -= 1;
             if self.ctas[cta].live_warps == 0 {
@@ -294,6 +297,14 @@ impl Cluster<'_> {
             help: Some("wait for the copy's mbarrier phase before the last warp exits".into()),
         };
         Err(Box::new(Error::Fault(Box::new(fault))))
+    }
+
+    /// Fragments that wait for such a thing look again.
+    fn retry(&mut self, what: impl Fn(&Wait) -> bool) {
+        let fragments = self.warps.iter_mut().flat_map(|warp| &mut warp.fragments);
+        for fragment in fragments.filter(|fragment| what(&fragment.wait)) {
+            fragment.wait = Wait::Ready;
+        }
     }
 
     /// A wait for the lanes of `members` that are not here yet, if any.

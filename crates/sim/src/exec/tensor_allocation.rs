@@ -63,7 +63,7 @@ impl Cluster<'_> {
         if start.is_some() {
             ctas.iter().for_each(|cta| self.ctas[*cta].tensor.asked = None);
             self.ctas[peer].tensor.given = start;
-            self.retry_allocations();
+            self.retry(|wait| *wait == Wait::TensorMemory);
         }
         Ok(start)
     }
@@ -74,17 +74,6 @@ impl Cluster<'_> {
         let start = (0..=TMEM_COLUMNS as u32 - columns).step_by(32).find(free)?;
         ctas.iter().for_each(|cta| self.ctas[*cta].tensor.allocations.push((start, columns)));
         Some(start)
-    }
-
-    /// Warps that wait to allocate look again.
-    fn retry_allocations(&mut self) {
-        for warp in &mut self.warps {
-            for fragment in &mut warp.fragments {
-                if fragment.wait == Wait::TensorMemory {
-                    fragment.wait = Wait::Ready;
-                }
-            }
-        }
     }
 
     pub(super) fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
@@ -109,7 +98,7 @@ impl Cluster<'_> {
         let now = self.checker.as_ref().map(|checker| checker.now(w));
         tensor.freed.push((start, columns, now));
         self.note_tmem_free(w, cta, start as usize, columns as usize)?;
-        self.retry_allocations();
+        self.retry(|wait| *wait == Wait::TensorMemory);
         Ok(())
     }
 }

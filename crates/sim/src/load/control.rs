@@ -34,8 +34,12 @@ impl<'m> Loader<'m> {
                 Op::Mov64 { d, a }
             }
             "griddepcontrol" if i.instruction.has("wait") => Op::Fence(Fence::EarlierGrids),
-            "setmaxnreg" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard"
-            | "applypriority" | "pmevent" => Op::Nop,
+            "setmaxnreg" => {
+                let count = self.immediate(i, 0)?;
+                Op::SetRegisters(u32::try_from(count).map_err(|_| format!("{count} registers"))?)
+            }
+            "griddepcontrol" | "prefetch" | "prefetchu" | "discard" | "applypriority"
+            | "pmevent" => Op::Nop,
             "membar" => Op::Fence(Fence::Thread),
             "fence" => Op::Fence(fence(i)),
             "bar" | "barrier" => return self.barrier(opcode, i),

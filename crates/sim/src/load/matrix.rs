@@ -232,6 +232,20 @@ impl<'m> Loader<'m> {
                 constant[r.0 as usize] = true;
             }
         }
+        // What is copied to a register of a wgmma was written where the copy's source was.
+        let mut grows = true;
+        while std::mem::take(&mut grows) {
+            for inst in &self.code {
+                if let Op::Mov32 { d, a } = inst.op
+                    && wgmma[d.0 as usize]
+                    && !constant[a.0 as usize]
+                    && !wgmma[a.0 as usize]
+                {
+                    wgmma[a.0 as usize] = true;
+                    grows = true;
+                }
+            }
+        }
         for inst in &mut self.code {
             inst.copies = match &inst.op {
                 Op::Mov32 { a, .. } => !constant[a.0 as usize],

@@ -70,6 +70,8 @@ pub struct Kernel {
     pub required_threads: Option<u32>,
     /// `.maxntid`, if given.
     pub max_threads: Option<u32>,
+    /// Registers of a thread at launch, if its directives say.
+    pub registers_at_launch: Option<u32>,
     /// Whether its clusters may take over the work of others (`clusterlaunchcontrol.try_cancel`).
     pub cancels_clusters: bool,
 }
@@ -356,6 +358,7 @@ impl<'m> Loader<'m> {
             cluster,
             required_threads: product("reqntid"),
             max_threads: product("maxntid"),
+            registers_at_launch: ptx::registers_at_launch(&function.directives),
         }
     }
 }
