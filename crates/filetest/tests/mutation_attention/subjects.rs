@@ -30,14 +30,14 @@ fn pair(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 2, split: Split::Never, ..options }
 }
 
-/// Hopper, two warpgroups that take turns.
+/// Hopper, three warpgroups that take turns.
 pub const SM90: Subject = Subject {
     name: "sm90",
     arch: Arch::Sm90,
     case: r#"
-        dim = 128
+        dim = 64
         amplitude = 2.5
-        queries = 128
+        queries = 192
         batch = 8
         keys = [700, 0, 100, 100, 40, 100, 100, 384]
         mask = "causal"
