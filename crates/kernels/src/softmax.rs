@@ -247,16 +247,39 @@ impl Softmax {
         exponential: &Exponential,
         every: usize,
     ) {
-        for (i, pair) in scores.chunks(2).enumerate() {
-            let (x, y) = (pair[0], pair[1]);
-            let exponents = [b.fma(x, self.factor, shift), b.fma(y, self.factor, shift)];
-            let powers = if i % every == every - 1 {
-                exponential.exp2(b, exponents[0], exponents[1])
-            } else {
-                exponents.map(|exponent| b.ex2(exponent))
-            };
-            b.assign(x, powers[0]);
-            b.assign(y, powers[1]);
+        let mut number = 0;
+        self.for_each_pair(b, scores, shift, |b, [x, y]| {
+            number += 1;
+            match number % every {
+                0 => exponential.exp2(b, x, y),
+                _ => [x, y].map(|exponent| b.ex2(exponent)),
+            }
+        });
+    }
+
+    /// Replaces scores by probabilities.
+    #[track_caller]
+    pub fn exponentiate(&self, b: &mut Builder, scores: &[Reg<f32>], shift: Reg<f32>) {
+        self.for_each_pair(b, scores, shift, |b, pair| pair.map(|exponent| b.ex2(exponent)));
+    }
+
+    /// Replaces pairs of scores by what `power` makes of their exponents.
+    #[track_caller]
+    fn for_each_pair(
+        &self,
+        b: &mut Builder,
+        scores: &[Reg<f32>],
+        shift: Reg<f32>,
+        mut power: impl FnMut(&mut Builder, [Reg<f32>; 2]) -> [Reg<f32>; 2],
+    ) {
+        let scaling = b.scaling(self.factor, shift);
+        let (pairs, rest) = scores.as_chunks();
+        assert!(rest.is_empty(), "a row's scores come in pairs");
+        for &pair in pairs {
+            let exponents = scaling.of(b, pair);
+            for (score, p) in pair.into_iter().zip(power(b, exponents)) {
+                b.assign(score, p);
+            }
         }
     }
 
@@ -265,16 +288,6 @@ impl Softmax {
     fn shift(&self, b: &mut Builder, reference: Reg<f32>) -> Reg<f32> {
         let shift = b.mul(reference, self.factor);
         b.neg(shift)
-    }
-
-    /// Replaces scores by probabilities.
-    #[track_caller]
-    pub fn exponentiate(&self, b: &mut Builder, scores: &[Reg<f32>], shift: Reg<f32>) {
-        for &score in scores {
-            let exponent = b.fma(score, self.factor, shift);
-            let p = b.ex2(exponent);
-            b.assign(score, p);
-        }
     }
 
     /// One row's states of several parts of the keys, put together: the state of the whole, and the

@@ -1,6 +1,7 @@
 //! A simple cost model, for timelines in which overlap (or the lack of it) can be seen.
 //!
-//! Every warp has a clock in cycles of one multiprocessor. An instruction costs its issue slots:
+//! Every warp has a clock in cycles of one multiprocessor. An instruction costs its issue slots (a move
+//! from register to register costs none: the assembler lets both be one):
 //! 32 lanes at 32 lanes per cycle and partition, special functions 4 lanes per cycle, shared memory
 //! 128 bytes and global memory 64 bytes per cycle and multiprocessor. A wait moves the clock to the
 //! time of what it waited for. Each multiprocessor has one copy engine (64 bytes per cycle after
@@ -88,6 +89,8 @@ pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
         | Op::WgmmaCommit
         | Op::WgmmaWait(_)
         | Op::Movmatrix { .. } => (2, Class::Matrix),
+        Op::Mov32 { .. } | Op::Mov64 { .. } => (0, Class::Arithmetic),
+        Op::Pack { bits: 32, .. } | Op::Unpack { bits: 32, .. } => (0, Class::Arithmetic),
         _ => (1, Class::Arithmetic),
     }
 }

@@ -21,7 +21,7 @@
 //!   order of their use; its grain does not grow with the head dim, so even 576/512 streams.
 //! - Registers. A softmax thread holds a row of 128 scores and 64 packed probabilities: 175 to 243 of
 //!   the 255 it may have in a CTA of six warps, 200 in one of sixteen, where the correction warps have
-//!   72 and the others 40.
+//!   80 and the others 32.
 //!
 //! The table in `docs/blackwell.md` has the figures of every head dim; a test keeps it current.
 //!

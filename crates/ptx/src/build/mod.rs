@@ -18,6 +18,7 @@
 mod arith;
 mod builder;
 mod control;
+mod many;
 mod memory;
 mod operand;
 mod pair;
@@ -33,6 +34,7 @@ mod wgmma;
 
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
+pub use many::Scaling;
 pub use memory::{GlobalPtr, RemoteSmemPtr, SmemPtr, TensorMapParam, address};
 pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};
 pub use pair::Pair;

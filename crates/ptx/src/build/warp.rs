@@ -137,50 +137,6 @@ impl Builder {
         self.emit(&text, vec![acc.clone(), left, right, acc]);
     }
 
-    /// A 32-bit number that holds the larger of `a` and each of `others`, pairwise in a tree.
-    #[track_caller]
-    pub fn max_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
-        self.tree(values, |b, x, y| b.max(x, y))
-    }
-
-    /// The largest of the bits of `values` as signed integers, in a tree of three each: one instruction
-    /// per three on sm_90 and later, where floats are compared two by two.
-    #[track_caller]
-    pub fn max_of_bits(&mut self, values: &[Reg<f32>]) -> Reg<i32> {
-        assert!(!values.is_empty(), "a tree needs at least one value");
-        let mut level: Vec<Reg<i32>> =
-            values.iter().map(|value| self.bits(*value).reinterpret()).collect();
-        while level.len() > 1 {
-            let join =
-                |three: &[Reg<i32>]| three[1..].iter().fold(three[0], |x, y| self.max(x, *y));
-            level = level.chunks(3).map(join).collect();
-        }
-        level[0]
-    }
-
-    /// The sum of `values`, pairwise in a tree.
-    #[track_caller]
-    pub fn sum_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
-        self.tree(values, |b, x, y| b.add(x, y))
-    }
-
-    #[track_caller]
-    fn tree(
-        &mut self,
-        values: &[Reg<f32>],
-        join: impl Fn(&mut Self, Reg<f32>, Reg<f32>) -> Reg<f32>,
-    ) -> Reg<f32> {
-        assert!(!values.is_empty(), "a tree needs at least one value");
-        let mut level = values.to_vec();
-        while level.len() > 1 {
-            level = level
-                .chunks(2)
-                .map(|pair| if let [x, y] = *pair { join(self, x, y) } else { pair[0] })
-                .collect();
-        }
-        level[0]
-    }
-
     /// Waits `ns` nanoseconds or so.
     #[track_caller]
     pub fn nanosleep(&mut self, ns: impl Into<Arg<u32>>) {

@@ -22,8 +22,8 @@ const ISSUING_WARP: u32 = 12;
 const LOADING_WARP: u32 = 13;
 /// Registers of a thread by role; together what 512 threads of 128 have.
 const SOFTMAX_REGISTERS: Budget = Budget::Grown(200);
-const CORRECTION_REGISTERS: Budget = Budget::Shrunk(72);
-const OTHER_REGISTERS: Budget = Budget::Shrunk(40);
+const CORRECTION_REGISTERS: Budget = Budget::Shrunk(80);
+const OTHER_REGISTERS: Budget = Budget::Shrunk(32);
 const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
 
 /// One float per row of every block, in `copies` copies that are used in turn.

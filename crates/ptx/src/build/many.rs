@@ -1,0 +1,78 @@
+//! Arithmetic on many floats of a thread, in as few instructions as the target has for it.
+
+use super::builder::{Builder, Target};
+use super::pair::Pair;
+use super::value::Reg;
+
+/// Joins neighbours, `arity` at a time, until one is left.
+fn tree<T: Copy>(mut level: Vec<T>, arity: usize, mut join: impl FnMut(T, T) -> T) -> T {
+    assert!(!level.is_empty(), "a tree needs at least one value");
+    while level.len() > 1 {
+        let joined = |few: &[T]| few[1..].iter().fold(few[0], |x, y| join(x, *y));
+        level = level.chunks(arity).map(joined).collect();
+    }
+    level[0]
+}
+
+impl Builder {
+    /// Whether one instruction adds or multiplies two pairs of floats.
+    fn has_pairs(&self) -> bool {
+        matches!(self.target(), Target::Sm100a | Target::Sm103a)
+    }
+
+    /// The largest of `values`: two joins are one instruction on sm_100 and later.
+    #[track_caller]
+    pub fn max_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        tree(values.to_vec(), 3, |x, y| self.max(x, y))
+    }
+
+    /// The largest of the bits of `values` as signed integers: two joins are one instruction on sm_90 and
+    /// later, where floats are compared two by two.
+    #[track_caller]
+    pub fn max_of_bits(&mut self, values: &[Reg<f32>]) -> Reg<i32> {
+        let bits = values.iter().map(|value| self.bits(*value).reinterpret()).collect();
+        tree(bits, 3, |x, y| self.max(x, y))
+    }
+
+    /// The sum of `values`.
+    #[track_caller]
+    pub fn sum_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        if !self.has_pairs() || values.len() < 2 {
+            return tree(values.to_vec(), 2, |x, y| self.add(x, y));
+        }
+        let (pairs, rest) = values.as_chunks();
+        let pairs = pairs.iter().map(|[x, y]| self.pair(*x, *y)).collect();
+        let sums: Pair = tree(pairs, 2, |x, y| self.pair_add(x, y));
+        let [even, odd] = self.unpair(sums);
+        rest.iter().fold(self.add(even, odd), |sum, x| self.add(sum, *x))
+    }
+
+    /// `x · factor + shift`, for many `x`.
+    #[track_caller]
+    pub fn scaling(&mut self, factor: Reg<f32>, shift: Reg<f32>) -> Scaling {
+        let pairs = self.has_pairs().then(|| [self.pair(factor, factor), self.pair(shift, shift)]);
+        Scaling { factor, shift, pairs }
+    }
+}
+
+/// A product with one number and a sum with another.
+#[derive(Clone, Copy, Debug)]
+pub struct Scaling {
+    factor: Reg<f32>,
+    shift: Reg<f32>,
+    /// Both twice, where one instruction takes two numbers.
+    pairs: Option<[Pair; 2]>,
+}
+
+impl Scaling {
+    /// The scaled numbers of two.
+    #[track_caller]
+    pub fn of(&self, b: &mut Builder, [x, y]: [Reg<f32>; 2]) -> [Reg<f32>; 2] {
+        let Some([factors, shifts]) = self.pairs else {
+            return [x, y].map(|x| b.fma(x, self.factor, self.shift));
+        };
+        let pair = b.pair(x, y);
+        let scaled = b.pair_fma(pair, factors, shifts);
+        b.unpair(scaled)
+    }
+}
