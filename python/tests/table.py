@@ -73,16 +73,16 @@ class Data:
         self.scale = case.get("scale", 1 / math.sqrt(self.dim))
         self.make()
 
-    def normal(self, *shape):
+    def normal(self, lean, *shape):
         x = self.rng.standard_normal(shape, np.float32) * np.float32(self.case.get("amplitude", 1.0))
-        return rounded(x, self.dtype)
+        return rounded(x + np.float32(lean), self.dtype)
 
     def make(self):
         """Rows of each sequence, then the buffers that hold them."""
-        heads, kv_heads = self.heads, self.kv_heads
-        self.q_rows = [self.normal(heads, n, self.dim) for n in self.queries]
-        self.k_rows = [self.normal(kv_heads, n, self.dim) for n in self.keys]
-        self.v_rows = [self.normal(kv_heads, n, self.value_dim) for n in self.keys]
+        heads, kv_heads, lean = self.heads, self.kv_heads, self.case.get("lean", 0.0)
+        self.q_rows = [self.normal(lean, heads, n, self.dim) for n in self.queries]
+        self.k_rows = [self.normal(-lean, kv_heads, n, self.dim) for n in self.keys]
+        self.v_rows = [self.normal(-lean, kv_heads, n, self.value_dim) for n in self.keys]
         if self.shared:
             self.v_rows = [k[..., : self.value_dim] for k in self.k_rows]
         self.sinks = None
@@ -153,7 +153,7 @@ class Data:
         return seen
 
     def expected(self, naive=False):
-        """(out, lse) of each sequence in float64; `naive` rounds P and the result as a plain
+        """(out, lse) of each sequence in float64; `naive` rounds scores, P and the result as a plain
         computation in the case's type would."""
         return [self.sequence(b, naive) for b in range(self.batch)]
 
@@ -164,6 +164,8 @@ class Data:
         s = np.einsum("htd,hsd->hts", q, k) * self.scale
         if self.case.get("softcap"):
             s = self.case["softcap"] * np.tanh(s / self.case["softcap"])
+        if naive:
+            s = rounded(s, self.dtype).astype(np.float64)
         s = np.where(self.visible(q.shape[1], k.shape[1]), s, -np.inf)
         top = s.max(-1, keepdims=True, initial=-np.inf)
         top = np.where(np.isinf(top), 0.0, top)

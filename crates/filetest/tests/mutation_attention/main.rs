@@ -112,6 +112,11 @@ fn sm90() {
 }
 
 #[test]
+fn sm90_turns() {
+    check(&subjects::SM90_TURNS);
+}
+
+#[test]
 fn sm90_shared() {
     check(&subjects::SM90_SHARED);
 }

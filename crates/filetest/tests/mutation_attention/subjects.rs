@@ -30,16 +30,32 @@ fn pair(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 2, split: Split::Never, ..options }
 }
 
-/// Hopper, three warpgroups that take turns.
+/// Hopper, two warpgroups.
 pub const SM90: Subject = Subject {
     name: "sm90",
     arch: Arch::Sm90,
     case: r#"
-        dim = 64
+        dim = 128
         amplitude = 2.5
-        queries = 192
+        queries = 128
         batch = 8
         keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, three warpgroups that take turns: many queries, most of which see no keys.
+pub const SM90_TURNS: Subject = Subject {
+    name: "sm90-turns",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 64
+        amplitude = 2.5
+        queries = 1152
+        batch = 3
+        keys = [700, 100, 384]
         mask = "causal"
     "#,
     options: alone,

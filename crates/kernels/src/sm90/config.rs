@@ -67,10 +67,9 @@ impl Config {
         let blocks = packing.blocks(group, problem.longest_query());
         let segment = &problem.segments[n];
         let full = segment.mask == Mask::Full;
-        let fills_three = blocks.is_multiple_of(3) || problem.longest_query() > 1024;
         let (warpgroups, tile) = match key_dim.max(value_dim) {
             // Under a short causal mask a third of 192 rows would be past the end too often.
-            0..=64 if full || fills_three => (3, 128),
+            0..=64 if full || problem.longest_query() > 1024 => (3, 128),
             0..=128 => (2, 128),
             129..=192 if value_dim <= 128 => (2, 128),
             129..=192 => (2, 96),
