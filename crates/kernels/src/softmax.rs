@@ -94,6 +94,23 @@ impl Reference {
         let largest = b.max_of_bits(scores);
         b.setp(Cmp::Gt, largest, self.limit)
     }
+
+    /// Moves it with the `largest` of `row`'s new scores, if that asks for it; returns the factor on what
+    /// was accumulated before, 1 where nothing moved.
+    #[track_caller]
+    pub fn follow(
+        &self,
+        b: &mut Builder,
+        softmax: &Softmax,
+        row: &RowState,
+        largest: Reg<f32>,
+    ) -> Reg<f32> {
+        let (shift, rescale) = softmax.move_reference(b, row, largest, true);
+        let limit = softmax.limit(b, row.max);
+        b.assign(self.shift, shift);
+        b.assign(self.limit, limit);
+        rescale.factor
+    }
 }
 
 /// What a moved reference asks of what was accumulated before.
@@ -157,68 +174,24 @@ impl Softmax {
         }
     }
 
-    /// Moves a row's reference to the `largest` of its new scores if that exceeds it by [`SLACK`], or is
-    /// the first, and the row's sum along. Returns the factor on what was accumulated before: 1 where
-    /// nothing moved.
-    #[track_caller]
-    pub fn follow(
-        &self,
-        b: &mut Builder,
-        row: &RowState,
-        reference: &Reference,
-        largest: Reg<f32>,
-    ) -> Reg<f32> {
-        let exponent = b.fma(largest, self.factor, reference.shift);
-        let unseen = b.setp(Cmp::Eq, row.max, f32::NEG_INFINITY);
-        let slack = b.select::<f32>(unseen, f32::NEG_INFINITY, SLACK);
-        let due = b.setp(Cmp::Gt, exponent, slack);
-        let max = b.select::<f32>(due, largest, row.max);
-        let origin = finite(b, max);
-        let shift = self.shift(b, origin);
-        let exponent = b.fma(row.max, self.factor, shift);
-        let factor = b.ex2(exponent);
-        let factor = b.select::<f32>(due, factor, 1.0);
-        let sum = b.mul(row.sum, factor);
-        let limit = self.limit(b, max);
-        b.assign(row.sum, sum);
-        b.assign(row.max, max);
-        b.assign(reference.shift, shift);
-        b.assign(reference.limit, limit);
-        factor
-    }
-
-    /// The limit of a reference at score `max`.
-    #[track_caller]
-    fn limit(&self, b: &mut Builder, max: Reg<f32>) -> Reg<i32> {
-        let inverse = b.rcp(self.factor);
-        let limit = b.fma(inverse, SLACK, max);
-        let positive = b.setp(Cmp::Gt, limit, 0.0);
-        let bits = b.bits(limit).reinterpret::<i32>();
-        b.select::<i32>(positive, bits, i32::MIN)
-    }
-
-    /// First half of a step that rescales lazily: the row's `max` is a reference that
-    /// moves only when scores exceed it by [`SLACK`]. Numerator and denominator use the same
-    /// reference, so the result is as exact. `reduce` takes the maximum over the threads that share
-    /// the row; `masked` says that scores may be `-inf`. Returns the shift for [`Softmax::exponentiate`], and what to
-    /// do with what was accumulated.
+    /// First half of a step that rescales lazily: the row's `max` is a reference that moves only when
+    /// the `largest` of the row's new scores exceeds it by [`SLACK`]. Numerator and denominator use the
+    /// same reference; the largest probability is rounded, too, where it is not 1. `masked` says that
+    /// scores may be `-inf`. Returns the shift for [`Softmax::exponentiate`], and what to do with what
+    /// was accumulated.
     #[track_caller]
     pub fn move_reference(
         &self,
         b: &mut Builder,
         row: &RowState,
-        scores: &[Reg<f32>],
+        largest: Reg<f32>,
         masked: bool,
-        reduce: impl Fn(&mut Builder, Reg<f32>) -> Reg<f32>,
     ) -> (Reg<f32>, Rescale) {
-        let largest = b.max_tree(scores);
-        let largest = reduce(b, largest);
-        let max = b.max(largest, row.max);
-        let growth = b.sub(max, row.max);
+        let growth = b.sub(largest, row.max);
         let growth = b.mul(growth, self.factor);
         // Not a number where nothing was seen yet and nothing is seen now: not due.
         let due = b.setp(Cmp::Gt, growth, SLACK);
-        let max = b.select::<f32>(due, max, row.max);
+        let max = b.select::<f32>(due, largest, row.max);
         let reference = if masked { finite(b, max) } else { max };
         let shift = self.shift(b, reference);
         let exponent = b.fma(row.max, self.factor, shift);
@@ -228,6 +201,16 @@ impl Softmax {
         b.assign(row.sum, sum);
         b.assign(row.max, max);
         (shift, Rescale { due, factor })
+    }
+
+    /// Bits of the score above which a reference at score `max` moves, as [`Reference`] keeps them.
+    #[track_caller]
+    fn limit(&self, b: &mut Builder, max: Reg<f32>) -> Reg<i32> {
+        let inverse = b.rcp(self.factor);
+        let limit = b.fma(inverse, SLACK, max);
+        let positive = b.setp(Cmp::Gt, limit, 0.0);
+        let bits = b.bits(limit).reinterpret::<i32>();
+        b.select::<i32>(positive, bits, i32::MIN)
     }
 
     /// Second half: replaces `scores` by probabilities and adds them to the row's sum.

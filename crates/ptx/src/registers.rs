@@ -10,6 +10,8 @@ const QUARTERS: u64 = 4;
 const STEP: u64 = 8;
 /// Most registers of a thread.
 const MOST: u64 = 256;
+/// What no directive can mean more than.
+const MOST_THREADS: u64 = 1 << 20;
 
 /// Registers that each thread of a kernel gets at launch, if its directives say: what `.maxnreg` says, and
 /// as many as `.minnctapersm` CTAs of `.maxntid` (or `.reqntid`) threads can have.
@@ -19,11 +21,12 @@ const MOST: u64 = 256;
 pub fn registers_at_launch(directives: &[FunctionDirective]) -> Option<u32> {
     let product = |name: &str| {
         let directive = directives.iter().find(|d| d.name.as_str() == name)?;
-        Some(directive.values.iter().product::<u64>().max(1))
+        let product = directive.values.iter().fold(1, |p: u64, value| p.saturating_mul(*value));
+        Some(product.clamp(1, MOST_THREADS))
     };
     let threads = product("reqntid").or(product("maxntid"));
     let shared_out = threads.zip(product("minnctapersm")).map(|(threads, ctas)| {
-        let warps = threads.div_ceil(32).saturating_mul(ctas).next_multiple_of(QUARTERS);
+        let warps = (threads.div_ceil(32) * ctas).next_multiple_of(QUARTERS);
         PER_LANE / warps / STEP * STEP
     });
     let named = product("maxnreg").map(|registers| registers.next_multiple_of(STEP));
@@ -71,5 +74,7 @@ mod tests {
         assert_eq!(at_launch(&both), Some(128));
         assert_eq!(at_launch(&[("reqntid", 384)]), None);
         assert_eq!(at_launch(&[("minnctapersm", 1)]), None);
+        let absurd = [("maxntid", u64::MAX), ("minnctapersm", u64::MAX)];
+        assert_eq!(at_launch(&absurd), Some(8));
     }
 }

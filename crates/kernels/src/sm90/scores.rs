@@ -147,7 +147,7 @@ impl Scores {
     ) -> Reg<f32> {
         let largest = b.max_tree(scores);
         let largest = b.join_lanes(largest, 4, |b, x, y| b.max(x, y));
-        softmax.follow(b, &self.rows[half], &self.references[half], largest)
+        self.references[half].follow(b, softmax, &self.rows[half], largest)
     }
 
     /// Rounds probabilities to 16 bits.

@@ -96,8 +96,8 @@ impl SoftmaxThread<'_> {
         self.scores.advance(b);
         b.tcgen05_fence_after();
         let scores = self.rows.load_scores(b, self.at, TILE, keys, None);
-        let (shift, rescale) =
-            softmax.move_reference(b, &self.state, &scores, keys.masked, |_, largest| largest);
+        let largest = b.max_tree(&scores);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked);
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
         let (early, late) = scores.split_at(EARLY_KEYS as usize);

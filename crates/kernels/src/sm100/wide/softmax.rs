@@ -132,11 +132,10 @@ impl SoftmaxThread<'_> {
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
         let first = b.mul(self.half, SLOT_ROWS);
         let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
-        let (shift, rescale) =
-            softmax.move_reference(b, &self.state, &scores, keys.masked, |b, largest| {
-                let others = self.exchange(b, largest);
-                b.max(largest, others)
-            });
+        let largest = b.max_tree(&scores);
+        let others = self.exchange(b, largest);
+        let largest = b.max(largest, others);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked);
         softmax.add_row(b, &self.state, &scores, shift);
         let packed = self.rows.round(b, &scores);
         self.output.wait(b);
