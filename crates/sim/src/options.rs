@@ -38,8 +38,9 @@ pub struct Options {
     /// Whether rules of the manual are applied that shipped kernels break without harm:
     /// `tcgen05.fence` on both sides of every barrier, `tcgen05.wait::ld` before a loaded register is
     /// used, `fence.proxy.async` by the writing threads themselves, also where a copy only
-    /// overwrites what they wrote and where `cp.async` wrote it, tensor memory freed when no warp uses it any more, and the lane base
-    /// in every address of tensor memory.
+    /// overwrites what they wrote and where `cp.async` wrote it, tensor memory freed when no warp uses
+    /// it any more, the lane base in every address of tensor memory, and a CTA that ends only when it
+    /// knows that others are done with its shared memory.
     pub pedantic: bool,
     /// Rules that may be broken: the run goes on as if all were in order, and its report counts them.
     pub allow: Vec<Rule>,

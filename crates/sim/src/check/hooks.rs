@@ -42,6 +42,7 @@ impl Cluster<'_> {
 
     /// A warp's arrival publishes what it knows.
     pub(crate) fn release_to(&mut self, w: usize, id: BarrierId) {
+        self.note_visit(w, id.0);
         let Some(checker) = &mut self.checker else { return };
         if let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
             checker.publish(w, &mut bar.incoming);
@@ -192,6 +193,9 @@ impl Cluster<'_> {
             return Ok(());
         }
         let pc = self.pc(w);
+        if let Memory::Shared(cta) = memory {
+            self.note_visit(w, cta);
+        }
         if memory == Memory::Global {
             self.check_earlier_grids(w, (start, bytes.into()), write)?;
             self.note_owner(w, (start, bytes), write, order)?;
@@ -219,6 +223,7 @@ impl Cluster<'_> {
     ) -> Run<()> {
         let pc = self.warps[w].fragments[0].pc;
         let memory = Memory::Shared(cta);
+        self.note_visit(w, cta);
         loop {
             let Some(checker) = &mut self.checker else { return Ok(()) };
             let outcome = checker.by_ranges(w, pc, memory, ranges.clone(), write);

@@ -21,6 +21,7 @@ mod shadow;
 mod touched;
 mod transfers;
 mod unwritten;
+mod visits;
 
 pub use clock::Clocks;
 pub(crate) use grids::{Earlier, Written};

@@ -121,6 +121,8 @@ pub struct Cta {
     pub live_warps: u32,
     /// Registers, of each lane of a warp, that warps gave back and no other took.
     pub spare_registers: u32,
+    /// The last access of each warp of another CTA to its shared memory (pedantic runs only).
+    pub(crate) visits: Vec<(Touch, Moment)>,
     /// The first time each warp saw a request to cancel a cluster refused.
     pub(crate) refusals: Vec<(Touch, Option<Moment>)>,
 }
@@ -227,6 +229,7 @@ impl<'a> Cluster<'a> {
             warps: first..self.warps.len(),
             live_warps: (self.warps.len() - first) as u32,
             spare_registers: 0,
+            visits: Vec::new(),
             refusals: Vec::new(),
         });
     }

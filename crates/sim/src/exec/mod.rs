@@ -261,6 +261,10 @@ impl Cluster<'_> {
     /// Ends lanes; what depends on the number of live threads looks again.
     fn exit(&mut self, w: usize, mask: u32) -> Run<()> {
         self.event();
+        let cta = self.warps[w].cta;
+        if self.ctas[cta].live_warps == 1 && self.warps[w].live & !mask == 0 {
+            self.check_visits(w, cta)?;
+        }
         let warp = &mut self.warps[w];
         if warp.fragments[0].mask != mask {
             warp.fragments[0].pc += 1;
@@ -268,7 +272,6 @@ impl Cluster<'_> {
         warp.exit(mask);
         if self.warps[w].done() {
             self.return_registers(w);
-            let cta = self.warps[w].cta;
             self.ctas[cta].live_warps -= 1;
             if self.ctas[cta].live_warps == 0 {
                 self.check_in_flight(cta)?;
