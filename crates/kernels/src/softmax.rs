@@ -6,7 +6,7 @@
 
 use crate::arguments::Arguments;
 use crate::exponential::Exponential;
-use problem::Problem;
+use problem::{DType, Problem};
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -18,6 +18,8 @@ pub struct Softmax {
     /// Factor from prepared scores to exponents of e.
     natural: Reg<f32>,
     prepare: Prepare,
+    /// Powers of two that a probability may reach.
+    range: f32,
 }
 
 /// What is done to raw scores first.
@@ -69,8 +71,9 @@ pub struct Reference {
     /// What to add to a scaled score to get its exponent.
     pub shift: Reg<f32>,
     /// Bits of the score above which it moves. Compared as signed integers, the bits of positive floats
-    /// are in their order, and above those of all others. `i32::MIN`, which is below them all, where that
-    /// score is not positive or there is none yet: then whoever compares must look closer.
+    /// are in their order, and above those of all others. Where that score would be negative it is 0, if
+    /// probabilities can be as large as that, and else, or before a key is seen, `i32::MIN`, which is
+    /// below all bits: then whoever compares must look closer.
     limit: Reg<i32>,
 }
 
@@ -151,6 +154,7 @@ impl Softmax {
             factor: args.f32(b, "factor", natural * LOG2_E),
             natural: args.f32(b, "natural", natural),
             prepare,
+            range: if problem.dtype() == DType::F16 { 15.0 } else { 64.0 },
         }
     }
 
@@ -210,7 +214,10 @@ impl Softmax {
         let limit = b.fma(inverse, SLACK, max);
         let positive = b.setp(Cmp::Gt, limit, 0.0);
         let bits = b.bits(limit).reinterpret::<i32>();
-        b.select::<i32>(positive, bits, i32::MIN)
+        let exponent = b.mul(max, self.factor);
+        let near = b.setp(Cmp::Ge, exponent, -self.range);
+        let below = b.select::<i32>(near, 0, i32::MIN);
+        b.select::<i32>(positive, bits, below)
     }
 
     /// Second half: replaces `scores` by probabilities and adds them to the row's sum.
