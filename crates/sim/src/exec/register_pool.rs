@@ -24,7 +24,8 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    /// A warp ends, and others can have its registers.
+    /// A warp ends, and others can have its registers: the manual does not say so, but does not deny it
+    /// either, and nobody is accused for less.
     pub(super) fn return_registers(&mut self, w: usize) {
         if let Some(has) = self.warps[w].register_count.take() {
             self.ctas[self.warps[w].cta].spare_registers += has;
