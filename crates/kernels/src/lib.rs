@@ -21,6 +21,7 @@ mod combine;
 mod copies;
 mod divide;
 mod exponential;
+mod hyperbolic;
 mod options;
 mod order;
 mod output;

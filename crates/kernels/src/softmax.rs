@@ -6,6 +6,7 @@
 
 use crate::arguments::Arguments;
 use crate::exponential::Exponential;
+use crate::hyperbolic::Tanh;
 use problem::{DType, Problem};
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -29,8 +30,8 @@ enum Prepare {
     Nothing,
     /// They are multiplied by the scale.
     Scale(Reg<f32>),
-    /// They are capped; the factor leads to the exponent of `tanh`'s exponential.
-    Cap(Reg<f32>),
+    /// They are capped.
+    Cap(Tanh),
 }
 
 /// What is known of one row so far.
@@ -145,10 +146,7 @@ impl Softmax {
         let (prepare, natural) = match problem.softcap {
             None if problem.scale > 0.0 => (Prepare::Nothing, problem.scale),
             None => (Prepare::Scale(args.f32(b, "scale", problem.scale)), 1.0),
-            Some(cap) => {
-                let inner = 2.0 * LOG2_E * problem.scale / cap;
-                (Prepare::Cap(args.f32(b, "cap_inner", inner)), cap)
-            }
+            Some(cap) => (Prepare::Cap(Tanh::declare(b, args, problem.scale / cap)), cap),
         };
         Softmax {
             factor: args.f32(b, "factor", natural * LOG2_E),
@@ -158,23 +156,13 @@ impl Softmax {
         }
     }
 
-    /// Prepares raw scores in place. A cap is `tanh x = 1 − 2 / (2^(2x·log2 e) + 1)`, exact to f32
-    /// rounding, which `tanh.approx` is not.
+    /// Prepares raw scores in place. All lanes of the warp come here together.
     #[track_caller]
     pub fn prepare(&self, b: &mut Builder, scores: &[Reg<f32>]) {
-        for &score in scores {
-            let prepared = match self.prepare {
-                Prepare::Nothing => return,
-                Prepare::Scale(scale) => b.mul(score, scale),
-                Prepare::Cap(inner) => {
-                    let exponent = b.mul(score, inner);
-                    let power = b.ex2(exponent);
-                    let denominator = b.add(power, 1.0);
-                    let inverse = b.rcp(denominator);
-                    b.fma(inverse, -2.0, 1.0)
-                }
-            };
-            b.assign(score, prepared);
+        match self.prepare {
+            Prepare::Nothing => {}
+            Prepare::Scale(scale) => scores.iter().for_each(|&score| b.scale(score, scale)),
+            Prepare::Cap(tanh) => tanh.replace(b, scores),
         }
     }
 

@@ -36,6 +36,10 @@ fn measured() -> Vec<Problem> {
     for dims in [[192, 128], [576, 512], [64, 512], [320, 320]] {
         problems.push(dense([8, 8], dims, 512, 512, 8, Mask::Causal));
     }
+    for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
+        let problem = dense([heads, heads], [dim, dim], 4096, 4096, 4, Mask::Causal);
+        problems.push(Problem { softcap: Some(50.0), ..problem });
+    }
     problems
 }
 

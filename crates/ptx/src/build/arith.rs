@@ -98,6 +98,8 @@ impl Builder {
         lg2("lg2.approx.ftz.f32");
         /// `1 / a`, approximate (MUFU).
         rcp("rcp.approx.ftz.f32");
+        /// `|a|`.
+        abs("abs.f32");
         /// `tanh a`, approximate (MUFU).
         tanh("tanh.approx.f32");
     }

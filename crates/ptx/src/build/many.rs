@@ -26,6 +26,13 @@ impl Builder {
         tree(values.to_vec(), 3, |x, y| self.max(x, y))
     }
 
+    /// The largest magnitude among `values`, of those that are numbers.
+    #[track_caller]
+    pub fn max_magnitude(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        let magnitudes: Vec<_> = values.iter().map(|value| self.abs(*value)).collect();
+        self.max_tree(&magnitudes)
+    }
+
     /// The largest of the bits of `values` as signed integers: two joins are one instruction on sm_90 and
     /// later, where floats are compared two by two.
     #[track_caller]
@@ -53,6 +60,14 @@ impl Builder {
         let pairs = self.has_pairs().then(|| [self.pair(factor, factor), self.pair(shift, shift)]);
         Scaling { factor, shift, pairs }
     }
+
+    /// `x · P(x²)`, for many `x`; the coefficients of `P` are constant first.
+    #[track_caller]
+    pub fn odd_polynomial(&mut self, coefficients: &[Reg<f32>]) -> OddPolynomial {
+        let pairs =
+            self.has_pairs().then(|| coefficients.iter().map(|c| self.pair(*c, *c)).collect());
+        OddPolynomial { coefficients: coefficients.to_vec(), pairs }
+    }
 }
 
 /// A product with one number and a sum with another.
@@ -75,4 +90,37 @@ impl Scaling {
         let scaled = b.pair_fma(pair, factors, shifts);
         b.unpair(scaled)
     }
+}
+
+/// A polynomial of odd powers.
+#[derive(Clone, Debug)]
+pub struct OddPolynomial {
+    coefficients: Vec<Reg<f32>>,
+    /// All of them twice, where one instruction takes two numbers.
+    pairs: Option<Vec<Pair>>,
+}
+
+impl OddPolynomial {
+    /// Its values at two numbers.
+    #[track_caller]
+    pub fn of(&self, b: &mut Builder, [x, y]: [Reg<f32>; 2]) -> [Reg<f32>; 2] {
+        let Some(coefficients) = &self.pairs else {
+            return [x, y].map(|x| {
+                let square = b.mul(x, x);
+                let even = horner(&self.coefficients, |p, c| b.fma(p, square, c));
+                b.mul(x, even)
+            });
+        };
+        let pair = b.pair(x, y);
+        let square = b.pair_mul(pair, pair);
+        let even = horner(coefficients, |p, c| b.pair_fma(p, square, c));
+        let odd = b.pair_mul(pair, even);
+        b.unpair(odd)
+    }
+}
+
+/// A polynomial whose `step` adds a coefficient to what the higher ones came to.
+fn horner<T: Copy>(coefficients: &[T], step: impl FnMut(T, T) -> T) -> T {
+    let highest_first = coefficients.iter().rev().copied();
+    highest_first.reduce(step).expect("a polynomial has a coefficient")
 }

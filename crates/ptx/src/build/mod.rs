@@ -34,7 +34,7 @@ mod wgmma;
 
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
-pub use many::Scaling;
+pub use many::{OddPolynomial, Scaling};
 pub use memory::{GlobalPtr, RemoteSmemPtr, SmemPtr, TensorMapParam, address};
 pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};
 pub use pair::Pair;

@@ -40,6 +40,12 @@ impl Builder {
         self.pairwise("fma.rn.f32x2", &[a, b, c])
     }
 
+    /// `a · b`.
+    #[track_caller]
+    pub fn pair_mul(&mut self, a: Pair, b: Pair) -> Pair {
+        self.pairwise("mul.rn.f32x2", &[a, b])
+    }
+
     /// `a + b`.
     #[track_caller]
     pub fn pair_add(&mut self, a: Pair, b: Pair) -> Pair {
