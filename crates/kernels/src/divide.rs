@@ -4,7 +4,7 @@
 //! `n / d = (⌊n·m / 2^32⌋ + n) >> s` (Granlund and Montgomery, PLDI 1994).
 
 use crate::arguments::Arguments;
-use ptx::build::{Builder, Reg};
+use ptx::build::{Builder, Reg, magic};
 
 /// A divisor, in a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -12,13 +12,6 @@ pub struct Divisor {
     value: Reg<u32>,
     magic: Reg<u32>,
     shift: Reg<u32>,
-}
-
-fn magic(divisor: u32) -> (u32, u32) {
-    let shift = divisor.next_power_of_two().trailing_zeros();
-    let excess = (1u64 << shift) - divisor as u64;
-    let magic = ((excess << 32) / divisor as u64) as u32;
-    (magic.wrapping_add(1), shift)
 }
 
 impl Divisor {

@@ -6,8 +6,8 @@ use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::splits::Work;
 use crate::task::{Destination, Overlap, Task};
-use crate::{combine, tensors};
-use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
+use crate::{combine, gather, tensors};
+use problem::{DType, Mask, Problem, Segment, Storage, Unsupported, Values};
 use program::{Launch, Program};
 use ptx::build::{Kernel, module};
 use std::sync::Arc;
@@ -44,12 +44,7 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
-        if segment.indices.is_some() {
-            return Err(Unsupported::new(
-                "index lists",
-                format!("{arch} kernels read rows in order"),
-            ));
-        }
+        check_lists(segment, arch)?;
         if segment.storage != Storage::Elements {
             return Err(Unsupported::new("fp8 rows", format!("{arch} kernels read 16-bit rows")));
         }
@@ -59,6 +54,20 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         }
     }
     Ok(())
+}
+
+/// Listed rows are gathered, which Hopper kernels do.
+fn check_lists(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
+    match segment.indices {
+        Some(_) if arch != Arch::Sm90 => {
+            Err(Unsupported::new("index lists", format!("{arch} kernels read rows in order")))
+        }
+        Some(_) if !gather::reaches(segment) => Err(Unsupported::new(
+            "index lists over more than 64 GiB",
+            "gathered rows are found by 32-bit numbers of 16 bytes",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.

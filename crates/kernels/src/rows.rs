@@ -23,10 +23,21 @@ impl Packing {
     pub fn choose(problem: &Problem, capacity: u32) -> Self {
         let (group, tokens) = (problem.group() as u32, problem.longest_query());
         let plain = Packing { capacity, heads: 1, tokens: capacity };
-        let heads = (1..=group.min(capacity)).rev().find(|h| group.is_multiple_of(*h)).unwrap_or(1);
+        let heads = Self::most_heads(problem, capacity);
         let packed = Packing { capacity, heads, tokens: capacity / heads };
         let saves = packed.blocks(group, tokens) * 10 < plain.blocks(group, tokens) * 9;
         if saves { packed } else { plain }
+    }
+
+    /// As many heads of one token as a block has rows for.
+    pub fn of_one_token(problem: &Problem, capacity: u32) -> Self {
+        Packing { capacity, heads: Self::most_heads(problem, capacity), tokens: 1 }
+    }
+
+    /// The most heads of a group that fill the same number of rows in every block.
+    fn most_heads(problem: &Problem, capacity: u32) -> u32 {
+        let group = problem.group() as u32;
+        (1..=group.min(capacity)).rev().find(|h| group.is_multiple_of(*h)).unwrap_or(1)
     }
 
     /// Blocks of one KV head of one sequence of `tokens` queries.

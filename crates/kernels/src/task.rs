@@ -3,13 +3,14 @@
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
+use crate::gather::Scattered;
 use crate::order::{Tile, TileList, TileOrder};
 use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
 use crate::softmax::Softmax;
 use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
-use problem::{Problem, SegmentSlot, Slot, Values};
+use problem::{Problem, SegmentSlot, Slot, Values, View};
 use program::BufferId;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
 
@@ -84,6 +85,8 @@ pub struct Tiling {
     pub slices: u32,
     /// How tensor copies arrange rows in shared memory.
     pub panel: Panel,
+    /// Whether threads copy keys and values, not tensor copies.
+    pub gathers: bool,
 }
 
 /// Parameters, in registers.
@@ -108,9 +111,12 @@ pub struct Params {
 
 /// Keys and values of a segment.
 pub struct Keys {
-    pub tma_k: TensorMapParam,
-    pub tma_v: Option<TensorMapParam>,
+    pub k: Source,
+    /// Values, where they are copied apart from keys.
+    pub v: Option<Source>,
     pub page_table: Option<PageTable>,
+    /// Lists of keys, where each token has its own.
+    pub lists: Option<Lists>,
     pub lengths: Lengths,
     pub visible: Visible,
     /// Tiles of a part, where there are several.
@@ -123,12 +129,55 @@ pub struct Keys {
     pub dirty_tail: bool,
 }
 
+/// How rows of keys or values are copied.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// By tensor copies.
+    Boxes(TensorMapParam),
+    /// By threads.
+    Scattered(Scattered),
+}
+
+impl Source {
+    /// The map of tensor copies.
+    pub fn map(self) -> TensorMapParam {
+        self.boxes().expect("tensor copies")
+    }
+
+    fn boxes(self) -> Option<TensorMapParam> {
+        match self {
+            Source::Boxes(map) => Some(map),
+            Source::Scattered(_) => None,
+        }
+    }
+
+    /// The tensor that threads copy.
+    pub fn scattered(self) -> Scattered {
+        match self {
+            Source::Boxes(_) => panic!("rows come by tensor copies"),
+            Source::Scattered(rows) => rows,
+        }
+    }
+}
+
 /// Where a sequence's pages are.
 #[derive(Clone, Copy)]
 pub struct PageTable {
     pub table: GlobalPtr,
     pub pages_per_sequence: Reg<u32>,
     pub page_rows: Divisor,
+}
+
+/// Lists of keys: one per query token, in the order of `q`.
+#[derive(Clone, Copy)]
+pub struct Lists {
+    pub entries: GlobalPtr,
+    /// Bytes of a list.
+    pub bytes: Reg<u32>,
+    /// Tokens of `q`'s view.
+    pub tokens: Reg<u32>,
+    /// Rows of a page, where an entry counts rows of all pages.
+    pub page_rows: Option<Divisor>,
 }
 
 /// Addresses of results.
@@ -209,9 +258,8 @@ impl Params {
     pub fn prefetch_maps(&self, b: &mut Builder) {
         b.prefetch_tensor_map(self.tma_q);
         for keys in &self.segments {
-            for map in [Some(keys.tma_k), keys.tma_v].into_iter().flatten() {
-                b.prefetch_tensor_map(map);
-            }
+            let sources = [Some(keys.k), keys.v].into_iter().flatten();
+            sources.filter_map(Source::boxes).for_each(|map| b.prefetch_tensor_map(map));
         }
     }
 
@@ -323,22 +371,38 @@ impl Keys {
         let part = |p| memory.slot(Slot::Segment(n, p));
         let Tiling { tile, panel, .. } = *tiling;
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
-        let k = tensors::rows(&segment.k, part(SegmentSlot::K), rows_per_copy, panel);
-        let tma_v = values_apart.then(|| {
+        let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
+            if tiling.gathers {
+                return Source::Scattered(Scattered::declare(b, args, name, view, buffer));
+            }
+            let map = tensors::rows(view, buffer, rows_per_copy, panel);
+            Source::Boxes(args.tensor_map(b, &format!("tma_{name}"), map))
+        };
+        let k = source(b, "k", &segment.k, part(SegmentSlot::K));
+        let v = values_apart.then(|| {
             let buffer = match segment.values {
                 Values::Separate(_) => part(SegmentSlot::V),
                 Values::SameAsKeys { .. } => part(SegmentSlot::K),
             };
-            let v = tensors::rows(&segment.value_view(), buffer, rows_per_copy, panel);
-            args.tensor_map(b, "tma_v", v)
+            source(b, "v", &segment.value_view(), buffer)
         });
         Keys {
-            tma_k: args.tensor_map(b, "tma_k", k),
-            tma_v,
-            page_table: segment.paging.map(|paging| PageTable {
-                table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
-                pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
-                page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
+            k,
+            v,
+            page_table: segment.paging.filter(|_| segment.reads_page_table()).map(|paging| {
+                PageTable {
+                    table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
+                    pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
+                    page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
+                }
+            }),
+            lists: segment.indices.map(|list| Lists {
+                entries: args.pointer(b, "indices", part(SegmentSlot::Indices)),
+                bytes: args.u32(b, "list_bytes", list.width as u32 * 4),
+                tokens: args.u32(b, "list_tokens", problem.q.tokens() as u32),
+                page_rows: segment
+                    .paging
+                    .map(|_| Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32)),
             }),
             lengths: Lengths::declare(b, args, memory, problem, n),
             visible: Visible::declare(b, args, memory, problem, n, tile),

@@ -55,6 +55,20 @@ impl TileRange {
         b.if_(any, |b| body(b, n));
     }
 
+    /// Runs `body` with each tile, last to first.
+    #[track_caller]
+    pub fn for_each_down(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
+        let n = b.value(self.end);
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                body(b, n);
+            },
+        );
+    }
+
     /// Takes `n` down to the first tile; `body` gets the tile before `n` each time.
     #[track_caller]
     pub fn while_more(
@@ -191,7 +205,7 @@ impl Bounds {
         let end = self.end(b, last_token);
         let end = self.tiles_up_to(b, end);
         let begin = match self.first(b, token) {
-            Some(first) => b.div(first, self.tile as i32),
+            Some(first) => self.tile_of(b, first),
             None => b.value::<i32>(0),
         };
         TileRange { begin, end: b.max(end, begin) }
@@ -207,7 +221,7 @@ impl Bounds {
         last_token: Reg<u32>,
     ) -> TileRange {
         let end = self.end(b, token);
-        let end = b.div(end, self.tile as i32);
+        let end = self.tile_of(b, end);
         let begin = match self.first(b, last_token) {
             Some(first) => self.tiles_up_to(b, first),
             None => range.begin,
@@ -221,7 +235,13 @@ impl Bounds {
     #[track_caller]
     fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
         let padded = b.add(keys, self.tile as i32 - 1);
-        b.div(padded, self.tile as i32)
+        self.tile_of(b, padded)
+    }
+
+    /// The tile of key `key`, which is not negative.
+    #[track_caller]
+    fn tile_of(&self, b: &mut Builder, key: Reg<i32>) -> Reg<i32> {
+        b.div(key.reinterpret::<u32>(), self.tile).reinterpret()
     }
 }
 

@@ -218,6 +218,7 @@ impl Config {
             whole_queries: false,
             slices: self.slices,
             panel: self.panel,
+            gathers: false,
         }
     }
 }

@@ -123,17 +123,17 @@ impl Filler<'_> {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
-            self.load(b, open, n, params.keys().tma_k, piece, column, config.shared_kv && last);
+            self.load(b, open, n, params.keys().k.map(), piece, column, config.shared_kv && last);
         }
     }
 
     /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
     fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let Some(map) = self.frame.params.keys().tma_v else { return };
+        let Some(values) = self.frame.params.keys().v else { return };
         let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
             let column = Column { base, offset: piece.column };
-            self.load(b, open, n, map, piece, column, true);
+            self.load(b, open, n, values.map(), piece, column, true);
         }
     }
 

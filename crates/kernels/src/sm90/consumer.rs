@@ -3,8 +3,9 @@
 use super::epilogue::{self, Columns};
 use super::fragment;
 use super::kernel::Frame;
-use super::scores::{Scores, Windows};
+use super::scores::{Scores, Seen, Windows};
 use super::turns::Turns;
+use crate::marks::Marks;
 use crate::output::BlockOutput;
 use crate::rows::Block;
 use crate::task::OpenTile;
@@ -24,6 +25,8 @@ struct Warpgroup<'f> {
     scores: Scores,
     /// Output: `value dim / 2` per thread.
     out: Vec<Reg<f32>>,
+    /// What was read of the marks of the keys in work, where they are listed.
+    marks: Vec<Reg<u32>>,
     yes: Reg<bool>,
     no: Reg<bool>,
 }
@@ -66,6 +69,7 @@ impl<'f> Warpgroup<'f> {
             v: frame.shared.v_ring.consumer(b),
             scores: Scores::new(b, thread, config.half, config.tile),
             out: b.regs(config.value_dim as usize / 2),
+            marks: b.regs(frame.shared.marks.as_ref().map_or(0, Marks::words)),
             yes: b.predicate(true),
             no: b.predicate(false),
         }
@@ -134,7 +138,7 @@ impl<'f> Warpgroup<'f> {
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
         let keys = self.k.take(b);
-        keys.wait(b);
+        self.frame.await_rows(b, &keys);
         let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
         let view = View { windows, queries, keys, pending, begin: range.begin };
         self.first_scores(b, &view, n);
@@ -151,7 +155,7 @@ impl<'f> Warpgroup<'f> {
             view.keys.release_if(b, self.lead);
         }
         let softmax = &self.frame.params.softmax;
-        self.scores.first_softmax(b, softmax, &view.windows, n);
+        self.scores.first_softmax(b, softmax, &self.seen(view, n, true));
         self.await_keys(b, view, n);
         self.scores.round(b);
     }
@@ -164,7 +168,7 @@ impl<'f> Warpgroup<'f> {
         let more = b.setp(Cmp::Gt, n, view.begin);
         b.if_(more, |b| {
             let next = self.k.take(b);
-            next.wait(b);
+            self.frame.await_rows(b, &next);
             view.keys.assign(b, &next);
         });
     }
@@ -193,7 +197,7 @@ impl<'f> Warpgroup<'f> {
             Some(pending) => pending.assign(b, &view.keys),
             None => view.keys.release_if(b, self.lead),
         }
-        self.scores.softmax(b, &self.frame.params.softmax, &view.windows, n, masked);
+        self.scores.softmax(b, &self.frame.params.softmax, &self.seen(view, n, masked));
         self.await_keys(b, view, n);
         b.wgmma_wait(0);
         values.release_if(b, self.lead);
@@ -201,6 +205,15 @@ impl<'f> Warpgroup<'f> {
             self.rescale_out(b);
         }
         self.scores.round(b);
+    }
+
+    /// The keys of tile `n` that are seen: all, unless they are `masked`.
+    fn seen<'a>(&'a self, view: &'a View, n: Reg<i32>, masked: bool) -> Seen<'a> {
+        match masked {
+            _ if self.frame.config.listed => Seen::Marked(&self.marks),
+            true => Seen::Within(&view.windows, n),
+            false => Seen::All,
+        }
     }
 
     fn last_output(&self, b: &mut Builder, view: &View) {
@@ -219,7 +232,7 @@ impl<'f> Warpgroup<'f> {
             return pending.copy(b);
         }
         let values = self.v.take(b);
-        values.wait(b);
+        self.frame.await_rows(b, &values);
         values
     }
 
@@ -229,6 +242,9 @@ impl<'f> Warpgroup<'f> {
         let (left, right) = (config.queries().k_major(), config.keys().k_major());
         let keys = view.keys.tile(b, self.frame.shared.k);
         let k = right.at(b, keys.at());
+        if let Some(marks) = &self.frame.shared.marks {
+            marks.read(b, self.scores.thread, view.keys.stage(), &self.marks);
+        }
         b.wgmma_fence();
         for step in 0..config.key_dim.div_ceil(16) {
             let q_step = left.step(b, view.queries, step);

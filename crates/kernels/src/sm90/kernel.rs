@@ -2,9 +2,11 @@
 
 use super::config::Config;
 use super::tile::TileShape;
-use super::{consumer, producer};
+use super::{consumer, gatherers, producer};
+use crate::gather;
+use crate::marks::Marks;
 use crate::task::Params;
-use ptx::build::{Budget, Builder, Cmp, Pipeline, SharedTiles, Signals};
+use ptx::build::{Budget, Builder, Cmp, Consumer, Pipeline, SharedTiles, Signals, Slot};
 
 /// Shared memory.
 pub struct Shared {
@@ -16,6 +18,8 @@ pub struct Shared {
     pub q_ring: Pipeline,
     pub k_ring: Pipeline,
     pub v_ring: Pipeline,
+    /// Which keys of a tile exist, where they are listed.
+    pub marks: Option<Marks>,
     /// Counts a tile of values whose tail must be cleared before it is published.
     pub tail: Signals,
 }
@@ -46,6 +50,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         q_ring: Pipeline::reserve(b, base, config.q_stages),
         k_ring: Pipeline::reserve(b, base, config.stages),
         v_ring: Pipeline::reserve(b, base, config.stages),
+        marks: config.listed.then(|| Marks::reserve(b, base, config.tile, config.stages)),
         tail: Signals::reserve(b, base, 1),
     }
 }
@@ -57,13 +62,26 @@ impl Frame {
         let (producer, consumer) = self.config.registers();
         b.roles(warp, |roles| {
             roles.split_warpgroup(0, Budget::Shrunk(producer), |roles| {
-                roles.warp(0, |b| producer::emit(b, self));
+                if self.config.gathers {
+                    gatherers::emit(roles, self);
+                } else {
+                    roles.warp(0, |b| producer::emit(b, self));
+                }
             });
             let consumers = 1..1 + self.config.warpgroups;
             roles.warpgroups(consumers, Budget::Grown(consumer), |b, number| {
                 consumer::emit(b, self, number);
             });
         });
+    }
+
+    /// Waits for a tile of keys or values.
+    #[track_caller]
+    pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
+        slot.wait(b);
+        if self.config.gathers {
+            b.fence_proxy_async();
+        }
     }
 
     /// One thread initialises the barriers; everyone waits for it.
@@ -74,8 +92,10 @@ impl Frame {
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             self.shared.q_ring.init(b, 1, warps);
-            self.shared.k_ring.init(b, 1, warps);
-            self.shared.v_ring.init(b, 1, warps);
+            let arrivals = self.config.arrivals();
+            let marks = if self.config.listed { gather::WARPS } else { 0 };
+            self.shared.k_ring.init(b, arrivals + marks, warps);
+            self.shared.v_ring.init(b, arrivals, warps);
             self.shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });

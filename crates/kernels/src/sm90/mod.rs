@@ -21,6 +21,7 @@ mod config;
 mod consumer;
 mod epilogue;
 mod fragment;
+mod gatherers;
 mod kernel;
 mod producer;
 mod scores;

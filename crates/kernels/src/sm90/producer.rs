@@ -35,13 +35,38 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
     frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
 }
 
+/// Loads the queries of a tile, by the one thread whose `lead` is true.
+pub fn load_queries(
+    b: &mut Builder,
+    frame: &Frame,
+    lead: Reg<bool>,
+    ring: &Cursor<Producer>,
+    open: &OpenTile,
+) {
+    let config = &frame.config;
+    let slot = ring.take(b);
+    slot.wait(b);
+    b.if_(lead, |b| {
+        let full = slot.full(b);
+        let chunks = config.key_dim.div_ceil(CHUNK);
+        let copy = config.packing.used() * ROW_BYTES;
+        full.arrive_expect(b, config.warpgroups * chunks * copy);
+        let to = slot.tiles(b, frame.shared.q);
+        for warpgroup in 0..config.warpgroups {
+            let number = b.add(open.first_block, warpgroup);
+            let to = Panels { count: chunks, ..Panels::of(to.tile(warpgroup)) };
+            frame.params.copy_queries(b, open, number, to, full);
+        }
+    });
+}
+
 impl Loader<'_> {
     fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
         let range = open.range;
         let n = b.sub(range.end, 1);
         let any = b.setp(Cmp::Ge, n, range.begin);
         b.if_(any, |b| self.load_keys(b, open, n, true));
-        self.load_queries(b, open);
+        load_queries(b, self.frame, self.lead, &self.q, open);
         b.if_(any, |b| {
             range.while_more(b, n, |b, next| {
                 self.load_keys(b, open, next, false);
@@ -51,29 +76,11 @@ impl Loader<'_> {
         });
     }
 
-    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.frame.config;
-        let slot = self.q.take(b);
-        slot.wait(b);
-        b.if_(self.lead, |b| {
-            let full = slot.full(b);
-            let chunks = config.key_dim.div_ceil(CHUNK);
-            let copy = config.packing.used() * ROW_BYTES;
-            full.arrive_expect(b, config.warpgroups * chunks * copy);
-            let to = slot.tiles(b, self.frame.shared.q);
-            for warpgroup in 0..config.warpgroups {
-                let number = b.add(open.first_block, warpgroup);
-                let to = Panels { count: chunks, ..Panels::of(to.tile(warpgroup)) };
-                self.frame.params.copy_queries(b, open, number, to, full);
-            }
-        });
-    }
-
     /// Loads the keys of tile `n`, whose rows may end within it if it is the `last` one.
     fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
         let slot = self.k.take(b);
         slot.wait(b);
-        let map = self.frame.params.keys().tma_k;
+        let map = self.frame.params.keys().k.map();
         let to = Panels::of(slot.tile(b, self.frame.shared.k));
         if self.frame.config.shared_kv && last {
             self.publish_values(b, open, n, &slot, map, to);
@@ -84,11 +91,11 @@ impl Loader<'_> {
     }
 
     fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let Some(map) = self.frame.params.keys().tma_v else { return };
+        let Some(values) = self.frame.params.keys().v else { return };
         let slot = self.v.take(b);
         slot.wait(b);
         let to = Panels::of(slot.tile(b, self.frame.shared.v));
-        self.publish_values(b, open, n, &slot, map, to);
+        self.publish_values(b, open, n, &slot, values.map(), to);
     }
 
     /// Copies values (or keys that are values too); nothing may be left of rows past the end.

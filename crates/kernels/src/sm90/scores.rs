@@ -1,6 +1,7 @@
 //! Scores of 64 rows in the registers of a warpgroup, and their softmax.
 
 use super::fragment;
+use crate::marks;
 use crate::rows::Block;
 use crate::softmax::{Reference, RowState, Softmax};
 use crate::task::OpenTile;
@@ -26,6 +27,16 @@ pub struct Scores {
 
 /// The keys that a thread's two rows see.
 pub type Windows = [RowWindow; 2];
+
+/// The keys of one tile that a thread's two rows see.
+pub enum Seen<'a> {
+    /// All.
+    All,
+    /// Of tile `.1`, those in the rows' windows.
+    Within(&'a Windows, Reg<i32>),
+    /// Those that exist, by what was read of their marks.
+    Marked(&'a [Reg<u32>]),
+}
 
 impl Scores {
     /// Registers for tiles of `tile` keys.
@@ -66,16 +77,10 @@ impl Scores {
         })
     }
 
-    /// Replaces the scores of tile `n`, the first one of a block of rows, by probabilities.
+    /// Replaces the scores of the first tile of a block of rows by probabilities.
     #[track_caller]
-    pub fn first_softmax(
-        &self,
-        b: &mut Builder,
-        softmax: &Softmax,
-        windows: &Windows,
-        n: Reg<i32>,
-    ) {
-        let of_rows = self.visible(b, softmax, windows, n, true);
+    pub fn first_softmax(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) {
+        let of_rows = self.visible(b, softmax, seen);
         for (half, scores) in of_rows.iter().enumerate() {
             // Nothing was accumulated that the factor would be for.
             self.follow(b, softmax, half, scores);
@@ -83,20 +88,13 @@ impl Scores {
         }
     }
 
-    /// Replaces the scores of tile `n` by probabilities.
+    /// Replaces the scores of a tile by probabilities.
     ///
     /// References seldom move: lanes that share a row do not compare their scores, nor is anything
     /// rescaled, unless one of the warp's rows asks for it.
     #[track_caller]
-    pub fn softmax(
-        &self,
-        b: &mut Builder,
-        softmax: &Softmax,
-        windows: &Windows,
-        n: Reg<i32>,
-        masked: bool,
-    ) {
-        let of_rows = self.visible(b, softmax, windows, n, masked);
+    pub fn softmax(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) {
+        let of_rows = self.visible(b, softmax, seen);
         let [upper, lower] = [0, 1].map(|half| self.references[half].may_move(b, &of_rows[half]));
         let either = b.or(upper, lower);
         let any = b.vote_any(either);
@@ -114,23 +112,22 @@ impl Scores {
         }
     }
 
-    /// The prepared scores of both rows, `-inf` where a row does not see the key if they are `masked`.
+    /// The prepared scores of both rows, `-inf` where a row does not see the key.
     #[track_caller]
-    fn visible(
-        &self,
-        b: &mut Builder,
-        softmax: &Softmax,
-        windows: &Windows,
-        n: Reg<i32>,
-        masked: bool,
-    ) -> [Vec<Reg<f32>>; 2] {
+    fn visible(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) -> [Vec<Reg<f32>>; 2] {
         softmax.prepare(b, &self.scores);
         let of_rows = [0, 1].map(|half| fragment::of_row(&self.scores, half));
-        if masked {
-            let columns = fragment::columns(self.scores.len());
-            let origin = fragment::first_key(b, self.thread, n, self.tile);
-            for (window, scores) in windows.iter().zip(&of_rows) {
-                window.relative_to(b, origin).apply(b, scores, &columns);
+        let columns = fragment::columns(self.scores.len());
+        match *seen {
+            Seen::All => {}
+            Seen::Within(windows, n) => {
+                let origin = fragment::first_key(b, self.thread, n, self.tile);
+                for (window, scores) in windows.iter().zip(&of_rows) {
+                    window.relative_to(b, origin).apply(b, scores, &columns);
+                }
+            }
+            Seen::Marked(words) => {
+                of_rows.iter().for_each(|scores| marks::hide(b, words, scores, &columns));
             }
         }
         of_rows

@@ -79,10 +79,6 @@ impl Builder {
         min<Number>("min", &[], SUFFIX);
         /// The larger one.
         max<Number>("max", &[], SUFFIX);
-        /// `a / b`.
-        div<Integer>("div", &[], SUFFIX);
-        /// `a mod b`.
-        rem<Integer>("rem", &[], SUFFIX);
         /// Bitwise and.
         and<Scalar>("and", &[], BITS);
         /// Bitwise or.

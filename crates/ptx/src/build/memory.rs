@@ -242,6 +242,12 @@ impl Builder {
         self.emit_if(p, &text, vec![values, from.operand()]);
     }
 
+    /// Brings what lies at `from` to L2, if it can be read there.
+    #[track_caller]
+    pub fn prefetch_to_l2(&mut self, from: GlobalPtr) {
+        self.emit("prefetch.global.L2", vec![from.operand()]);
+    }
+
     /// Stores one value to global memory.
     #[track_caller]
     pub fn st_global<T: Scalar>(&mut self, to: GlobalPtr, value: Reg<T>) {

@@ -18,6 +18,7 @@
 mod arith;
 mod builder;
 mod control;
+mod division;
 mod many;
 mod memory;
 mod operand;
@@ -34,6 +35,7 @@ mod wgmma;
 
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
+pub use division::magic;
 pub use many::{OddPolynomial, Scaling};
 pub use memory::{GlobalPtr, RemoteSmemPtr, SmemPtr, TensorMapParam, address};
 pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};

@@ -84,6 +84,12 @@ impl Mbarrier {
         b.emit_if(p, "mbarrier.arrive.shared::cta.b64", vec![Operand::Sink, self.0.operand()]);
     }
 
+    /// Arrives once when all [`Builder::cp_async16`] copies that this thread has issued are done.
+    #[track_caller]
+    pub fn arrive_when_copied(self, b: &mut Builder) {
+        b.emit("cp.async.mbarrier.arrive.noinc.shared::cta.b64", vec![self.0.operand()]);
+    }
+
     /// Arrives once on the barrier at the same place in CTA `rank` of the cluster.
     #[track_caller]
     pub fn arrive_remote(self, b: &mut Builder, rank: impl Into<Arg<u32>>) {

@@ -85,6 +85,15 @@ impl Builder {
         d
     }
 
+    /// Bit `l` says whether `p` holds in lane `l`.
+    #[track_caller]
+    pub fn ballot(&mut self, p: Reg<bool>) -> Reg<u32> {
+        let d = self.reg::<u32>();
+        let operands = vec![d.operand(), p.operand(), Operand::int(FULL_MASK)];
+        self.emit("vote.sync.ballot.b32", operands);
+        d
+    }
+
     /// Waits for the lanes of the warp.
     #[track_caller]
     pub fn warp_sync(&mut self) {

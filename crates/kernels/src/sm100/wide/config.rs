@@ -132,6 +132,7 @@ impl Config {
             whole_queries: false,
             slices: 1,
             panel: Panel::Swizzled,
+            gathers: false,
         }
     }
 

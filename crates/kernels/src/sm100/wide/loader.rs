@@ -69,7 +69,7 @@ impl Loader<'_> {
             b.if_(self.lead, |b| {
                 full.arrive_expect(b, to.total_bytes());
                 let column = Column::fixed(column);
-                let map = self.frame.params.keys().tma_k;
+                let map = self.frame.params.keys().k.map();
                 self.frame.params.keys().copy_rows(b, open, half_tile, map, column, to, full);
             });
         }
@@ -125,7 +125,7 @@ impl Loader<'_> {
         counter: Counter,
     ) {
         let config = &self.frame.config;
-        let map = self.frame.params.keys().tma_v.expect("values are copied apart from keys");
+        let map = self.frame.params.keys().v.expect("values are copied apart from keys").map();
         let base = b.mul(self.frame.rank, config.group_columns() / 2);
         for group in 0..config.groups() {
             let column = Column { base: Some(base), offset: group * config.group_columns() };

@@ -1,5 +1,6 @@
 //! Units, stages and clusters of the wide schedule.
 
+use crate::gather;
 use crate::rows::Packing;
 use crate::sm90::config::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::sm90::tile::TileShape;
@@ -34,6 +35,12 @@ pub struct Config {
     pub p_stages: u32,
     /// Whether values are the first columns of the keys.
     pub shared_kv: bool,
+    /// Whether threads copy keys and values, not tensor copies.
+    pub gathers: bool,
+    /// Whether each token has a list of its keys.
+    pub listed: bool,
+    /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
+    pub prefetches: bool,
 }
 
 impl Config {
@@ -49,21 +56,30 @@ impl Config {
 
     /// The stages that fit, and a cluster where there are two blocks of rows.
     pub fn choose(problem: &Problem, n: usize) -> Self {
-        let packing = Packing::choose(problem, ROWS);
+        let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
+        let packing = match listed {
+            true => Packing::of_one_token(problem, ROWS),
+            false => Packing::choose(problem, ROWS),
+        };
         let group = problem.group() as u32;
         let blocks = packing.blocks(group, problem.longest_query());
         let shared_kv = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
+        let gathers = problem.segments.iter().any(|segment| gather::suits(segment, TILE, u64::MAX));
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
             value_dim: problem.value_dim() as u32,
             packing,
             group,
-            copies: if blocks >= 2 { 2 } else { 1 },
+            // Threads copy for their own CTA only.
+            copies: if blocks >= 2 && !gathers { 2 } else { 1 },
             parts: 1,
             stages: 1,
             p_stages: 1,
             shared_kv,
+            gathers,
+            listed,
+            prefetches: gathers && blocks <= 4,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
         let with = |(stages, p_stages)| Config { stages, p_stages, ..config };
@@ -173,7 +189,13 @@ impl Config {
             whole_queries: true,
             slices: 1,
             panel: Panel::Swizzled,
+            gathers: self.gathers,
         }
+    }
+
+    /// Arrivals that make a unit of keys or values full.
+    pub fn arrivals(&self) -> u32 {
+        if self.gathers { gather::ARRIVALS } else { 1 }
     }
 
     /// Threads of a CTA: loaders, left, right.

@@ -1,8 +1,10 @@
 //! The wide kernel's frame: shared memory, barriers, roles.
 
-use super::config::Config;
+use super::config::{Config, TILE};
 use super::merge::Meeting;
-use super::{left, loaders, right};
+use super::{gatherers, left, loaders, right};
+use crate::gather;
+use crate::marks::Marks;
 use crate::rows::Block;
 use crate::sm90::config::ROWS;
 use crate::sm90::tile::TileShape;
@@ -35,6 +37,8 @@ pub struct Shared {
     /// Barriers of the two units of a tile of values: those of keys where K = V.
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
+    /// Which keys of a tile exist, where they are listed.
+    pub marks: Option<Marks>,
     /// Counts a unit of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Where the parts of the keys meet.
@@ -90,6 +94,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         k_rings,
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
+        marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
@@ -101,8 +106,12 @@ impl Frame {
         let warp = b.warp();
         b.roles(warp, |roles| {
             roles.split_warpgroup(0, LOADER_REGISTERS, |roles| {
-                roles.warp(0, |b| loaders::emit_keys(b, self));
-                roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
+                if self.config.gathers {
+                    gatherers::emit(roles, self);
+                } else {
+                    roles.warp(0, |b| loaders::emit_keys(b, self));
+                    roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
+                }
             });
             roles.warpgroup(1, REGISTERS, |b| left::emit(b, self));
             roles.warpgroup(2, REGISTERS, |b| {
@@ -126,15 +135,16 @@ impl Frame {
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
-            let values = u32::from(!shared_kv);
+            let (values, arrivals) = (u32::from(!shared_kv), self.config.arrivals());
             shared.q_ring.init(b, 1, WARPS + values);
             for (unit, ring) in shared.k_rings.iter().enumerate() {
                 // With K = V the right warpgroup reads the second unit too.
                 let readers = if shared_kv && self.has_right() && unit == 1 { 2 } else { 1 };
-                ring.init(b, 1, readers * WARPS * copies);
+                let marks = if self.config.listed && unit == 0 { gather::WARPS } else { 0 };
+                ring.init(b, arrivals + marks, readers * WARPS * copies);
             }
             if !shared_kv {
-                shared.v_rings.iter().for_each(|ring| ring.init(b, 1, WARPS * copies));
+                shared.v_rings.iter().for_each(|ring| ring.init(b, arrivals, WARPS * copies));
             }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
@@ -146,6 +156,15 @@ impl Frame {
         match self.config.cluster() {
             1 => b.barrier_all(),
             _ => b.cluster_barrier(),
+        }
+    }
+
+    /// Waits for a unit of keys or values.
+    #[track_caller]
+    pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
+        slot.wait(b);
+        if self.config.gathers {
+            b.fence_proxy_async();
         }
     }
 

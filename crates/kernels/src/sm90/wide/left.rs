@@ -3,11 +3,12 @@
 use super::config::TILE;
 use super::kernel::Frame;
 use super::merge::Side;
+use crate::marks::Marks;
 use crate::output::BlockOutput;
 use crate::rows::Block;
 use crate::sm90::epilogue::{self, Columns};
 use crate::sm90::fragment;
-use crate::sm90::scores::{Scores, Windows};
+use crate::sm90::scores::{Scores, Seen};
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
 
@@ -20,6 +21,8 @@ struct Left<'f> {
     v: Cursor<Consumer>,
     p: Cursor<Producer>,
     scores: Scores,
+    /// What was read of the marks of the keys in work, where they are listed.
+    marks: Vec<Reg<u32>>,
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
     no: Reg<bool>,
@@ -48,6 +51,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         v: shared.v_rings[0].consumer(b),
         p: shared.p_ring.producer(b),
         scores: Scores::new(b, thread, config.half, TILE),
+        marks: b.regs(shared.marks.as_ref().map_or(0, Marks::words)),
         out: b.regs(config.left_columns() as usize / 2),
         yes: b.predicate(true),
         no: b.predicate(false),
@@ -141,31 +145,36 @@ impl Left<'_> {
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
+        let keys = &self.frame.params.segments[segment];
+        let seen = |masked| match masked {
+            _ if keys.lists.is_some() => Seen::Marked(&self.marks),
+            true => Seen::Within(&windows, n),
+            false => Seen::All,
+        };
         match before {
-            None => self.first_scores(b, view, &windows, n),
+            None => self.first_scores(b, view, &seen(true)),
             Some(before) => b.if_else(
                 before,
-                |b| self.step(b, view, &windows, n, true),
-                |b| self.first_scores(b, view, &windows, n),
+                |b| self.step(b, view, &seen(true)),
+                |b| self.first_scores(b, view, &seen(true)),
             ),
         }
-        let visible = &self.frame.params.segments[segment].visible;
-        range.descend(b, n, clear, visible, |b, masked| self.step(b, view, &windows, n, masked));
+        range.descend(b, n, clear, &keys.visible, |b, masked| self.step(b, view, &seen(masked)));
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &View, windows: &Windows, n: Reg<i32>) {
+    fn first_scores(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
         self.issue_scores(b, view);
         self.release_keys(b, view, 0);
-        self.scores.first_softmax(b, &self.frame.params.softmax, windows, n);
+        self.scores.first_softmax(b, &self.frame.params.softmax, seen);
         let message = self.open_message(b);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
     }
 
-    /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of
-    /// tile `n` overlaps the latter.
-    fn step(&self, b: &mut Builder, view: &View, windows: &Windows, n: Reg<i32>, masked: bool) {
+    /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
+    /// the former overlaps the latter.
+    fn step(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
         for (slot, cursor) in view.keys.iter().zip(&self.k) {
             let next = cursor.take(b);
             slot.assign(b, &next);
@@ -175,7 +184,7 @@ impl Left<'_> {
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         self.release_keys(b, view, 1);
-        self.scores.softmax(b, &self.frame.params.softmax, windows, n, masked);
+        self.scores.softmax(b, &self.frame.params.softmax, seen);
         let message = self.open_message(b);
         b.wgmma_wait(0);
         self.frame.release(b, &values, self.lead);
@@ -210,7 +219,7 @@ impl Left<'_> {
             return pending.copy(b);
         }
         let values = self.v.take(b);
-        values.wait(b);
+        self.frame.await_rows(b, &values);
         values
     }
 
@@ -220,10 +229,13 @@ impl Left<'_> {
         let (left, right) = (config.queries().k_major(), config.keys().k_major());
         let mut step = 0;
         for (unit, panels) in config.key_units().into_iter().enumerate() {
-            view.keys[unit].wait(b);
+            self.frame.await_rows(b, &view.keys[unit]);
             let at = self.frame.key_unit(b, &view.keys[unit], unit);
             let k = right.at(b, at);
             if unit == 0 {
+                if let Some(marks) = &self.frame.shared.marks {
+                    marks.read(b, self.scores.thread, view.keys[0].stage(), &self.marks);
+                }
                 b.wgmma_fence();
             }
             for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {

@@ -14,7 +14,7 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
     let lead = b.elect();
     let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
     let values = (!config.shared_kv).then(|| {
-        let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.tma_v?)));
+        let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.v?.map())));
         let streams = Stream::each(b, frame, maps, &config.value_units(), true);
         (streams, shared.v_rings.map(|ring| ring.producer(b)))
     });
@@ -27,7 +27,7 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
         slot.release_if(b, lead);
         frame.params.for_each_segment(b, &open, |b, segment, open| {
             let stream = &streams[segment];
-            for_each_key_tile(b, open, |b, n| stream.load(b, open, n, shared.v, rings));
+            open.range.for_each_down(b, |b, n| stream.load(b, open, n, shared.v, rings));
         });
     });
 }
@@ -35,31 +35,19 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
 /// Emits the warp that loads keys.
 pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
-    let maps = frame.params.segments.iter().map(|keys| (keys, keys.tma_k));
+    let maps = frame.params.segments.iter().map(|keys| (keys, keys.k.map()));
     let streams = Stream::each(b, frame, maps, &config.key_units(), config.shared_kv);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
         frame.params.for_each_segment(b, &open, |b, segment, open| {
             let stream = &streams[segment];
-            for_each_key_tile(b, open, |b, n| stream.load(b, open, n, shared.k, &rings));
+            open.range.for_each_down(b, |b, n| stream.load(b, open, n, shared.k, &rings));
         });
     });
 }
 
-/// Runs `body` for each tile of keys, last to first.
-fn for_each_key_tile(b: &mut Builder, open: &OpenTile, body: impl FnOnce(&mut Builder, Reg<i32>)) {
-    let n = b.value(open.range.end);
-    b.while_(
-        |b| b.setp(Cmp::Gt, n, open.range.begin),
-        |b| {
-            let next = b.sub(n, 1);
-            b.assign(n, next);
-            body(b, n);
-        },
-    );
-}
-
-fn load_queries(
+/// Loads the queries of a tile (one thread).
+pub fn load_queries(
     b: &mut Builder,
     frame: &Frame,
     lead: Reg<bool>,

@@ -28,6 +28,7 @@
 //! probabilities 16.
 
 mod config;
+mod gatherers;
 mod kernel;
 mod left;
 mod loaders;

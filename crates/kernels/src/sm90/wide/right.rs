@@ -90,7 +90,7 @@ impl Right<'_> {
         let values = self.v.take(b);
         // Where they are keys the left warpgroup has waited for them.
         if !config.shared_kv {
-            values.wait(b);
+            self.frame.await_rows(b, &values);
         }
         let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
         let at = p.tile(b, self.frame.shared.p).at();

@@ -1,0 +1,87 @@
+//! Which keys of a gathered tile exist, where lists leave entries out: one bit per key, from the warps that
+//! look the keys up to those that multiply with them.
+//!
+//! A word is what the lanes of one warp found ([`crate::gather`]): bit `4i + j` of word `w` of warp `u` is row
+//! `64w + 8i + 4u + j`. A thread of an accumulator holds columns `8i + 2q` and the next, where `q` is its lane
+//! among four: they are in one warp's words.
+
+use crate::gather::WARPS;
+use layout::Layout;
+use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
+
+/// Keys whose bits are in one word of each warp.
+const KEYS: u32 = 32 * WARPS;
+
+/// Words of a ring of tiles, in shared memory.
+pub struct Marks {
+    words: SharedArray<u32>,
+    per_tile: u32,
+}
+
+impl Marks {
+    /// Reserves the words of `stages` tiles of `tile` keys.
+    pub fn reserve(b: &mut Builder, base: SmemPtr, tile: u32, stages: u32) -> Self {
+        let per_tile = tile.div_ceil(KEYS);
+        let shape = (u64::from(per_tile), u64::from(WARPS), u64::from(stages));
+        let layout = Layout::column_major(shape).expect("a small layout");
+        Marks { words: SharedArray::reserve(b, base, &layout), per_tile }
+    }
+
+    /// Writes a warp's words of the tile at `stage`: whether the keys that each lane looked up exist.
+    #[track_caller]
+    pub fn write(
+        &self,
+        b: &mut Builder,
+        warp: Reg<u32>,
+        stage: Reg<u32>,
+        exist: &[Reg<bool>],
+        lead: Reg<bool>,
+    ) {
+        let words: Vec<_> = exist.iter().map(|exists| b.ballot(*exists)).collect();
+        b.if_(lead, |b| {
+            let zero = b.value::<u32>(0);
+            let at = self.words.element(b, &[zero, warp, stage]);
+            for (i, word) in words.into_iter().enumerate() {
+                b.st_shared(at.plus(self.words.offset(&[i as u32])), word);
+            }
+        });
+    }
+
+    /// Words that a thread reads of a tile.
+    pub fn words(&self) -> usize {
+        self.per_tile as usize
+    }
+
+    /// Reads what a thread of an accumulator needs of the tile at `stage` into `words`.
+    #[track_caller]
+    pub fn read(&self, b: &mut Builder, thread: Reg<u32>, stage: Reg<u32>, words: &[Reg<u32>]) {
+        let warp = b.shr(thread, 1);
+        let warp = b.and(warp, WARPS - 1);
+        let odd = b.and(thread, 1);
+        let first = b.shl(odd, 1);
+        let zero = b.value::<u32>(0);
+        let at = self.words.element(b, &[zero, warp, stage]);
+        for (i, &register) in words.iter().enumerate() {
+            let word = b.ld_shared::<u32>(at.plus(self.words.offset(&[i as u32])));
+            let word = b.shr(word, first);
+            b.assign(register, word);
+        }
+    }
+}
+
+/// Word and bit of a column, counted from a thread's first one.
+fn bit(column: u32) -> (usize, u32) {
+    ((column / KEYS) as usize, column % KEYS / 8 * 4 + column % 8)
+}
+
+/// Replaces the scores of keys that do not exist by `-inf`; `columns[i]` is the column of `scores[i]`, counted
+/// from the thread's first one, and `words` are what it read.
+#[track_caller]
+pub fn hide(b: &mut Builder, words: &[Reg<u32>], scores: &[Reg<f32>], columns: &[u32]) {
+    for (&score, &column) in scores.iter().zip(columns) {
+        let (word, bit) = bit(column);
+        let mark = b.and(words[word], 1u32 << bit);
+        let hidden = b.setp(Cmp::Eq, mark, 0);
+        b.assign_if(hidden, score, f32::NEG_INFINITY);
+    }
+}
