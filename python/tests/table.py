@@ -118,7 +118,8 @@ class Data:
             used = self.batch * columns
             count = used + used // 2 + 1
             order = self.rng.permutation(count)
-            self.table = np.full((self.batch, columns), -1, np.int32)
+            nonsense = np.array([-1, 2**31 - 1], np.int32)
+            self.table = np.tile(np.resize(nonsense, columns), (self.batch, 1))
         self.k = np.full((count, self.kv_heads, rows, self.dim), np.nan, np.float32)
         self.v = np.full((count, self.kv_heads, rows, self.value_dim), np.nan, np.float32)
         for b, length in enumerate(self.keys):

@@ -88,6 +88,9 @@ pub struct Keys {
     /// Entries in use of each sequence's index lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<u64>,
+    /// What the entries of index lists are.
+    #[serde(default, skip_serializing_if = "Lists::is_default")]
+    pub lists: Lists,
     /// Whether rows are packed in DeepSeek-V4's fp8 format.
     #[serde(default)]
     pub model1: bool,
@@ -114,6 +117,25 @@ pub enum Layout {
     Packed,
     /// In pages, in random order, among pages that nobody uses.
     Paged,
+}
+
+/// What the entries of index lists are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lists {
+    /// Different rows in random order, one of eight unused where all entries are in use.
+    #[default]
+    Mixed,
+    /// Rows at random, so that some come again.
+    Repeated,
+    /// The same, but every other run of 128 entries is unused, and all entries of every fourth list.
+    Holes,
+}
+
+impl Lists {
+    fn is_default(&self) -> bool {
+        *self == Lists::default()
+    }
 }
 
 /// Memory order of a tensor.
@@ -160,8 +182,8 @@ pub(crate) const CASE_FIELDS: [&str; 19] = [
     "lean",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
-pub(crate) const KEYS_FIELDS: [&str; 8] =
-    ["keys", "mask", "layout", "page", "shared", "indices", "entries", "model1"];
+pub(crate) const KEYS_FIELDS: [&str; 9] =
+    ["keys", "mask", "layout", "page", "shared", "indices", "entries", "lists", "model1"];
 
 fn bf16() -> String {
     "bf16".to_string()

@@ -1,4 +1,4 @@
-use crate::{Case, Keys, Layout, Lengths, Rng, Sinks};
+use crate::{Case, Keys, Layout, Lengths, Lists, Rng, Sinks};
 use cpu::model1;
 use half::bf16;
 use problem::{
@@ -7,10 +7,16 @@ use problem::{
 };
 use std::collections::BTreeMap;
 
+/// What entries of lists hold that name no row.
+const UNUSED: [i32; 2] = [-1, i32::MIN];
+/// What entries of tables and lists hold that nobody may read.
+const NONSENSE: [i32; 3] = [i32::MAX, -1, i32::MIN];
+
 /// A problem and memory for all of its slots.
 ///
 /// Inputs are NaN wherever an engine must not look: beyond lengths, in unused pages and rows, in
-/// the gaps between rows. Outputs are NaN everywhere.
+/// the gaps between rows. Outputs are NaN everywhere. Entries of page tables and index lists that nobody
+/// uses name no page or row.
 #[derive(Clone, Debug)]
 pub struct CaseData {
     /// What is asked.
@@ -198,7 +204,7 @@ impl Maker<'_> {
                 let in_use = length.div_ceil(page);
                 let entry = |c: u64| match c < in_use {
                     true => pages[(b * columns + c) as usize] as i32,
-                    false => -1,
+                    false => NONSENSE[c as usize % NONSENSE.len()],
                 };
                 placed.table.extend((0..columns).map(entry));
             }
@@ -208,29 +214,46 @@ impl Maker<'_> {
         placed
     }
 
-    /// Index lists: distinct rows of the sequence in random order, some entries unused.
+    /// Index lists: rows of the sequence in random order, some entries unused.
     fn lists(&mut self, keys: &Keys, segment: &Segment, placed: &Placed, width: u64) -> Vec<i32> {
         let q = self.problem.q;
-        let mut lists = vec![-1; (q.batch() * q.tokens() * width) as usize];
+        let count = (q.batch() * q.tokens() * width) as usize;
+        let mut lists: Vec<i32> = NONSENSE.into_iter().cycle().take(count).collect();
         let mut first = 0;
         for b in 0..self.problem.batch() {
-            let rows = &placed.rows[b as usize];
             let queries = self.case.queries.of(b);
+            let in_use = match keys.entries.is_empty() {
+                true => width,
+                false => keys.entries[b as usize % keys.entries.len()].min(width),
+            };
+            let start = if segment.paging.is_some() { 0 } else { b * segment.k.tokens() };
             for token in first..first + queries {
-                let list = &mut lists[(token * width) as usize..][..width as usize];
-                let order = self.rng.permutation(rows.len() as u64);
-                for (entry, j) in list.iter_mut().zip(order) {
-                    let row = match segment.paging {
-                        Some(_) => rows[j as usize],
-                        None => rows[j as usize] - b * segment.k.tokens(),
-                    };
-                    let unused = keys.entries.is_empty() && self.rng.one_in(8);
-                    *entry = if unused { -1 } else { row as i32 };
+                let rows = self.list(keys, &placed.rows[b as usize], token, in_use);
+                let list = &mut lists[(token * width) as usize..][..in_use as usize];
+                for (i, (entry, row)) in list.iter_mut().zip(rows).enumerate() {
+                    *entry = row.map_or(UNUSED[i % UNUSED.len()], |row| (row - start) as i32);
                 }
             }
             first += queries;
         }
         lists
+    }
+
+    /// The rows that the list of a token names, among those of its sequence.
+    fn list(&mut self, keys: &Keys, rows: &[u64], token: u64, entries: u64) -> Vec<Option<u64>> {
+        let count = rows.len() as u64;
+        if keys.lists == Lists::Mixed {
+            let order = self.rng.permutation(count);
+            let row = |i: u64| {
+                let unused = keys.entries.is_empty() && self.rng.one_in(8);
+                order.get(i as usize).filter(|_| !unused).map(|j| rows[*j as usize])
+            };
+            return (0..entries).map(row).collect();
+        }
+        let hidden = |i: u64| token % 4 == 3 || (i / 128 + token).is_multiple_of(2);
+        let unused = |i: u64| count == 0 || (keys.lists == Lists::Holes && hidden(i));
+        let row = |i: u64| (!unused(i)).then(|| rows[self.rng.below(count) as usize]);
+        (0..entries).map(row).collect()
     }
 
     fn rows(&mut self, slot: Slot, view: &View, placed: &Placed) -> HostVec {

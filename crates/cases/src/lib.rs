@@ -13,7 +13,7 @@ mod run;
 mod shrink;
 mod table;
 
-pub use case::{Case, Keys, Layout, Lengths, Order, Sinks};
+pub use case::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
 pub use data::CaseData;
 pub use random::random_case;
 pub use rng::Rng;

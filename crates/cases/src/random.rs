@@ -1,4 +1,4 @@
-use crate::{Case, Keys, Layout, Lengths, Order, Rng, Sinks};
+use crate::{Case, Keys, Layout, Lengths, Lists, Order, Rng, Sinks};
 
 const DIMS: [u64; 10] = [8, 16, 32, 64, 80, 96, 128, 192, 256, 512];
 const PAGES: [u64; 6] = [1, 2, 3, 16, 64, 128];
@@ -88,6 +88,10 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
         shared: model1 || rng.one_in(4),
         indices: indexed.then_some(width),
         entries: if trimmed { (0..batch).map(|_| rng.below(width + 1)).collect() } else { vec![] },
+        lists: match indexed {
+            true => rng.choose(&[Lists::Mixed, Lists::Mixed, Lists::Repeated, Lists::Holes]),
+            false => Lists::Mixed,
+        },
         model1,
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Case, Keys, Layout, Lengths, Order};
+use crate::{Case, Keys, Layout, Lengths, Lists, Order};
 
 /// Most cases tried while shrinking.
 const MOST_TRIES: usize = 300;
@@ -55,8 +55,10 @@ fn simpler(case: &Case) -> Vec<Case> {
 fn simpler_keys(keys: &Keys, add: &mut dyn FnMut(Keys)) {
     let plain = Keys { layout: Layout::Batched, page: None, ..keys.clone() };
     add(plain);
-    add(Keys { indices: None, entries: Vec::new(), ..keys.clone() });
-    add(Keys { entries: Vec::new(), ..keys.clone() });
+    let whole = Keys { entries: Vec::new(), lists: Lists::Mixed, ..keys.clone() };
+    add(Keys { indices: None, ..whole.clone() });
+    add(whole);
+    add(Keys { lists: Lists::Mixed, ..keys.clone() });
     add(Keys { mask: "full".to_string(), ..keys.clone() });
     add(Keys { model1: false, ..keys.clone() });
     add(Keys { shared: false, model1: false, ..keys.clone() });

@@ -1,6 +1,6 @@
 //! Problems on the command line: the fields of a row of `tests/cases.toml`, as flags.
 
-use cases::{Case, Keys, Layout, Lengths, Order, Sinks};
+use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
 use std::fmt::Write;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -105,6 +105,7 @@ impl ProblemArgs {
                 shared: self.shared || self.model1,
                 indices: self.indices,
                 entries: vec![],
+                lists: Lists::Mixed,
                 model1: self.model1,
             },
             second,

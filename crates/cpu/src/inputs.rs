@@ -166,6 +166,19 @@ impl<'a> Inputs<'a> {
         }
         for (n, segment) in self.segments.iter().enumerate() {
             segment.check_values(n as u8, self.problem)?;
+            self.check_lists(n as u8, segment)?;
+        }
+        Ok(())
+    }
+
+    fn check_lists(&self, n: u8, segment: &SegmentInputs<'_>) -> Result<(), InvalidProblem> {
+        let slot = Slot::Segment(n, SegmentSlot::Indices);
+        for b in (0..self.batch()).filter(|_| segment.is_listed()) {
+            let (batch, tokens) = self.queries(b);
+            for token in tokens {
+                let token = batch * self.problem.q.tokens() + token;
+                segment.check_list(slot, token, segment.keys(b))?;
+            }
         }
         Ok(())
     }
@@ -260,8 +273,7 @@ impl SegmentInputs<'_> {
             check_offsets(slot(SegmentSlot::CuSeqlens), cu, batch, k.tokens(), longest)?;
         }
         self.check_used(slot(SegmentSlot::Used), batch)?;
-        self.check_page_table(slot(SegmentSlot::PageTable), batch)?;
-        self.check_indices(slot(SegmentSlot::Indices), problem)
+        self.check_page_table(slot(SegmentSlot::PageTable), batch)
     }
 
     fn check_used(&self, slot: Slot, batch: u64) -> Result<(), InvalidProblem> {
@@ -298,7 +310,8 @@ impl SegmentInputs<'_> {
         Ok(())
     }
 
-    fn check_indices(&self, slot: Slot, problem: &Problem) -> Result<(), InvalidProblem> {
+    /// Checks the first `in_use` entries of the list of query token `flat_token`.
+    fn check_list(&self, slot: Slot, flat_token: u64, in_use: u64) -> Result<(), InvalidProblem> {
         let (Some(indices), Some(list)) = (self.indices, self.segment.indices) else {
             return Ok(());
         };
@@ -307,13 +320,13 @@ impl SegmentInputs<'_> {
             Some(_) => k.batch().saturating_mul(k.tokens()),
             None => k.tokens(),
         };
-        let entries = problem.q.batch() * problem.q.tokens() * list.width;
-        match indices[..entries as usize].iter().position(|&e| e >= 0 && e as u64 >= rows) {
+        let entries = &indices[(flat_token * list.width) as usize..][..in_use as usize];
+        match entries.iter().position(|&e| e >= 0 && e as u64 >= rows) {
             None => Ok(()),
             Some(at) => {
-                let (token, column) = (at as u64 / list.width, at as u64 % list.width);
-                let rule = format!("entry [{token},{column}] must be below {rows} (memory rule 5)");
-                Err(fail(slot, rule, indices[at]))
+                let rule =
+                    format!("entry [{flat_token},{at}] must be below {rows} (memory rule 5)");
+                Err(fail(slot, rule, entries[at]))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The shapes that are measured, by suite.
 
-use cases::{Case, Keys, Layout, Lengths, Order, Sinks};
+use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
 
 /// A list of shapes that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -165,6 +165,7 @@ impl Shape {
                 shared: self.shared,
                 indices: None,
                 entries: vec![],
+                lists: Lists::Mixed,
                 model1: false,
             },
             second: None,
