@@ -24,7 +24,6 @@ fn emit_keys(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (params, shared) = (&frame.params, &frame.shared);
     let (first, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
-    let lead = b.and(first, elected);
     let queries = shared.q_ring.producer(b);
     let values = (!frame.config.shared_kv).then(|| {
         let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
@@ -32,7 +31,8 @@ fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
         Stream::new(b, params, values, shared.v, [unit].into_iter(), warp)
     });
     params.for_each_tile(b, |b, open| {
-        load_queries(b, frame, lead, &queries, &open);
+        // Nobody waits for the other warp: behind, it would take one phase for another.
+        b.if_(first, |b| load_queries(b, frame, elected, &queries, &open));
         if let Some(values) = &values {
             values.bring(b, &open);
         }

@@ -25,7 +25,6 @@ fn emit_keys(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (params, shared) = (&frame.params, &frame.shared);
     let (first, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
-    let lead = b.and(first, elected);
     let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
     let values = (!frame.config.shared_kv).then(|| {
         let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
@@ -34,12 +33,13 @@ fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
         Stream::new(b, params, values, shared.v, units, warp).prefetching(frame.config.prefetches)
     });
     params.for_each_tile(b, |b, open| {
-        load_queries(b, frame, lead, &queries, &open);
+        // Nobody waits for the other warp: behind, it would take one phase for another.
+        b.if_(first, |b| load_queries(b, frame, elected, &queries, &open));
         let Some(values) = &values else { return };
         // Queries and keys are needed first: values do not compete with them.
         let slot = loaded.take(b);
         slot.wait(b);
-        slot.release_if(b, lead);
+        slot.release_if(b, elected);
         values.bring(b, &open);
     });
 }

@@ -131,11 +131,17 @@ impl Frame {
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
-        let Config { copies, parts, shared_kv, .. } = self.config;
+        let Config { copies, parts, shared_kv, gathers, .. } = self.config;
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
-            let (values, arrivals) = (u32::from(!shared_kv), self.config.arrivals());
+            let arrivals = self.config.arrivals();
+            // The warps that bring values wait for queries, too.
+            let values = match shared_kv {
+                true => 0,
+                false if gathers => gather::WARPS,
+                false => 1,
+            };
             shared.q_ring.init(b, 1, WARPS + values);
             for (unit, ring) in shared.k_rings.iter().enumerate() {
                 // With K = V the right warpgroup reads the second unit too.
