@@ -70,3 +70,27 @@ fn twenty_random_orders() {
         assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
     }
 }
+
+/// Rows that threads gather, and what those tell about them, by the strictest rules.
+#[test]
+fn gathered_rows_in_any_order() {
+    const CASES: &[&str] = &[
+        "gather-turns-page1",
+        "gather-d80-page5",
+        "gather-shared-d192",
+        "gather-two-pages-d512",
+        "gather-merged",
+        "lists-holes-d*",
+        "lists-entries-d*",
+        "lists-second-only-d512",
+        "lists-merged",
+    ];
+    let random = (0..4).map(|seed| ("random", seed));
+    let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));
+    for (mode, seed) in fixed.into_iter().chain(random) {
+        let mut engine = hopper();
+        let simulator = sim::Options::mode(mode, seed).expect("a mode");
+        engine.simulator = sim::Options { pedantic: true, ..simulator };
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 12);
+    }
+}

@@ -27,6 +27,8 @@ pub(crate) struct Lanes {
     /// Lanes that have something to publish, and where the last of them got it.
     unsaid: u32,
     pc: Pc,
+    /// Lanes that stored something and neither fenced it nor told of it.
+    unfenced: u32,
 }
 
 impl Lanes {
@@ -41,6 +43,7 @@ impl Lanes {
         let other = word.pc;
         if write {
             (self.unsaid, self.pc) = (self.unsaid | me, pc);
+            self.unfenced |= me;
             *word = Word {
                 writers: if word.pc == pc { word.writers | me } else { me },
                 readers: 0,
@@ -82,6 +85,24 @@ impl Cluster<'_> {
         Ok(())
     }
 
+    /// Lanes write to shared memory with `stmatrix`, `cp.async` or atomically.
+    pub(crate) fn note_writes_of_lanes(&mut self, w: usize, mask: u32) {
+        if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
+            lanes[w].unfenced |= mask;
+        }
+    }
+
+    /// Lanes execute `fence.proxy.async`, which concerns others where they stored or copied something.
+    pub(crate) fn note_proxy_fence_of_lanes(&mut self, w: usize, mask: u32) {
+        let lanes = self.checker.as_mut().and_then(|c| c.lanes.as_mut());
+        let Some(lanes) = lanes else { return };
+        let fenced = lanes[w].unfenced & mask;
+        lanes[w].unfenced &= !mask;
+        if fenced != 0 {
+            self.note_unsaid(w, fenced);
+        }
+    }
+
     /// Lanes have stores or fences to publish.
     pub(crate) fn note_unsaid(&mut self, w: usize, mask: u32) {
         let pc = self.pc(w);
@@ -91,12 +112,13 @@ impl Cluster<'_> {
     }
 
     /// Lanes arrive on an mbarrier.
-    pub(crate) fn note_arrival_of_lanes(&self, w: usize, mask: u32) -> Run<()> {
-        let Some(lanes) = self.checker.as_ref().and_then(|c| c.lanes.as_ref()) else {
+    pub(crate) fn note_arrival_of_lanes(&mut self, w: usize, mask: u32) -> Run<()> {
+        let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
             return Ok(());
         };
         let (unsaid, pc) = (lanes[w].unsaid & !mask, lanes[w].pc);
         if unsaid == 0 {
+            lanes[w].unfenced = 0;
             return Ok(());
         }
         let lane = unsaid.trailing_zeros();
@@ -112,7 +134,7 @@ impl Cluster<'_> {
     /// A warp's lanes are synchronised.
     pub(crate) fn synchronise_lanes(&mut self, w: usize) {
         if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
-            lanes[w] = Lanes::default();
+            lanes[w] = Lanes { unfenced: lanes[w].unfenced, ..Lanes::default() };
         }
     }
 }

@@ -262,15 +262,17 @@ impl Checker {
         self.shadows.get(memory)?.last_write(at)
     }
 
-    /// A warp executes `fence.proxy.async`: what it knows, or in pedantic mode only what it wrote, is
-    /// visible to the asynchronous proxy.
+    /// A warp executes `fence.proxy.async`: what it knows is visible to the asynchronous proxy; in pedantic
+    /// mode only what it stored, and what `cp.async` brought, for which the storing thread has no place to
+    /// fence where an mbarrier tells of it.
     pub(crate) fn proxy_fence(&mut self, w: usize) {
         if self.ordered.is_none() {
             let all = self.known[w].all.clone();
             self.known[w].fenced.join(&all);
             return;
         }
-        for agent in [w, self.pipe(Pipe::CpAsync, w)] {
+        let first = self.pipe(Pipe::CpAsync, 0);
+        for agent in std::iter::once(w).chain(first..first + self.warps) {
             let time = self.known[w].all.get(agent);
             self.known[w].fenced.raise(agent, time);
         }

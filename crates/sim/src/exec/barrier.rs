@@ -203,7 +203,7 @@ impl Cluster<'_> {
     pub(super) fn fence(&mut self, w: usize, fence: Fence, mask: u32) -> Run<Flow> {
         self.note_fence(w, fence);
         if fence == Fence::ProxyAsync {
-            self.note_unsaid(w, mask);
+            self.note_proxy_fence_of_lanes(w, mask);
         }
         Ok(Flow::Next)
     }

@@ -139,6 +139,7 @@ impl Cluster<'_> {
             parts.push(CpAsyncPart { cta, offset, from, read, bytes });
         }
         self.counters.copied += u64::from(bytes) * parts.len() as u64;
+        self.note_writes_of_lanes(w, mask);
         let group = Group::CpAsync(w, self.warps[w].cp_group);
         self.issue(w, Stream::CpAsync(w), group, Work::CpAsync(parts))?;
         Ok(Flow::Next)

@@ -76,6 +76,7 @@ impl Cluster<'_> {
             }
             Op::Stmatrix { shape, s, addr, space } => {
                 self.event();
+                self.note_writes_of_lanes(w, mask);
                 let rows = self.matrix_rows(w, *addr, *space, shape.rows())?;
                 let fragments: Vec<Lanes> =
                     s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();

@@ -232,6 +232,7 @@ impl Cluster<'_> {
     }
 
     pub(super) fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
+        self.note_writes_of_lanes(w, mask);
         self.poll(w);
         let bytes = atomic.bytes;
         for lane in lanes(mask) {

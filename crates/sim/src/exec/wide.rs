@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 impl Cluster<'_> {
     /// `atom.{exch,cas}.b128`.
     pub(super) fn atomic_wide(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
+        self.note_writes_of_lanes(w, mask);
         self.poll(w);
         let value = |this: &Self, reg: Reg, lane: usize| match reg {
             Reg::R128(r) => this.warps[w].registers.lane128(r, lane),
