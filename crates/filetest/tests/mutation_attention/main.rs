@@ -122,6 +122,11 @@ fn sm90_shared() {
 }
 
 #[test]
+fn sm90_gather() {
+    check(&subjects::SM90_GATHER);
+}
+
+#[test]
 fn sm90_combine() {
     check(&subjects::SM90_COMBINE);
 }
@@ -134,6 +139,11 @@ fn sm90_wide() {
 #[test]
 fn sm90_wide_shared() {
     check(&subjects::SM90_WIDE_SHARED);
+}
+
+#[test]
+fn sm90_wide_lists() {
+    check(&subjects::SM90_WIDE_LISTS);
 }
 
 #[test]

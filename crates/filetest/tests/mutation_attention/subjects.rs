@@ -78,6 +78,23 @@ pub const SM90_SHARED: Subject = Subject {
     function: None,
 };
 
+/// Hopper, rows of short pages that threads gather.
+pub const SM90_GATHER: Subject = Subject {
+    name: "sm90-gather",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 128
+        queries = 128
+        batch = 8
+        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        mask = "causal"
+        layout = "paged"
+        page = 5
+    "#,
+    options: alone,
+    function: None,
+};
+
 /// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
 pub const SM90_COMBINE: Subject = Subject {
     name: "sm90-combine",
@@ -122,6 +139,26 @@ pub const SM90_WIDE_SHARED: Subject = Subject {
         shared = true
         layout = "paged"
         page = 64
+    "#,
+    options: alone,
+    function: None,
+};
+
+/// Hopper, wide rows that lists name, keys that are values.
+pub const SM90_WIDE_LISTS: Subject = Subject {
+    name: "sm90-wide-lists",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 8
+        queries = 1
+        keys = 100
+        shared = true
+        indices = 330
+        entries = [330, 0, 50, 50, 50, 50, 192, 330]
+        lists = "holes"
     "#,
     options: alone,
     function: None,
