@@ -79,6 +79,27 @@ def test_hca_decode_reads_all_rows_of_its_pages():
     check(got, [reference(q[i], keys[i], sinks) for i in range(2)])
 
 
+def test_csa_prefill_reads_a_list_per_token():
+    q, sinks, generator = setup(requests=5)
+    window, compressed = rows(127 + 5, 1), rows(90, 2)
+    far = lists(generator, 5, 70, len(compressed), [70, 0, 1, 64, 65])
+    out, lse = dsv4.prefill(q, window, sinks, compressed=compressed, compressed_lists=far)
+    pick = lambda i: compressed[far[i][far[i] >= 0].long()]
+    wants = [reference(q[i], torch.cat([window[i : i + 128], pick(i)]), sinks) for i in range(5)]
+    check((out, lse[0].T), wants)
+
+
+def test_pages_and_rows_between_others_are_found():
+    q, sinks, generator = setup()
+    pool = rows(8 * PAGE, 1).reshape(8, PAGE, dsv4.DIM)
+    near = lists(generator, 3, dsv4.WINDOW, 4 * PAGE, [60, 5, 0])
+    wider = torch.full((4, PAGE + 3, 2 * dsv4.DIM), torch.nan).bfloat16()
+    wider[:, :PAGE, : dsv4.DIM] = pool[:4]
+    dense = dsv4.decode(q, pool[:4], near, sinks, page_rows=PAGE)
+    apart = dsv4.decode(q, wider[:, :PAGE, : dsv4.DIM], near, sinks, page_rows=PAGE)
+    assert all(torch.equal(x, y) for x, y in zip(dense, apart))
+
+
 def test_hca_prefill_sees_rows_from_their_last_token_on():
     q, sinks, _ = setup(requests=6)
     position, before = 254, 127
@@ -112,3 +133,9 @@ def test_mistakes_are_named():
         dsv4.decode(q, pool, near, sinks, page_rows=PAGE, compressed=pool)
     with pytest.raises(ValueError, match="window has shape"):
         dsv4.decode(q, pool, near, sinks, page_rows=8)
+    turned = pool.transpose(1, 2).contiguous().transpose(1, 2)
+    with pytest.raises(ValueError, match="rows must be contiguous"):
+        dsv4.decode(q, turned, near, sinks, page_rows=PAGE)
+    near[1, 7] = PAGE
+    with pytest.raises(ValueError, match=r"indices: entry \[1,7\] must be below 16"):
+        dsv4.decode(q, pool, near, sinks, page_rows=PAGE)

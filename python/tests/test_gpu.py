@@ -12,6 +12,7 @@ if not torch.cuda.is_available():
 
 import sixwarp
 import sixwarp.torch as ours
+from sixwarp import dsv4
 
 
 def tensors(batch=2, queries=3, keys=300, heads=8, kv_heads=2, dim=128):
@@ -129,3 +130,53 @@ def test_what_a_gpu_does_not_do_is_said():
     q, k, v = (x.float() for x in tensors())
     with pytest.raises(sixwarp.Unsupported, match="f32"):
         sixwarp.attention(q, k, v)
+
+
+def near_enough(got, want):
+    for x, y, tolerance in zip(got, want, (2e-2, 2e-3)):
+        torch.testing.assert_close(x.float().cpu(), y.float(), atol=tolerance, rtol=tolerance)
+
+
+def some(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def some_lists(count, width, rows):
+    """Rows at random, one of eight entries and the whole second list unused."""
+    table = torch.randint(rows, (count, width), generator=torch.Generator().manual_seed(width))
+    table[torch.rand(count, width, generator=torch.Generator().manual_seed(count)) < 0.125] = -1
+    table[1] = -1
+    return table.int()
+
+
+hopper = pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="lists want a Hopper GPU")
+
+
+@hopper
+@pytest.mark.parametrize("heads", [8, 64, 128])
+def test_deepseek_decode_reads_lists_as_the_cpu_does(heads):
+    q, window, compressed = some(5, heads, 512), some(20, 64, 512), some(90, 16, 512)
+    given = {
+        "q": q.bfloat16(), "window": window.bfloat16(), "window_lists": some_lists(5, 128, 20 * 64),
+        "sinks": some(heads), "compressed": compressed.bfloat16(),
+        "compressed_lists": some_lists(5, 600, 90 * 16),
+    }  # fmt: skip
+    want = dsv4.decode(**given, page_rows=64, compressed_page_rows=16)
+    there = {name: x.cuda() for name, x in given.items()}
+    near_enough(dsv4.decode(**there, page_rows=64, compressed_page_rows=16), want)
+
+
+@hopper
+def test_deepseek_prefill_reads_lists_as_the_cpu_does():
+    given = {
+        "q": some(70, 16, 512).bfloat16(), "window": some(70, 512).bfloat16(), "sinks": some(16),
+        "compressed": some(300, 512).bfloat16(), "compressed_lists": some_lists(70, 129, 300),
+    }  # fmt: skip
+    want = dsv4.prefill(**given)
+    near_enough(dsv4.prefill(**{name: x.cuda() for name, x in given.items()}), want)
+
+
+def test_tensors_of_a_layer_are_on_one_device():
+    q = some(2, 8, 512).bfloat16().cuda()
+    with pytest.raises(ValueError, match="window_lists is on the CPU and q on GPU 0"):
+        dsv4.decode(q, some(2, 64, 512).bfloat16().cuda(), some_lists(2, 128, 128), some(8).cuda())

@@ -55,6 +55,15 @@ fn fail(slot: Slot, rule: impl Into<String>, value: impl std::fmt::Display) -> I
     InvalidProblem::new(slot, rule, value)
 }
 
+/// Checks a problem's input memory by the rules that this crate's own engines go by: every slot has memory of
+/// its type, and lengths, pages and index lists are possible.
+///
+/// # Errors
+/// The slot, the rule and the value, where one is broken.
+pub fn check_inputs(problem: &Problem, buffers: &HostBuffers<'_>) -> Result<(), InvalidProblem> {
+    Inputs::new(problem, buffers).map(|_| ())
+}
+
 /// Finds typed memory for slots and checks its length.
 struct Finder<'p, 'b, 'a> {
     problem: &'p Problem,

@@ -13,5 +13,6 @@ mod simd;
 
 pub use attention::{attention, attention_on};
 pub use compare::{Comparison, compare};
+pub use inputs::check_inputs;
 pub use reference::Reference;
 pub use simd::Isa;

@@ -43,11 +43,34 @@ fn measured() -> Vec<Problem> {
     problems
 }
 
+/// Rows that threads gather, with as many warpgroups as there are.
+fn gathered() -> Vec<Problem> {
+    let view = |shape| View::bshd(DType::Bf16, shape);
+    let problem = |heads, queries, segment: Segment| {
+        let q = view([4, heads, queries, segment.k.dim()]);
+        Problem::builder(q).segment(segment).build().expect("a valid problem")
+    };
+    let pages = |heads, dim| view([4 * 4096, heads, 1, dim]);
+    let mut problems = Vec::new();
+    for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
+        let apart = Segment::new(pages(heads, dim), pages(heads, dim)).paged(4096);
+        problems.push(problem(heads, 4096, apart.mask(Mask::Causal)));
+    }
+    let same = Segment::shared(pages(1, 512), 512).paged(4096).mask(Mask::Causal);
+    problems.push(problem(128, 512, same));
+    for dim in [512, 576] {
+        let listed = Segment::shared(view([64, 1, 64, dim]), 512).paged(0).indexed(2048);
+        problems.push(problem(128, 1, listed.clone()));
+        problems.push(problem(128, 64, listed));
+    }
+    problems
+}
+
 #[test]
 fn hopper_kernels_assemble_without_spills() {
     let table = cases::table().into_iter().filter_map(|case| case.problem().ok());
     let mut texts = BTreeMap::new();
-    for problem in table.chain(measured()) {
+    for problem in table.chain(measured()).chain(gathered()) {
         if let Ok(planned) = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)) {
             texts.insert(planned.program.module.to_string(), planned.summary);
         }

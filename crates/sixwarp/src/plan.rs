@@ -119,8 +119,12 @@ impl Plan {
     ///
     /// # Errors
     /// If a slot has no memory, too little or of the wrong type, if lengths, pages or indices are
-    /// impossible (where the device looks), or if the device fails.
+    /// impossible, or if the device fails.
     pub fn run(&self, buffers: &mut HostBuffers) -> Result<(), Error> {
+        if self.emitted.is_some() {
+            // Kernels believe what they read.
+            cpu::check_inputs(&self.problem, buffers)?;
+        }
         match (&self.device.0, &self.emitted) {
             (Kind::Cuda { device, .. }, Some(plan)) => {
                 let mut bytes = programs::gather(&self.problem, &plan.program, buffers)?;

@@ -1,8 +1,10 @@
 //! Devices by name, the CPU and the oracle on the table, and what is refused.
 
 use cases::{CaseData, EngineError, Outputs, check, table};
+use half::bf16;
 use sixwarp::{
-    DType, Device, Error, HostBuffers, Problem, Segment, Slot, View, attention, ensure_memory, plan,
+    DType, Device, Error, HostBuffers, Problem, Segment, SegmentSlot, Slot, View, attention,
+    ensure_memory, plan,
 };
 
 fn engine(device: Device) -> impl FnMut(&Problem, &CaseData) -> Result<Outputs, EngineError> {
@@ -36,7 +38,7 @@ fn simulated_gpus_pass_small_cases_and_decline_what_they_cannot() {
             ("batch-2", true),
             ("varlen-empty-and-one", true),
             ("paged-16", true),
-            ("indices-none-in-use", false),
+            ("indices-none-in-use", name == "sim-sm90"),
             ("strides-odd-gap1", false),
         ] {
             let case = table().into_iter().find(|c| c.name == case).unwrap();
@@ -107,5 +109,34 @@ fn missing_and_short_memory_is_named() {
             .output(Slot::Out, &mut short[..]);
         let error = attention(&problem, &mut buffers, &device).unwrap_err().to_string();
         assert!(error.starts_with("out: "), "{error}");
+    }
+}
+
+#[test]
+fn impossible_lists_and_tables_are_named() {
+    let (q, pages) =
+        (View::bhsd(DType::Bf16, [1, 1, 1, 64]), View::bhsd(DType::Bf16, [4, 1, 2, 64]));
+    let rows = vec![bf16::ONE; 4 * 2 * 64];
+    let error = |segment: Segment, slot: SegmentSlot, entries: &[i32], device: &str| {
+        let problem = Problem::builder(q).segment(segment).build().unwrap();
+        let mut out = [bf16::NAN; 64];
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &rows[..64])
+            .input(Slot::K, &rows[..])
+            .input(Slot::Segment(0, slot), entries)
+            .output(Slot::Out, &mut out[..]);
+        attention(&problem, &mut buffers, &device.parse().unwrap()).unwrap_err().to_string()
+    };
+    for device in ["cpu", "oracle", "sim-sm90"] {
+        let listed = Segment::shared(pages, 64).paged(0).indexed(3);
+        assert_eq!(
+            error(listed, SegmentSlot::Indices, &[7, -1, 8], device),
+            "indices: entry [0,2] must be below 8 (memory rule 5), but it is 8"
+        );
+        let paged = Segment::shared(pages, 64).paged(2);
+        assert_eq!(
+            error(paged, SegmentSlot::PageTable, &[3, -1], device),
+            "page_table: entry [0,1] must lie in 0..4 (memory rule 4), but it is -1"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! DeepSeek-V4 layers: decoding token by token gives what prefill gives, on CPU and oracle, with
-//! plain and with fp8 rows.
+//! DeepSeek-V4 layers: decoding token by token gives what prefill gives, on CPU and oracle with plain and
+//! with fp8 rows, on a simulated Hopper with plain ones.
 
 use cases::Rng;
 use half::bf16;
@@ -172,6 +172,9 @@ fn check(layer: Layer, lists: &[i32]) {
         agree(&exact, &decode(core, &sequence, lists, storage, &Device::oracle()), 0.0);
         agree(&exact, &decode(core, &sequence, lists, storage, &Device::cpu()), tolerance);
     }
+    let hopper: Device = "sim-sm90".parse().unwrap();
+    agree(&exact, &with_decode_order(&prefill(core, &sequence, lists, &hopper)), tolerance);
+    agree(&exact, &decode(core, &sequence, lists, Storage::Elements, &hopper), tolerance);
 }
 
 /// A prefill result with its LSE transposed to decode's order.

@@ -46,7 +46,7 @@ class NumpyAdapter:
         return x.__array_interface__["data"][0]
 
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
-        kind = {"f32": "float32", "f16": "float16", "u8": "uint8"}.get(dtype) or like.dtype
+        kind = {"f32": "float32", "f16": "float16", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
         return self.numpy.empty(shape, kind)
 
     def integers(self, x: Any) -> Any:
@@ -97,7 +97,8 @@ class CudaArrayAdapter:
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
         import cupy
 
-        return cupy.empty(shape, {"f32": "float32", "u8": "uint8"}.get(dtype) or like.dtype)
+        kind = {"f32": "float32", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
+        return cupy.empty(shape, kind)
 
     def integers(self, x: Any) -> Any:
         return self._contiguous(x, "i32", "lengths, offsets and tables")

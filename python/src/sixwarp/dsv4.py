@@ -7,7 +7,8 @@ in the served fp8 format MODEL1 (`[pages, page_bytes]` uint8, see `pack_rows`).
 - CSA layers: rows of 4 tokens each, chosen per query by an indexer (`compressed_lists`).
 - HCA layers: all rows of 128 tokens each (`page_table` and `compressed_lengths` in decode).
 
-These run on the CPU; GPUs decline fp8 rows and lists with `sixwarp.Unsupported`.
+All tensors of a call are on one device: the CPU, or a Hopper GPU for bfloat16 rows. GPUs decline fp8 rows, and
+those of other generations lists, with `sixwarp.Unsupported`.
 """
 
 from __future__ import annotations
@@ -90,6 +91,11 @@ def decode(
     ((1, 8, 512), 1.0, (1, 8, 1))
     """
     a = adapter_of(q)
+    describe.ensure_one_device(a, {
+        "q": q, "window": window, "window_lists": window_lists, "sinks": sinks, "compressed": compressed,
+        "compressed_lists": compressed_lists, "page_table": page_table,
+        "compressed_lengths": compressed_lengths,
+    })  # fmt: skip
     requests = a.shape(q)[0]
     segments = [_pages(a, window, page_rows, "window")]
     segments[0].update(pages_per_sequence=0, indices=_width(a, "window_lists", window_lists, requests))
@@ -139,6 +145,10 @@ def prefill(
     True
     """
     a = adapter_of(q)
+    describe.ensure_one_device(a, {
+        "q": q, "window": window, "sinks": sinks, "compressed": compressed,
+        "compressed_lists": compressed_lists,
+    })  # fmt: skip
     tokens = a.shape(q)[0]
     segments = [{**_rows(a, window, "window"), "mask": f"window({WINDOW - 1},0)"}]
     tensors, positions = [window], None
@@ -202,8 +212,11 @@ def _pages(a: Any, x: Any, page_rows: int, name: str) -> dict:
     wanted = (shape[0], page_bytes(page_rows)) if packed else (shape[0], page_rows, DIM)
     if shape != wanted:
         raise ValueError(f"{name} has shape {shape}: {wanted} is needed for pages of {page_rows} rows")
-    step = page_rows * DIM
-    view = {"shape": [shape[0], 1, page_rows, DIM], "strides": [step, step, DIM, 1]}
+    strides = tuple(a.strides(x))
+    page, row = (page_rows * DIM, DIM) if packed else strides[:2]
+    if strides[-1] != 1 or (packed and shape[0] > 1 and strides[0] != shape[1]):
+        raise ValueError(f"{name} has strides {strides}: {'pages' if packed else 'rows'} must be contiguous")
+    view = {"shape": [shape[0], 1, page_rows, DIM], "strides": [page, 0, row, 1]}
     return {"k": {**view, "dtype": "bf16" if packed else a.dtype(x)}, "mask": "full", "model1": packed}
 
 
@@ -211,7 +224,9 @@ def _rows(a: Any, x: Any, name: str) -> dict:
     shape = tuple(a.shape(x))
     if len(shape) != 2 or shape[1] != DIM:
         raise ValueError(f"{name} has shape {shape}: [rows, {DIM}] is needed")
-    step = a.strides(x)[0]
+    step, unit = a.strides(x)
+    if unit != 1:
+        raise ValueError(f"{name} has a last stride of {unit}: rows must be contiguous")
     view = {"shape": [1, 1, shape[0], DIM], "strides": [0, 0, step, 1], "dtype": a.dtype(x)}
     return {"k": view, "mask": "full"}
 
@@ -225,13 +240,9 @@ def _width(a: Any, name: str, x: Any, rows: int) -> int:
 
 def _full(a: Any, value: int, like: Any) -> Any:
     """One integer beside `like`."""
-    if hasattr(like, "new_full"):
-        import torch
-
-        return like.new_full((1,), value, dtype=torch.int32)
-    import numpy
-
-    return numpy.full((1,), value, numpy.int32)
+    x = a.empty((1,), "i32", like)
+    x[...] = value
+    return x
 
 
 def _host(x: Any, name: str, dtype: str) -> Any:
