@@ -3,7 +3,7 @@
 
 use cpu::ceilings;
 use serde::Serialize;
-use sixwarp::{DType, DeviceName, Problem};
+use sixwarp::{DType, DeviceName, Problem, SegmentSlot, Slot};
 
 /// What a device reaches where nothing is in the way.
 #[derive(Clone, Debug, Serialize)]
@@ -84,9 +84,17 @@ impl Rates {
     }
 }
 
-/// Bytes of every tensor, each once.
+/// Bytes of every tensor, each once; of rows that lists name, those of as many as the lists have entries.
 pub fn bytes(problem: &Problem) -> f64 {
-    problem.slots().into_iter().map(|slot| problem.slot_bytes(slot) as f64).sum()
+    let tokens = problem.q.batch() * problem.q.tokens();
+    let read = |slot: Slot| {
+        let all = problem.slot_bytes(slot) as f64;
+        let Slot::Segment(n, SegmentSlot::K | SegmentSlot::V) = slot else { return all };
+        let segment = &problem.segments[n as usize];
+        let rows = (segment.k.batch() * segment.k.tokens()) as f64;
+        segment.indices.map_or(all, |list| all * ((tokens * list.width) as f64 / rows).min(1.0))
+    };
+    problem.slots().into_iter().map(read).sum()
 }
 
 #[cfg(test)]

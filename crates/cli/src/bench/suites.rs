@@ -103,7 +103,32 @@ fn dsv4() -> Vec<Row> {
             rows.push(Row { line, column: format!("b{batch}"), case });
         }
     }
+    rows.extend(dsv4_listed());
     rows
+}
+
+/// The same where rows are found as a server finds them: by lists, in pages that others share.
+fn dsv4_listed() -> impl Iterator<Item = Row> {
+    let listed = |rows: u64, entries: u64| Keys {
+        keys: Lengths::Same(rows),
+        mask: "full".to_string(),
+        layout: Layout::Paged,
+        page: Some(64),
+        shared: true,
+        indices: Some(entries),
+        entries: vec![],
+        model1: false,
+    };
+    let layers = [("csa-flash listed", 64, 512), ("csa-pro listed", 128, 1024)];
+    let row = move |(name, heads, top): (&str, u64, u64), batch: u64| {
+        let shape = Shape { batch, heads, kv_heads: 1, dim: 512, shared: true, ..PLAIN };
+        let mut case = shape.case(1, 128, "full");
+        case.first = listed(128, 128);
+        case.second = Some(listed(4096, top));
+        case.sinks = Some(Sinks::Random("random".to_string()));
+        Row { line: format!("{name} h{heads}"), column: format!("b{batch}"), case }
+    };
+    layers.into_iter().flat_map(move |layer| [1, 8, 32, 128].map(|batch| row(layer, batch)))
 }
 
 fn cpu() -> Vec<Row> {
