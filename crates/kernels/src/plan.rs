@@ -44,11 +44,10 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
-        check_lists(segment, arch)?;
-        if segment.storage != Storage::Elements {
-            return Err(Unsupported::new("fp8 rows", format!("{arch} kernels read 16-bit rows")));
+        check_gathered(segment, arch)?;
+        if segment.storage == Storage::Elements {
+            tensors::check("k", &segment.k)?;
         }
-        tensors::check("k", &segment.k)?;
         if let Values::Separate(v) = &segment.values {
             tensors::check("v", v)?;
         }
@@ -56,18 +55,21 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Listed rows are gathered, which Hopper kernels do.
-fn check_lists(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
-    match segment.indices {
-        Some(_) if arch != Arch::Sm90 => {
-            Err(Unsupported::new("index lists", format!("{arch} kernels read rows in order")))
-        }
-        Some(_) if !gather::reaches(segment) => Err(Unsupported::new(
-            "index lists over more than 64 GiB",
-            "gathered rows are found by 32-bit numbers of 16 bytes",
-        )),
-        _ => Ok(()),
+/// Rows that are listed or packed are gathered, which Hopper kernels do.
+fn check_gathered(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
+    let (what, why) = match (segment.indices, segment.storage) {
+        (_, Storage::Model1) => ("fp8 rows", format!("{arch} kernels read 16-bit rows")),
+        (Some(_), _) => ("index lists", format!("{arch} kernels read rows in order")),
+        (None, Storage::Elements) => return Ok(()),
+    };
+    if arch != Arch::Sm90 {
+        return Err(Unsupported::new(what, why));
     }
+    if !gather::reaches(segment) {
+        let why = "gathered rows are found by 32-bit numbers of 16 bytes, their scales of 8";
+        return Err(Unsupported::new(format!("{what} over so many bytes"), why));
+    }
+    Ok(())
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.

@@ -3,14 +3,14 @@
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
-use crate::gather::Scattered;
+use crate::gather::{Elements, Model1, Scattered};
 use crate::order::{Tile, TileList, TileOrder};
 use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
 use crate::softmax::Softmax;
 use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
-use problem::{Problem, SegmentSlot, Slot, Values, View};
+use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
 
@@ -372,8 +372,17 @@ impl Keys {
         let Tiling { tile, panel, .. } = *tiling;
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
-            if tiling.gathers {
-                return Source::Scattered(Scattered::declare(b, args, name, view, buffer));
+            let gathered = match segment.storage {
+                Storage::Model1 => {
+                    Some(Scattered::Model1(Model1::declare(b, args, segment, buffer)))
+                }
+                Storage::Elements if tiling.gathers => {
+                    Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
+                }
+                Storage::Elements => None,
+            };
+            if let Some(rows) = gathered {
+                return Source::Scattered(rows);
             }
             let map = tensors::rows(view, buffer, rows_per_copy, panel);
             Source::Boxes(args.tensor_map(b, &format!("tma_{name}"), map))

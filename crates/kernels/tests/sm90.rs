@@ -6,7 +6,7 @@ use common::{FEATURES, Simulated, named, run_table};
 use sixwarp_kernels::{Arch, PlanOptions, Split};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 2] = ["dtype f32", "fp8 rows"];
+const DECLINED: [&str; 1] = ["dtype f32"];
 
 fn hopper() -> Simulated {
     Simulated::on(Arch::Sm90)

@@ -306,6 +306,32 @@ impl Builder {
     }
 }
 
+impl Builder {
+    /// The four e4m3 numbers of a word, the lowest byte's first.
+    #[track_caller]
+    pub fn unpack_e4m3(&mut self, word: Reg<u32>) -> [Reg<f32>; 4] {
+        let [low, high] = self.halves(word).map(|pair| {
+            let d: Reg<u32> = self.reg();
+            self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
+            self.halves(d).map(|half| {
+                let number: Reg<f32> = self.reg();
+                self.emit("cvt.f32.f16", vec![number.operand(), half.operand()]);
+                number
+            })
+        });
+        [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The low and the high 16 bits of a word.
+    #[track_caller]
+    fn halves(&mut self, word: Reg<u32>) -> [Reg<u16>; 2] {
+        let parts: [Reg<u16>; 2] = [self.reg(), self.reg()];
+        let vector = Operand::Vector(parts.iter().map(|part| part.operand()).collect());
+        self.emit("mov.b32", vec![vector, word.operand()]);
+        parts
+    }
+}
+
 /// The 16-bit floating-point types matrix instructions take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfType {

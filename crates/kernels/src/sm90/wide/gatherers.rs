@@ -1,5 +1,5 @@
 //! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
-//! (one thread, by TMA) and values, where those are not the keys.
+//! (one thread, by TMA) and values. Where those are the keys, both pairs bring keys, in turns.
 
 use super::kernel::Frame;
 use super::loaders::load_queries;
@@ -8,34 +8,51 @@ use ptx::build::{Builder, Cmp, Reg, Roles};
 
 /// Emits the four warps.
 pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
-    roles.warps(0..WARPS, |b, warp| emit_keys(b, frame, warp));
+    if frame.config.shared_kv {
+        return roles.warps(0..2 * WARPS, |b, number| emit_pairs(b, frame, number));
+    }
+    roles.warps(0..WARPS, |b, warp| {
+        let keys = keys(b, frame, warp);
+        frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
+    });
     roles.warps(WARPS..2 * WARPS, |b, warp| emit_queries_and_values(b, frame, warp));
 }
 
-fn emit_keys(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+fn keys<'f>(b: &mut Builder, frame: &'f Frame, warp: Reg<u32>) -> Stream<'f> {
     let (params, shared) = (&frame.params, &frame.shared);
     let keys = params.segments.iter().map(|keys| (keys, keys.k));
     let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
-    let stream = Stream::new(b, params, keys, shared.k, units, warp)
+    Stream::new(b, params, keys, shared.k, units, warp)
         .marking(shared.marks.as_ref())
-        .prefetching(frame.config.prefetches);
-    params.for_each_tile(b, |b, open| stream.bring(b, &open));
+        .prefetching(frame.config.prefetches)
+}
+
+/// Both pairs; the first warp of the second one loads queries, too.
+fn emit_pairs(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
+    assert_eq!(frame.config.stages, 2, "each pair fills a place of its own");
+    let (pair, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
+    let keys = keys(b, frame, warp).taking_turns(b, pair);
+    let (loads, elected) = (b.setp(Cmp::Eq, number, WARPS), b.elect());
+    let queries = frame.shared.q_ring.producer(b);
+    frame.params.for_each_tile(b, |b, open| {
+        // Nobody waits for the other warps: behind, they would take one phase for another.
+        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
+        keys.bring(b, &open);
+    });
 }
 
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (params, shared) = (&frame.params, &frame.shared);
-    let (first, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
+    let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
     let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
-    let values = (!frame.config.shared_kv).then(|| {
-        let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
-        let units = frame.config.value_units().into_iter().zip(shared.v_rings);
-        let units = units.filter(|(panels, _)| *panels > 0);
-        Stream::new(b, params, values, shared.v, units, warp).prefetching(frame.config.prefetches)
-    });
+    let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
+    let units = frame.config.value_units().into_iter().zip(shared.v_rings);
+    let units = units.filter(|(panels, _)| *panels > 0);
+    let values = Stream::new(b, params, values, shared.v, units, warp)
+        .prefetching(frame.config.prefetches);
     params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warp: behind, it would take one phase for another.
-        b.if_(first, |b| load_queries(b, frame, elected, &queries, &open));
-        let Some(values) = &values else { return };
+        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
         // Queries and keys are needed first: values do not compete with them.
         let slot = loaded.take(b);
         slot.wait(b);

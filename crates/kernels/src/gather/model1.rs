@@ -1,0 +1,156 @@
+//! Rows in DeepSeek-V4's fp8 format, unpacked on their way: seven panels of e4m3 numbers with a power of two
+//! each, one of bf16.
+//!
+//! What a number times its power of two is, is a bf16 number: nothing is rounded. The loads of a run are
+//! issued before the run before it is unpacked.
+
+use super::lookup::Place;
+use super::share::{Handed, Share, row_at};
+use crate::arguments::Arguments;
+use crate::tensors::CHUNK;
+use problem::{Segment, Storage};
+use program::BufferId;
+use ptx::build::{Builder, GlobalPtr, HalfType, Reg, UNIT_BYTES};
+use std::ops::Range;
+
+/// Bytes of a row without its scales.
+pub const ROW_BYTES: u32 = Storage::MODEL1_ROW_BYTES as u32;
+const SCALE_BYTES: u32 = Storage::MODEL1_SCALE_BYTES as u32;
+/// Columns of e4m3.
+const FP8: u32 = Storage::MODEL1_FP8 as u32;
+/// Bits of 2^-127, the smallest scale.
+const SMALLEST_SCALE: u32 = 0x0040_0000;
+
+/// A tensor of such rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Model1 {
+    /// First byte.
+    pub base: GlobalPtr,
+    /// Units of 16 bytes between batches or pages.
+    page_units: Reg<u32>,
+    /// Rows of a batch or page.
+    page_rows: Reg<u32>,
+}
+
+/// What a lane has loaded of a row: a unit of every panel.
+struct Loaded {
+    panels: Vec<Vec<Reg<u32>>>,
+    /// Scales of the panels, a byte each, from the first whole word of them on.
+    scales: Vec<Reg<u32>>,
+}
+
+impl Model1 {
+    /// Declares the parameters of a segment's rows.
+    #[track_caller]
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        segment: &Segment,
+        buffer: BufferId,
+    ) -> Self {
+        let rows = segment.k.tokens();
+        let page_units = Storage::model1_page_bytes(rows) / u64::from(UNIT_BYTES);
+        Model1 {
+            base: args.pointer(b, "k", buffer),
+            page_units: args.u32(b, "k_page_units", page_units as u32),
+            page_rows: args.u32(b, "k_page_rows", rows as u32),
+        }
+    }
+
+    /// Where a row and its scales are.
+    #[track_caller]
+    pub fn place(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> Place {
+        let page = b.mul(outer, self.page_units);
+        let row = b.mad(token, ROW_BYTES / UNIT_BYTES, page);
+        let rows = b.mul(self.page_rows, ROW_BYTES / SCALE_BYTES);
+        let scales = b.mad(page, UNIT_BYTES / SCALE_BYTES, rows);
+        Place { row, scales: Some(b.add(scales, token)) }
+    }
+
+    /// Unpacks a warp's share; rows that do not exist become zeros.
+    #[track_caller]
+    pub fn copy(&self, b: &mut Builder, share: &Share<'_>) {
+        let first = share.handed(b, 0);
+        let mut loaded = self.load(b, share, &first);
+        for run in 0..share.runs() {
+            let next = (run + 1 < share.runs()).then(|| {
+                let next = share.handed(b, run + 1);
+                self.load(b, share, &next)
+            });
+            store(b, share, run, &loaded);
+            if let Some(next) = next {
+                loaded = next;
+            }
+        }
+        share.full.arrive(b);
+    }
+
+    /// Loads this lane's units of a row, zeros where there is none.
+    #[track_caller]
+    fn load(&self, b: &mut Builder, share: &Share<'_>, place: &Handed) -> Loaded {
+        let row = row_at(b, self.base, place.row);
+        let load_if = |b: &mut Builder, words: usize, from: GlobalPtr| {
+            let values: Vec<_> = (0..words).map(|_| b.value::<u32>(0)).collect();
+            b.ld_global_if(place.exists, from, &values);
+            values
+        };
+        let panels = (0..share.panels()).map(|panel| {
+            let column = share.column + panel * CHUNK;
+            let (words, first) = match column < FP8 {
+                true => (2, column),
+                false => (4, FP8 + (column - FP8) * 2),
+            };
+            let unit = b.mul_wide(share.unit, words as u32 * 4);
+            let from = b.global_add(row, unit).plus(i64::from(first));
+            load_if(b, words, from)
+        });
+        let panels = panels.collect();
+        let scales = place.scales.expect("rows with scales");
+        let scales = b.mul_wide(scales, SCALE_BYTES);
+        let from = b.global_add(self.base, scales);
+        let scales = words_of_scales(share)
+            .map(|word| load_if(b, 1, from.plus(i64::from(word * 4)))[0])
+            .collect();
+        Loaded { panels, scales }
+    }
+}
+
+/// The words that hold the scales of a share's panels, four each.
+fn words_of_scales(share: &Share<'_>) -> Range<u32> {
+    let first = share.column / CHUNK;
+    let end = (first + share.panels()).min(FP8 / CHUNK);
+    first / 4..end.div_ceil(4)
+}
+
+/// Stores what was loaded of run `run`, unpacked.
+#[track_caller]
+fn store(b: &mut Builder, share: &Share<'_>, run: u32, loaded: &Loaded) {
+    for (panel, words) in (0..).zip(&loaded.panels) {
+        let to = share.to(run, panel);
+        if share.column + panel * CHUNK >= FP8 {
+            b.st_shared_vector(to, words);
+            continue;
+        }
+        let number = share.column / CHUNK + panel;
+        let word = number / 4 - words_of_scales(share).start;
+        let scale = scale(b, loaded.scales[word as usize], number % 4);
+        let numbers = words.iter().flat_map(|word| b.unpack_e4m3(*word));
+        let numbers: Vec<_> = numbers.collect();
+        let pairs = numbers.chunks_exact(2).map(|pair| {
+            let [low, high] = [pair[0], pair[1]].map(|number| b.mul(number, scale));
+            b.pack(HalfType::Bf16, low, high)
+        });
+        let pairs: Vec<_> = pairs.collect();
+        b.st_shared_vector(to, &pairs);
+    }
+}
+
+/// The power of two that byte `byte` of a word says.
+#[track_caller]
+fn scale(b: &mut Builder, scales: Reg<u32>, byte: u32) -> Reg<f32> {
+    let exponent = b.shr(scales, byte * 8);
+    let exponent = b.and(exponent, 0xff);
+    let bits = b.shl(exponent, 23);
+    let bits = b.max(bits, SMALLEST_SCALE);
+    b.float_from_bits(bits)
+}

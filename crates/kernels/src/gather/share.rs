@@ -1,0 +1,118 @@
+//! One warp's share of a tile: which lane copies what.
+
+use super::WARPS;
+use super::lookup::Place;
+use ptx::build::{Builder, Cmp, GlobalPtr, Mbarrier, Reg, SharedTile, SmemPtr, UNIT_BYTES};
+
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
+/// Lanes that copy a row of a panel of 128 bytes, a unit each.
+pub const LANES_PER_ROW: u32 = 8;
+/// Rows of a run: what one instruction of a warp copies of a panel.
+pub const ROWS: u32 = LANES / LANES_PER_ROW;
+/// A place that holds no row.
+pub const NOWHERE: u32 = u32::MAX;
+/// Bytes that come to L2 at a time.
+const LINE_BYTES: u32 = 128;
+
+/// A warp's share of a tile, or of a unit of its columns.
+pub struct Share<'a> {
+    places: &'a [Place],
+    lane: Reg<u32>,
+    /// Row of a run, and unit of a panel, of this lane.
+    row: Reg<u32>,
+    /// Unit of a panel.
+    pub unit: Reg<u32>,
+    /// First column.
+    pub column: u32,
+    /// Counts the threads that are done.
+    pub full: Mbarrier,
+    to: SharedTile,
+    /// Where this lane's unit of the first panel of the first run goes.
+    at: SmemPtr,
+}
+
+/// A run of rows: what this lane knows of its own.
+pub struct Handed {
+    /// Whether there is a row.
+    pub exists: Reg<bool>,
+    /// Its place, or another where there is none.
+    pub row: Reg<u32>,
+    /// Its scales' place, where it has some.
+    pub scales: Option<Reg<u32>>,
+}
+
+impl<'a> Share<'a> {
+    /// Warp `warp`'s share of columns from `column` on, which go to `to`.
+    #[track_caller]
+    pub fn new(
+        b: &mut Builder,
+        warp: Reg<u32>,
+        places: &'a [Place],
+        column: u32,
+        to: SharedTile,
+        full: Mbarrier,
+    ) -> Self {
+        let lane = b.special("%laneid");
+        let (row, unit) = (b.div(lane, LANES_PER_ROW), b.rem(lane, LANES_PER_ROW));
+        let line = b.mad(warp, ROWS, row);
+        let at = to.row(b, line).from_unit(b, unit).unit(b, 0);
+        Share { places, lane, row, unit, column, full, to, at }
+    }
+
+    /// The lane's number.
+    pub fn lane(&self) -> Reg<u32> {
+        self.lane
+    }
+
+    /// Panels of columns.
+    pub fn panels(&self) -> u32 {
+        self.to.layout().blocks() as u32
+    }
+
+    /// Runs of rows.
+    pub fn runs(&self) -> u32 {
+        self.to.layout().lines() as u32 / WARPS / ROWS
+    }
+
+    /// The place of this lane's row of run `run`, from the lane that looked it up.
+    #[track_caller]
+    pub fn handed(&self, b: &mut Builder, run: u32) -> Handed {
+        let lane = b.add(self.row, run * ROWS % LANES);
+        let place = &self.places[(run * ROWS / LANES) as usize];
+        let row = b.lane_value(place.row, lane);
+        let exists = b.setp(Cmp::Ne, row, NOWHERE);
+        let scales = place.scales.map(|scales| b.lane_value(scales, lane));
+        Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
+    }
+
+    /// Where this lane's unit of a panel of run `run` goes.
+    pub fn to(&self, run: u32, panel: u32) -> SmemPtr {
+        let layout = self.to.layout();
+        // All warps' rows of a run are whole atoms of the swizzle: it is the same in every run.
+        let run_bytes = ROWS * WARPS * layout.swizzle().span_bytes() as u32;
+        self.at.plus(panel * layout.block_bytes() as u32 + run * run_bytes)
+    }
+}
+
+/// The row at a place.
+#[track_caller]
+pub fn row_at(b: &mut Builder, base: GlobalPtr, place: Reg<u32>) -> GlobalPtr {
+    let offset = b.mul_wide(place, UNIT_BYTES);
+    b.global_add(base, offset)
+}
+
+/// Brings rows of `bytes` to L2, a lane those it looked up: the wait for room in shared memory hides the rest of
+/// their way.
+#[track_caller]
+pub fn prefetch(b: &mut Builder, base: GlobalPtr, bytes: u32, places: &[Place]) {
+    for place in places {
+        let exists = place.exists(b);
+        b.if_(exists, |b| {
+            let row = row_at(b, base, place.row);
+            for line in 0..bytes.div_ceil(LINE_BYTES) {
+                b.prefetch_to_l2(row.plus(i64::from(line * LINE_BYTES)));
+            }
+        });
+    }
+}
