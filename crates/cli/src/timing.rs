@@ -4,13 +4,17 @@ use cases::{CaseData, Rng};
 use cuda::{CubinCache, Device, DeviceBuffer, Samples};
 use half::{bf16, f16};
 use program::{Access, Program};
-use sixwarp::{DType, Plan, Problem, Slot};
+use sixwarp::{DType, Plan, Problem, Segment, Slot, Storage};
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Launches in one graph: enough that the replay's own cost is lost among them.
 const LAUNCHES: usize = 20;
+/// Rows between neighbouring entries of a list: a prime, so that they meet all rows.
+const FAR_APART: u64 = 7919;
+/// A byte that is a small number wherever it stands in an fp8 row.
+const FP8_BYTE: u8 = 0x39;
 /// Elements of the pattern that large tensors repeat.
 const PATTERN: usize = 1 << 20;
 
@@ -60,7 +64,7 @@ fn memory(
     let pattern = pattern(problem.dtype());
     let contents = |slot: Slot, bytes: usize| match data {
         Some(data) => Ok(data.bytes(slot)),
-        None => contents(slot, bytes, &pattern),
+        None => contents(problem, slot, bytes, &pattern),
     };
     let mut slots = problem.slots().into_iter();
     let mut memory = Vec::new();
@@ -75,15 +79,25 @@ fn memory(
     Ok(memory)
 }
 
-fn contents(slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
-    use problem::SegmentSlot::{K, V};
+fn contents(problem: &Problem, slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
+    use problem::SegmentSlot::{Indices, K, V};
+    let segment = |n: u8| &problem.segments[n as usize];
     match slot {
+        Slot::Segment(n, Indices) => Ok(scattered_rows(segment(n), bytes / 4)),
+        Slot::Segment(n, K) if segment(n).storage != Storage::Elements => Ok(vec![FP8_BYTE; bytes]),
         Slot::Q | Slot::Segment(_, K | V) => {
             Ok(pattern.iter().copied().cycle().take(bytes).collect())
         }
         Slot::Sinks => Ok(vec![0; bytes]),
-        _ => Err(format!("{slot}: problems with lengths, pages or lists are not timed").into()),
+        _ => Err(format!("{slot}: problems with lengths or pages are not timed").into()),
     }
+}
+
+/// Lists of rows that lie far apart, none of them twice in a list.
+fn scattered_rows(segment: &Segment, entries: usize) -> Vec<u8> {
+    let rows = if segment.paging.is_some() { segment.k.batch() } else { 1 } * segment.k.tokens();
+    let row = |entry: usize| (entry as u64 * FAR_APART % rows.max(1)) as i32;
+    (0..entries).flat_map(|entry| row(entry).to_le_bytes()).collect()
 }
 
 fn pattern(dtype: DType) -> Vec<u8> {

@@ -109,7 +109,7 @@ fn dsv4() -> Vec<Row> {
 
 /// The same where rows are found as a server finds them: by lists, in pages that others share.
 fn dsv4_listed() -> impl Iterator<Item = Row> {
-    let listed = |rows: u64, entries: u64| Keys {
+    let listed = |rows: u64, entries: u64, model1: bool| Keys {
         keys: Lengths::Same(rows),
         mask: "full".to_string(),
         layout: Layout::Paged,
@@ -117,14 +117,19 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         shared: true,
         indices: Some(entries),
         entries: vec![],
-        model1: false,
+        model1,
     };
-    let layers = [("csa-flash listed", 64, 512), ("csa-pro listed", 128, 1024)];
-    let row = move |(name, heads, top): (&str, u64, u64), batch: u64| {
+    let layers = [
+        ("csa-flash listed", 64, 512, false),
+        ("csa-pro listed", 128, 1024, false),
+        ("csa-flash fp8", 64, 512, true),
+        ("csa-pro fp8", 128, 1024, true),
+    ];
+    let row = move |(name, heads, top, model1): (&str, u64, u64, bool), batch: u64| {
         let shape = Shape { batch, heads, kv_heads: 1, dim: 512, shared: true, ..PLAIN };
         let mut case = shape.case(1, 128, "full");
-        case.first = listed(128, 128);
-        case.second = Some(listed(4096, top));
+        case.first = listed(128, 128, model1);
+        case.second = Some(listed(4096, top, model1));
         case.sinks = Some(Sinks::Random("random".to_string()));
         Row { line: format!("{name} h{heads}"), column: format!("b{batch}"), case }
     };
