@@ -40,8 +40,8 @@ impl Row {
 pub struct Place {
     /// The row, in units of 16 bytes from the first: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
-    /// Its scales, in units of 8 bytes, where it has some.
-    pub scales: Option<Reg<u32>>,
+    /// Its scales, where it has some.
+    pub scales: Option<[Reg<u32>; 2]>,
 }
 
 impl Place {
@@ -50,7 +50,7 @@ impl Place {
     pub fn assign(&self, b: &mut Builder, other: &Place) {
         b.assign(self.row, other.row);
         if let (Some(scales), Some(other)) = (self.scales, other.scales) {
-            b.assign(scales, other);
+            scales.iter().zip(other).for_each(|(scale, other)| b.assign(*scale, other));
         }
     }
 
@@ -139,7 +139,7 @@ impl<'p> Lookup<'p> {
                 None => (row.outer, row.token),
                 Some(page_rows) => page_rows.divide(b, row.token),
             };
-            let place = source.place(b, open, outer, token);
+            let place = source.place(b, open, outer, token, exists);
             Place { row: b.select::<u32>(exists, place.row, NOWHERE), ..place }
         };
         rows.iter().map(place).collect()

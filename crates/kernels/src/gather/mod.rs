@@ -57,8 +57,7 @@ pub fn reaches(segment: &Segment) -> bool {
         }
         Storage::Model1 => {
             let page = Storage::model1_page_bytes(segment.k.tokens());
-            // Scales are found by numbers of 8 bytes.
-            short(page.checked_mul(segment.k.batch()).and_then(|bytes| bytes.checked_mul(2)))
+            short(page.checked_mul(segment.k.batch()))
         }
     }
 }
@@ -73,11 +72,19 @@ pub enum Scattered {
 }
 
 impl Scattered {
+    /// Where row `token` of a batch or page is, if it `exists`.
     #[track_caller]
-    fn place(&self, b: &mut Builder, open: &OpenTile, outer: Reg<u32>, token: Reg<u32>) -> Place {
+    fn place(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        outer: Reg<u32>,
+        token: Reg<u32>,
+        exists: Reg<bool>,
+    ) -> Place {
         match self {
             Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
-            Scattered::Model1(rows) => rows.place(b, outer, token),
+            Scattered::Model1(rows) => rows.place(b, outer, token, exists),
         }
     }
 

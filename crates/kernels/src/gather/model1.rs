@@ -1,16 +1,16 @@
 //! Rows in DeepSeek-V4's fp8 format, unpacked on their way: seven panels of e4m3 numbers with a power of two
 //! each, one of bf16.
 //!
-//! What a number times its power of two is, is a bf16 number: nothing is rounded. The loads of a run are
-//! issued before the run before it is unpacked.
+//! A number times its power of two is a bf16 number: nothing is rounded.
 
 use super::lookup::Place;
-use super::share::{Handed, Share, row_at};
+use super::share::{Share, row_at};
 use crate::arguments::Arguments;
 use crate::tensors::CHUNK;
 use problem::{Segment, Storage};
 use program::BufferId;
 use ptx::build::{Builder, GlobalPtr, HalfType, Reg, UNIT_BYTES};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a row without its scales.
@@ -18,6 +18,8 @@ pub const ROW_BYTES: u32 = Storage::MODEL1_ROW_BYTES as u32;
 const SCALE_BYTES: u32 = Storage::MODEL1_SCALE_BYTES as u32;
 /// Columns of e4m3.
 const FP8: u32 = Storage::MODEL1_FP8 as u32;
+/// Runs that are loaded before the one that is unpacked.
+const AHEAD: u32 = 2;
 /// Bits of 2^-127, the smallest scale.
 const SMALLEST_SCALE: u32 = 0x0040_0000;
 
@@ -57,43 +59,47 @@ impl Model1 {
         }
     }
 
-    /// Where a row and its scales are.
+    /// Where a row is, and its scales, which are on their way a tile before they are needed.
     #[track_caller]
-    pub fn place(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> Place {
+    pub fn place(
+        &self,
+        b: &mut Builder,
+        outer: Reg<u32>,
+        token: Reg<u32>,
+        exists: Reg<bool>,
+    ) -> Place {
         let page = b.mul(outer, self.page_units);
         let row = b.mad(token, ROW_BYTES / UNIT_BYTES, page);
-        let rows = b.mul(self.page_rows, ROW_BYTES / SCALE_BYTES);
-        let scales = b.mad(page, UNIT_BYTES / SCALE_BYTES, rows);
-        Place { row, scales: Some(b.add(scales, token)) }
+        let footer = b.mad(self.page_rows, ROW_BYTES / UNIT_BYTES, page);
+        let from = row_at(b, self.base, footer);
+        let offset = b.mul_wide(token, SCALE_BYTES);
+        let from = b.global_add(from, offset);
+        let scales = [0, 0].map(|zero| b.value::<u32>(zero));
+        b.ld_global_if(exists, from, &scales);
+        Place { row, scales: Some(scales) }
     }
 
     /// Unpacks a warp's share; rows that do not exist become zeros.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, share: &Share<'_>) {
-        let first = share.handed(b, 0);
-        let mut loaded = self.load(b, share, &first);
-        for run in 0..share.runs() {
-            let next = (run + 1 < share.runs()).then(|| {
-                let next = share.handed(b, run + 1);
-                self.load(b, share, &next)
-            });
-            store(b, share, run, &loaded);
-            if let Some(next) = next {
-                loaded = next;
+        let mut loaded = VecDeque::new();
+        for run in 0..share.runs() + AHEAD {
+            if run < share.runs() {
+                loaded.push_back(self.load(b, share, run));
+            }
+            if let Some(stored) = run.checked_sub(AHEAD) {
+                let loaded = loaded.pop_front().expect("a run that was loaded");
+                store(b, share, stored, &loaded);
             }
         }
         share.full.arrive(b);
     }
 
-    /// Loads this lane's units of a row, zeros where there is none.
+    /// Loads this lane's units of its row of run `run`, zeros where there is none.
     #[track_caller]
-    fn load(&self, b: &mut Builder, share: &Share<'_>, place: &Handed) -> Loaded {
+    fn load(&self, b: &mut Builder, share: &Share<'_>, run: u32) -> Loaded {
+        let place = share.handed(b, run);
         let row = row_at(b, self.base, place.row);
-        let load_if = |b: &mut Builder, words: usize, from: GlobalPtr| {
-            let values: Vec<_> = (0..words).map(|_| b.value::<u32>(0)).collect();
-            b.ld_global_if(place.exists, from, &values);
-            values
-        };
         let panels = (0..share.panels()).map(|panel| {
             let column = share.column + panel * CHUNK;
             let (words, first) = match column < FP8 {
@@ -102,14 +108,14 @@ impl Model1 {
             };
             let unit = b.mul_wide(share.unit, words as u32 * 4);
             let from = b.global_add(row, unit).plus(i64::from(first));
-            load_if(b, words, from)
+            let values: Vec<_> = (0..words).map(|_| b.value::<u32>(0)).collect();
+            b.ld_global_if(place.exists, from, &values);
+            values
         });
         let panels = panels.collect();
-        let scales = place.scales.expect("rows with scales");
-        let scales = b.mul_wide(scales, SCALE_BYTES);
-        let from = b.global_add(self.base, scales);
+        let scales = share.place(run).scales.expect("rows with scales");
         let scales = words_of_scales(share)
-            .map(|word| load_if(b, 1, from.plus(i64::from(word * 4)))[0])
+            .map(|word| b.lane_value(scales[word as usize], place.from))
             .collect();
         Loaded { panels, scales }
     }

@@ -32,14 +32,14 @@ pub struct Share<'a> {
     at: SmemPtr,
 }
 
-/// A run of rows: what this lane knows of its own.
+/// A row of a run: what the lanes that copy it know of it.
 pub struct Handed {
     /// Whether there is a row.
     pub exists: Reg<bool>,
     /// Its place, or another where there is none.
     pub row: Reg<u32>,
-    /// Its scales' place, where it has some.
-    pub scales: Option<Reg<u32>>,
+    /// The lane that looked it up.
+    pub from: Reg<u32>,
 }
 
 impl<'a> Share<'a> {
@@ -78,12 +78,15 @@ impl<'a> Share<'a> {
     /// The place of this lane's row of run `run`, from the lane that looked it up.
     #[track_caller]
     pub fn handed(&self, b: &mut Builder, run: u32) -> Handed {
-        let lane = b.add(self.row, run * ROWS % LANES);
-        let place = &self.places[(run * ROWS / LANES) as usize];
-        let row = b.lane_value(place.row, lane);
+        let from = b.add(self.row, run * ROWS % LANES);
+        let row = b.lane_value(self.place(run).row, from);
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
-        let scales = place.scales.map(|scales| b.lane_value(scales, lane));
-        Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
+        Handed { exists, row: b.select::<u32>(exists, row, 0), from }
+    }
+
+    /// The place of a row of run `run`, in the lane that looked it up.
+    pub fn place(&self, run: u32) -> &Place {
+        &self.places[(run * ROWS / LANES) as usize]
     }
 
     /// Where this lane's unit of a panel of run `run` goes.

@@ -6,7 +6,7 @@ use crate::sm90::config::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::sm90::tile::TileShape;
 use crate::task::Tiling;
 use crate::tensors::{CHUNK, Panel};
-use problem::{DType, Problem, Values};
+use problem::{DType, Problem, Storage, Values};
 use ptx::build::HalfType;
 
 /// Keys per tile.
@@ -39,6 +39,8 @@ pub struct Config {
     pub gathers: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// Whether rows are unpacked on their way.
+    pub unpacks: bool,
     /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
     pub prefetches: bool,
 }
@@ -79,6 +81,7 @@ impl Config {
             shared_kv,
             gathers,
             listed,
+            unpacks: problem.segments.iter().any(|s| s.storage != Storage::Elements),
             prefetches: gathers && blocks <= 4,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
@@ -196,6 +199,11 @@ impl Config {
     /// Arrivals that make a unit of keys or values full.
     pub fn arrivals(&self) -> u32 {
         if self.gathers { gather::ARRIVALS } else { 1 }
+    }
+
+    /// Registers of a loader thread, and of the others: unpacking needs more.
+    pub fn registers(&self) -> (u32, u32) {
+        if self.unpacks { (72, 216) } else { (40, 232) }
     }
 
     /// Threads of a CTA: loaders, left, right.

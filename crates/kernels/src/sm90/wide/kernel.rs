@@ -17,10 +17,6 @@ use ptx::build::{
 
 /// Warps of a warpgroup.
 pub const WARPS: u32 = 4;
-/// Registers of a loader thread.
-const LOADER_REGISTERS: Budget = Budget::Shrunk(40);
-/// Registers of the others.
-const REGISTERS: Budget = Budget::Grown(232);
 
 /// Shared memory.
 pub struct Shared {
@@ -105,7 +101,8 @@ impl Frame {
         self.init(b);
         let warp = b.warp();
         b.roles(warp, |roles| {
-            roles.split_warpgroup(0, LOADER_REGISTERS, |roles| {
+            let (loader, other) = self.config.registers();
+            roles.split_warpgroup(0, Budget::Shrunk(loader), |roles| {
                 if self.config.gathers {
                     gatherers::emit(roles, self);
                 } else {
@@ -113,8 +110,8 @@ impl Frame {
                     roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
                 }
             });
-            roles.warpgroup(1, REGISTERS, |b| left::emit(b, self));
-            roles.warpgroup(2, REGISTERS, |b| {
+            roles.warpgroup(1, Budget::Grown(other), |b| left::emit(b, self));
+            roles.warpgroup(2, Budget::Grown(other), |b| {
                 if self.has_right() {
                     right::emit(b, self);
                 }
