@@ -117,6 +117,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         shared: true,
         indices: Some(entries),
         entries: vec![],
+        lists: Lists::Mixed,
         model1,
     };
     let layers = [

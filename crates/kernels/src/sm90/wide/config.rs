@@ -203,7 +203,7 @@ impl Config {
 
     /// Registers of a loader thread, and of the others: unpacking needs more.
     pub fn registers(&self) -> (u32, u32) {
-        if self.unpacks { (72, 216) } else { (40, 232) }
+        if self.unpacks { (56, 224) } else { (40, 232) }
     }
 
     /// Threads of a CTA: loaders, left, right.
