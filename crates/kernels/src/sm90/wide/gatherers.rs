@@ -48,8 +48,8 @@ fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
     let units = frame.config.value_units().into_iter().zip(shared.v_rings);
     let units = units.filter(|(panels, _)| *panels > 0);
-    let values = Stream::new(b, params, values, shared.v, units, warp)
-        .prefetching(frame.config.prefetches);
+    let values =
+        Stream::new(b, params, values, shared.v, units, warp).prefetching(frame.config.prefetches);
     params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warp: behind, it would take one phase for another.
         b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
