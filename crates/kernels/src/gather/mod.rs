@@ -6,7 +6,8 @@
 //! lane looks up every 32nd row of its warp's share ([`lookup`]) and hands its place to the lanes that copy it
 //! ([`share`]), so that all rows of a tile are looked up at the same time.
 //!
-//! The copies write through the generic proxy: who multiplies with the rows fences behind the wait for them.
+//! The copies write through the generic proxy, and asynchronous ones cannot be fenced by who issued them: who
+//! multiplies with the rows fences behind the wait for them.
 
 mod elements;
 mod lookup;

@@ -92,6 +92,9 @@ impl Model1 {
                 store(b, share, stored, &loaded);
             }
         }
+        b.fence_proxy_async();
+        // What a lane alone says next, of marks, is not about these rows.
+        b.warp_sync();
         share.full.arrive(b);
     }
 
