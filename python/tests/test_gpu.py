@@ -153,14 +153,18 @@ hopper = pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason
 
 
 @hopper
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("heads", [8, 64, 128])
-def test_deepseek_decode_reads_lists_as_the_cpu_does(heads):
+def test_deepseek_decode_reads_lists_as_the_cpu_does(heads, packed):
     q, window, compressed = some(5, heads, 512), some(20, 64, 512), some(90, 16, 512)
     given = {
         "q": q.bfloat16(), "window": window.bfloat16(), "window_lists": some_lists(5, 128, 20 * 64),
         "sinks": some(heads), "compressed": compressed.bfloat16(),
         "compressed_lists": some_lists(5, 600, 90 * 16),
     }  # fmt: skip
+    if packed:
+        for name, page_rows in (("window", 64), ("compressed", 16)):
+            given[name] = dsv4.pack_rows(given[name].reshape(-1, dsv4.DIM), page_rows)
     want = dsv4.decode(**given, page_rows=64, compressed_page_rows=16)
     there = {name: x.cuda() for name, x in given.items()}
     near_enough(dsv4.decode(**there, page_rows=64, compressed_page_rows=16), want)

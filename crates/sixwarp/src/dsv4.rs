@@ -8,8 +8,7 @@
 //! A compressed row is visible from the position of its last token on; rows whose tokens also lie
 //! in the window are seen twice, as the model intends.
 //!
-//! The CPU takes every layer, Hopper GPUs those whose rows are bf16 ([`Storage::Elements`]), and other GPUs
-//! those of them without index lists.
+//! The CPU and Hopper GPUs take every layer, other GPUs those without index lists and fp8 rows.
 //!
 //! ```
 //! use sixwarp::dsv4::{Core, Layer, Pool};

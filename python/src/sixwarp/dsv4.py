@@ -7,8 +7,8 @@ in the served fp8 format MODEL1 (`[pages, page_bytes]` uint8, see `pack_rows`).
 - CSA layers: rows of 4 tokens each, chosen per query by an indexer (`compressed_lists`).
 - HCA layers: all rows of 128 tokens each (`page_table` and `compressed_lengths` in decode).
 
-All tensors of a call are on one device: the CPU, or a Hopper GPU for bfloat16 rows. GPUs decline fp8 rows, and
-those of other generations lists, with `sixwarp.Unsupported`.
+All tensors of a call are on one device: the CPU or a Hopper GPU. GPUs of other generations decline lists and fp8
+rows with `sixwarp.Unsupported`.
 """
 
 from __future__ import annotations
