@@ -147,6 +147,11 @@ fn sm90_wide_lists() {
 }
 
 #[test]
+fn sm90_wide_fp8() {
+    check(&subjects::SM90_WIDE_FP8);
+}
+
+#[test]
 fn sm90_merge() {
     check(&subjects::SM90_MERGE);
 }

@@ -164,6 +164,27 @@ pub const SM90_WIDE_LISTS: Subject = Subject {
     function: None,
 };
 
+/// Hopper, wide rows of fp8 numbers, unpacked by the warps that gather them.
+pub const SM90_WIDE_FP8: Subject = Subject {
+    name: "sm90-wide-fp8",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 8
+        queries = 4
+        keys = [258, 0, 50, 50, 50, 50, 192, 258]
+        mask = "causal"
+        shared = true
+        model1 = true
+        layout = "paged"
+        page = 5
+    "#,
+    options: alone,
+    function: None,
+};
+
 /// Hopper, wide rows: a cluster of four, which merges two parts of the keys of two blocks of rows.
 pub const SM90_MERGE: Subject = Subject {
     name: "sm90-merge",
