@@ -66,10 +66,16 @@ fn check_gathered(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
         return Err(Unsupported::new(what, why));
     }
     if !gather::reaches(segment) {
-        let why = "gathered rows are found by 32-bit numbers of 16 bytes, their scales of 8";
-        return Err(Unsupported::new(format!("{what} over so many bytes"), why));
+        let why = "gathered rows are found by 32-bit numbers of 16 bytes";
+        return Err(Unsupported::new(format!("{what} of a tensor of 64 GiB or more"), why));
     }
-    Ok(())
+    match segment.indices {
+        Some(list) if list.width >> 30 > 0 => Err(Unsupported::new(
+            format!("index lists of {} entries", list.width),
+            "a list has less than 4 GiB",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.
