@@ -201,9 +201,10 @@ impl Config {
         if self.gathers { gather::ARRIVALS } else { 1 }
     }
 
-    /// Registers of a loader thread, and of the others: unpacking needs more.
-    pub fn registers(&self) -> (u32, u32) {
-        if self.unpacks { (56, 224) } else { (40, 232) }
+    /// Registers of a loader thread, and of the left and the right warpgroup's: unpacking takes more, and the
+    /// right warpgroup, which has no scores, can spare them.
+    pub fn registers(&self) -> [u32; 3] {
+        if self.unpacks { [72, 232, 200] } else { [40, 232, 232] }
     }
 
     /// Threads of a CTA: loaders, left, right.

@@ -101,7 +101,7 @@ impl Frame {
         self.init(b);
         let warp = b.warp();
         b.roles(warp, |roles| {
-            let (loader, other) = self.config.registers();
+            let [loader, left, right] = self.config.registers();
             roles.split_warpgroup(0, Budget::Shrunk(loader), |roles| {
                 if self.config.gathers {
                     gatherers::emit(roles, self);
@@ -110,8 +110,8 @@ impl Frame {
                     roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
                 }
             });
-            roles.warpgroup(1, Budget::Grown(other), |b| left::emit(b, self));
-            roles.warpgroup(2, Budget::Grown(other), |b| {
+            roles.warpgroup(1, Budget::Grown(left), |b| left::emit(b, self));
+            roles.warpgroup(2, Budget::Grown(right), |b| {
                 if self.has_right() {
                     right::emit(b, self);
                 }
