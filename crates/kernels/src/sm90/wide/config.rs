@@ -204,7 +204,7 @@ impl Config {
     /// Registers of a loader thread, and of the left and the right warpgroup's: unpacking takes more, and the
     /// right warpgroup, which has no scores, can spare them.
     pub fn registers(&self) -> [u32; 3] {
-        if self.unpacks { [72, 232, 200] } else { [40, 232, 232] }
+        if self.unpacks { [56, 232, 216] } else { [40, 232, 232] }
     }
 
     /// Threads of a CTA: loaders, left, right.
