@@ -1,5 +1,6 @@
 //! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
-//! (one thread, by TMA) and values. Where those are the keys, both pairs bring keys, in turns.
+//! (one thread, by TMA) and values, where those are not the keys. Where rows are unpacked (they are keys and
+//! values in one) both pairs do so, in turns.
 
 use super::kernel::Frame;
 use super::loaders::load_queries;
@@ -8,13 +9,16 @@ use ptx::build::{Builder, Cmp, Reg, Roles};
 
 /// Emits the four warps.
 pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
-    if frame.config.shared_kv {
+    if frame.config.unpacks {
         return roles.warps(0..2 * WARPS, |b, number| emit_pairs(b, frame, number));
     }
     roles.warps(0..WARPS, |b, warp| {
         let keys = keys(b, frame, warp);
         frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
     });
+    if frame.config.shared_kv {
+        return roles.warp(WARPS, |b| emit_queries(b, frame));
+    }
     roles.warps(WARPS..2 * WARPS, |b, warp| emit_queries_and_values(b, frame, warp));
 }
 
@@ -39,6 +43,11 @@ fn emit_pairs(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
         b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
         keys.bring(b, &open);
     });
+}
+
+fn emit_queries(b: &mut Builder, frame: &Frame) {
+    let (elected, queries) = (b.elect(), frame.shared.q_ring.producer(b));
+    frame.params.for_each_tile(b, |b, open| load_queries(b, frame, elected, &queries, &open));
 }
 
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
