@@ -11,7 +11,7 @@ pub enum Suite {
     Seed,
     /// One query per sequence over long caches
     Decode,
-    /// DeepSeek-V4 decode: window and compressed rows under one softmax, bf16 rows
+    /// DeepSeek-V4 decode: window and compressed rows under one softmax, in order, listed, and in fp8
     Dsv4,
     /// Sizes for a laptop: prefill 1k and 4k, GQA and MQA decode
     Cpu,
