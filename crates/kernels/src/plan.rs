@@ -7,7 +7,7 @@ use crate::schedule::Schedule;
 use crate::splits::Work;
 use crate::task::{Destination, Overlap, Task};
 use crate::{combine, gather, tensors};
-use problem::{DType, Mask, Problem, Segment, Storage, Unsupported, Values};
+use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
 use program::{Launch, Program};
 use ptx::build::{Kernel, module};
 use std::sync::Arc;
@@ -41,10 +41,10 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
     }
     check_tiles(problem)?;
+    check_gathered(problem, arch)?;
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
-        check_gathered(segment, arch)?;
         if segment.storage == Storage::Elements {
             tensors::check("k", &segment.k)?;
         }
@@ -56,22 +56,25 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
 }
 
 /// Rows that are listed or packed are gathered, which Hopper kernels do.
-fn check_gathered(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
-    let (what, why) = match (segment.indices, segment.storage) {
-        (_, Storage::Model1) => ("fp8 rows", format!("{arch} kernels read 16-bit rows")),
-        (Some(_), _) => ("index lists", format!("{arch} kernels read rows in order")),
-        (None, Storage::Elements) => return Ok(()),
+fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+    let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
+        return Ok(());
+    };
+    let (what, why) = match segment.storage {
+        Storage::Model1 => ("fp8 rows", format!("{arch} kernels read 16-bit rows")),
+        Storage::Elements => ("index lists", format!("{arch} kernels read rows in order")),
     };
     if arch != Arch::Sm90 {
         return Err(Unsupported::new(what, why));
     }
-    if !gather::reaches(segment) {
+    if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
-        return Err(Unsupported::new(format!("{what} of a tensor of 64 GiB or more"), why));
+        return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
     }
-    match segment.indices {
-        Some(list) if list.width >> 30 > 0 => Err(Unsupported::new(
-            format!("index lists of {} entries", list.width),
+    let widths = problem.segments.iter().filter_map(|segment| Some(segment.indices?.width));
+    match widths.max() {
+        Some(width) if width >> 30 > 0 => Err(Unsupported::new(
+            format!("index lists of {width} entries"),
             "a list has less than 4 GiB",
         )),
         _ => Ok(()),

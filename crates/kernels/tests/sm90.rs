@@ -3,7 +3,9 @@
 mod common;
 
 use common::{FEATURES, Simulated, named, run_table};
-use sixwarp_kernels::{Arch, PlanOptions, Split};
+use problem::{DType, Problem, Segment, Unsupported, View};
+use program::Argument;
+use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
 const DECLINED: [&str; 1] = ["dtype f32"];
@@ -94,4 +96,25 @@ fn gathered_rows_in_any_order() {
         engine.simulator = sim::Options { pedantic: true, ..simulator };
         assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 14);
     }
+}
+
+/// Places of gathered rows have 32 bits: where a tensor needs more, tensor copies bring rows of pages, and lists
+/// are declined.
+#[test]
+fn rows_of_huge_tensors_are_not_gathered() {
+    let view = |shape| View::bshd(DType::Bf16, shape);
+    let short = || Segment::shared(view([64, 1, 1, 512]), 512).paged(64);
+    let huge = || Segment::shared(view([1, 1, 1 << 27, 512]), 512);
+    let maps = |first: Segment, second: Segment| {
+        let queries = Problem::builder(view([1, 64, 1, 512]));
+        let problem = queries.segment(first).segment(second).build().expect("a valid problem");
+        let planned = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90))?;
+        let args = &planned.program.launches[0].args;
+        Ok(args.iter().filter(|arg| matches!(arg, Argument::TensorMap(_))).count())
+    };
+    assert_eq!(maps(short(), short()), Ok(1), "queries alone come by tensor copies");
+    assert_eq!(maps(short(), huge()), Ok(3));
+    let declined: Result<usize, Unsupported> = maps(short().indexed(32), huge());
+    let message = declined.expect_err("too many bytes").to_string();
+    assert!(message.contains("64 GiB"), "{message}");
 }

@@ -36,8 +36,12 @@ pub const ARRIVALS: u32 = WARPS * 32;
 pub fn suits(segment: &Segment, tile: u32, short_run: u64) -> bool {
     let rows = tensors::rows_per_copy(segment, tile);
     let run = u64::from(rows) * segment.k.dim() * segment.k.dtype.bytes();
-    let must = segment.indices.is_some() || segment.storage != Storage::Elements;
-    must || (rows < tile && run <= short_run && reaches(segment))
+    must(segment) || (rows < tile && run <= short_run && reaches(segment))
+}
+
+/// Whether no tensor copy could bring the rows of `segment`: they are listed or packed.
+pub fn must(segment: &Segment) -> bool {
+    segment.indices.is_some() || segment.storage != Storage::Elements
 }
 
 /// Whether all rows of a segment have places: units of 16 bytes, counted in 32 bits.

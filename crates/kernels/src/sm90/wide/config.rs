@@ -66,7 +66,10 @@ impl Config {
         let group = problem.group() as u32;
         let blocks = packing.blocks(group, problem.longest_query());
         let shared_kv = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
-        let gathers = problem.segments.iter().any(|segment| gather::suits(segment, TILE, u64::MAX));
+        // A launch gathers the rows of all its segments, or of none.
+        let suits = |segment| gather::suits(segment, TILE, u64::MAX);
+        let gathers =
+            problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
