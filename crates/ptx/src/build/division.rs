@@ -11,7 +11,7 @@ use crate::ast::Operand;
 
 /// The factor and the shift that divide by `divisor`, which is at least 1.
 pub fn magic(divisor: u32) -> (u32, u32) {
-    let shift = divisor.next_power_of_two().trailing_zeros();
+    let shift = u32::BITS - (divisor - 1).leading_zeros();
     let excess = (1u64 << shift) - u64::from(divisor);
     let magic = ((excess << 32) / u64::from(divisor)) as u32;
     (magic.wrapping_add(1), shift)
