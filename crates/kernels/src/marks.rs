@@ -85,3 +85,33 @@ pub fn hide(b: &mut Builder, words: &[Reg<u32>], scores: &[Reg<f32>], columns: &
         b.assign_if(hidden, score, f32::NEG_INFINITY);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::row_of_lane;
+    use layout::hw::fragment::wgmma_d;
+
+    /// What a thread reads of a column's mark is what the lane wrote that looked the column's row up.
+    #[test]
+    fn every_register_of_every_thread_finds_the_mark_of_its_key() {
+        for tile in [64u64, 80, 96, 128] {
+            let fragment = wgmma_d(tile, 32).expect("a width that wgmma has");
+            for thread in 0..128u32 {
+                for register in 0..tile / 2 {
+                    let at = |thread: u32| {
+                        fragment.row_col(thread.into(), register).expect("a register").1 as u32
+                    };
+                    let (word, bit) = bit(at(0));
+                    let (warp, lane) = ((thread >> 1) & (WARPS - 1), bit + 2 * (thread & 1));
+                    let row = row_of_lane(warp, lane) + word as u32 * KEYS;
+                    assert_eq!(
+                        row,
+                        at(thread),
+                        "tile {tile}, thread {thread}, register {register}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -146,6 +146,12 @@ impl<'p> Lookup<'p> {
     }
 }
 
+/// The first row of a tile that lane `lane` of warp `warp` looks up, as [`Lookup::look_up`] finds it.
+#[cfg(test)]
+pub fn row_of_lane(warp: u32, lane: u32) -> u32 {
+    (lane / ROWS * WARPS + warp) * ROWS + lane % ROWS
+}
+
 /// Element `index` of a table of 32-bit numbers, negative where `p` does not hold.
 #[track_caller]
 fn load_if(b: &mut Builder, p: Reg<bool>, table: GlobalPtr, index: Reg<u32>) -> Reg<u32> {

@@ -15,6 +15,8 @@ mod model1;
 mod share;
 
 pub use elements::Elements;
+#[cfg(test)]
+pub use lookup::row_of_lane;
 pub use model1::Model1;
 
 use crate::marks::Marks;
