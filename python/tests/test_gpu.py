@@ -132,6 +132,57 @@ def test_what_a_gpu_does_not_do_is_said():
         sixwarp.attention(q, k, v)
 
 
+@pytest.fixture
+def no_waiting():
+    """Any wait for the GPU inside the call is an error."""
+
+    def call(function, *arguments, **named):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return function(*arguments, **named)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    return call
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_cache_takes_what_fits_and_nothing_is_waited_for(no_waiting, paged):
+    """Two new rows for each of four sequences: one fits, one by half, one lies before, one on a page that is none."""
+    pages, rows = (16, 64) if paged else (4, 256)
+    k_cache, v_cache = (torch.randn(pages, rows, 2, 128, device="cuda").bfloat16() for _ in range(2))
+    q, k, v = tensors(batch=4, queries=2, keys=2)
+    table = torch.randperm(16, device="cuda").int().view(4, 4) if paged else None
+    lengths = torch.tensor([100, 255, -2, 70], device="cuda", dtype=torch.int32)
+    want_k = k_cache.clone().view(-1, 2, 128)
+    fits = [(0, 100, 0), (0, 101, 1), (1, 255, 0)] + ([] if paged else [(3, 70, 0), (3, 71, 1)])
+    for b, at, i in fits:
+        page = b if table is None else int(table[b, at // rows])
+        want_k[page * rows + at % rows] = k[b, i]
+    if paged:
+        table[3, 1] = -1
+    named = dict(cache_seqlens=lengths, block_table=table, causal=True)
+    ours.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, **named)
+    out = no_waiting(ours.flash_attn_with_kvcache, q, k_cache, v_cache, k, v, **named)
+    assert torch.equal(k_cache.view_as(want_k), want_k)
+    alone = dict(named, cache_seqlens=lengths[:1], block_table=None if table is None else table[:1])
+    torch.testing.assert_close(out[:1], ours.flash_attn_with_kvcache(q[:1], k_cache, v_cache, k[:1], v[:1], **alone))
+
+
+def test_a_graph_appends_where_the_lengths_then_say():
+    q, k, v = tensors(batch=2, queries=1, keys=1)
+    caches = [torch.zeros(2, 256, 2, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+    lengths = torch.zeros(2, device="cuda", dtype=torch.int32)
+    ours.flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=lengths)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ours.flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=lengths)
+    lengths.copy_(torch.tensor([7, 300]))
+    caches[0].zero_()
+    graph.replay()
+    assert torch.equal(caches[0][0, 7], k[0, 0]) and caches[0].count_nonzero() == k[0, 0].count_nonzero()
+
+
 def near_enough(got, want):
     for x, y, tolerance in zip(got, want, (2e-2, 2e-3)):
         torch.testing.assert_close(x.float().cpu(), y.float(), atol=tolerance, rtol=tolerance)

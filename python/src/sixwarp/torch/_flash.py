@@ -1,25 +1,30 @@
-"""flash-attn's functions, by its signatures. Causal and windows are aligned at the bottom right there too."""
+"""flash-attn's functions, by its signatures. Causal masks and windows are aligned at the bottom right, as there.
+
+After flash-attn's own arguments come keywords of FlashAttention-3 and of vLLM's fork. `s_aux` (sinks), `out` and
+`return_softmax_lse` do what they say. Hints such as `num_splits` are taken and change nothing. What is not
+supported is refused by name.
+
+The log-sum-exp follows flash-attn: +inf for a row without keys (FlashAttention-3 has -inf, as sixwarp has), and
+where there are sinks, they count.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Optional, Tuple, Union
 
-import torch
 from torch import Tensor
 
-from ._op import attention
+from ._flash_keywords import attend, flash_lse, options_of, refuse
+
+Result = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, None]]
 
 
-def _window(window_size: Tuple[int, int]) -> Optional[Tuple[Optional[int], Optional[int]]]:
-    """flash-attn writes -1 for no limit."""
-    left, right = (None if side is None or side < 0 else side for side in window_size)
-    return None if left is None and right is None else (left, right)
-
-
-def _refuse(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None and value is not False and not (isinstance(value, float) and value == 0.0):
-            raise NotImplementedError(f"{name} is not supported, and it is {value!r}")
+def _result(out: Tensor, lse: Tensor, s_aux: Optional[Tensor], return_attn_probs: bool, return_lse: bool) -> Result:
+    """flash-attn returns three things where it is asked for probabilities, vLLM's fork two for the log-sum-exp."""
+    if not return_attn_probs and not return_lse:
+        return out
+    lse = flash_lse(lse, s_aux)
+    return (out, lse, None) if return_attn_probs else (out, lse)
 
 
 def flash_attn_func(
@@ -29,12 +34,17 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Tuple[int, int] = (-1, -1),
+    window_size: Any = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Optional[Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
-) -> Union[Tensor, Tuple[Tensor, Tensor, None]]:
+    *,
+    return_softmax_lse: bool = False,
+    s_aux: Optional[Tensor] = None,
+    out: Optional[Tensor] = None,
+    **others: Any,
+) -> Result:
     """flash-attn's `flash_attn_func`; with `return_attn_probs`, `(out, lse, None)`.
 
     >>> import torch
@@ -43,12 +53,28 @@ def flash_attn_func(
     >>> flash_attn_func(x, x, x, causal=True, window_size=(2, 0)).shape
     torch.Size([1, 5, 2, 32])
     """
-    _refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes)
-    out, lse = attention(
-        q, k, v, causal=causal, window=_window(window_size), softcap=softcap or None,
-        scale=softmax_scale, return_lse=True,
-    )  # fmt: skip
-    return (out, lse, None) if return_attn_probs else out
+    refuse("flash_attn_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
+    options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    result, lse = attend(q, k, v, out, **options)
+    return _result(result, lse, s_aux, return_attn_probs, return_softmax_lse)
+
+
+def flash_attn_qkvpacked_func(qkv: Tensor, *arguments: Any, num_heads_q: Optional[int] = None, **named: Any) -> Result:
+    """flash-attn's `flash_attn_qkvpacked_func`: `flash_attn_func` of `qkv`, `[batch, tokens, 3, heads, dim]`.
+
+    With FlashAttention-3's `num_heads_q`, `qkv` is `[batch, tokens, query heads + 2 · KV heads, dim]`.
+
+    >>> import torch
+    >>> from sixwarp.torch import flash_attn_qkvpacked_func
+    >>> flash_attn_qkvpacked_func(torch.randn(1, 5, 3, 2, 32), causal=True).shape
+    torch.Size([1, 5, 2, 32])
+    """
+    return flash_attn_func(*_unpacked("qkv", qkv, 5, num_heads_q), *arguments, **named)
+
+
+def flash_attn_kvpacked_func(q: Tensor, kv: Tensor, *arguments: Any, **named: Any) -> Result:
+    """flash-attn's `flash_attn_kvpacked_func`: `flash_attn_func` of `kv`, `[batch, tokens, 2, KV heads, dim]`."""
+    return flash_attn_func(q, *_unstacked("kv", kv, 2, 5), *arguments, **named)
 
 
 def flash_attn_varlen_func(
@@ -56,20 +82,25 @@ def flash_attn_varlen_func(
     k: Tensor,
     v: Tensor,
     cu_seqlens_q: Tensor,
-    cu_seqlens_k: Optional[Tensor],
-    max_seqlen_q: int,
-    max_seqlen_k: int,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
     dropout_p: float = 0.0,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Tuple[int, int] = (-1, -1),
+    window_size: Any = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Optional[Tensor] = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
     block_table: Optional[Tensor] = None,
     seqused_k: Optional[Tensor] = None,
-) -> Union[Tensor, Tuple[Tensor, Tensor, None]]:
+    *,
+    return_softmax_lse: bool = False,
+    s_aux: Optional[Tensor] = None,
+    out: Optional[Tensor] = None,
+    **others: Any,
+) -> Result:
     """flash-attn's `flash_attn_varlen_func`. With a `block_table`, keys are pages and each sequence's
     length comes from `seqused_k` or from `cu_seqlens_k`.
 
@@ -81,77 +112,43 @@ def flash_attn_varlen_func(
     >>> torch.allclose(out[:3], first, atol=1e-6)
     True
     """
-    _refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes)
-    if block_table is not None and seqused_k is None and cu_seqlens_k is not None:
-        seqused_k = cu_seqlens_k.diff()
+    refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
+    if cu_seqlens_k is None and seqused_k is None:
+        raise ValueError("flash_attn_varlen_func: cu_seqlens_k or seqused_k must say how long sequences are")
     if block_table is not None:
+        seqused_k = cu_seqlens_k.diff() if seqused_k is None else seqused_k
         cu_seqlens_k = None
-    out, lse = attention(
-        q, k, v, causal=causal, window=_window(window_size), softcap=softcap or None,
-        scale=softmax_scale, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_q=max_seqlen_q, max_seqlen_k=None if cu_seqlens_k is None else max_seqlen_k,
-        seqused_k=seqused_k, page_table=block_table, return_lse=True,
-    )  # fmt: skip
-    return (out, lse, None) if return_attn_probs else out
+    options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    options.update(cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, seqused_k=seqused_k, page_table=block_table)
+    if cu_seqlens_k is not None:
+        options.update(cu_seqlens_k=cu_seqlens_k, max_seqlen_k=max_seqlen_k)
+    result, lse = attend(q, k, v, out, **options)
+    return _result(result, lse, s_aux, return_attn_probs, return_softmax_lse)
 
 
-def flash_attn_with_kvcache(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    k: Optional[Tensor] = None,
-    v: Optional[Tensor] = None,
-    rotary_cos: Optional[Tensor] = None,
-    rotary_sin: Optional[Tensor] = None,
-    cache_seqlens: Optional[Union[int, Tensor]] = None,
-    cache_batch_idx: Optional[Tensor] = None,
-    cache_leftpad: Optional[Tensor] = None,
-    block_table: Optional[Tensor] = None,
-    softmax_scale: Optional[float] = None,
-    causal: bool = False,
-    window_size: Tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    rotary_interleaved: bool = True,
-    alibi_slopes: Optional[Tensor] = None,
-    num_splits: int = 0,
-    return_softmax_lse: bool = False,
-) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """flash-attn's `flash_attn_with_kvcache`: new rows `k` and `v` are written to the cache at
-    `cache_seqlens` first, then `q` attends to the cache. Rotary embeddings are applied beforehand.
-
-    >>> import torch
-    >>> from sixwarp.torch import flash_attn_func, flash_attn_with_kvcache
-    >>> cache, new = torch.randn(1, 16, 2, 32), torch.randn(1, 1, 2, 32)
-    >>> out = flash_attn_with_kvcache(new, cache, cache, new, new, cache_seqlens=4)
-    >>> torch.allclose(out, flash_attn_func(new, cache[:, :5], cache[:, :5]), atol=1e-6)
-    True
-    """
-    _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx)
-    _refuse(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
-    if isinstance(cache_seqlens, int):
-        cache_seqlens = torch.full((q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device)
-    if (k is None) != (v is None):
-        raise ValueError("k and v are given together")
-    if k is not None and v is not None:
-        if cache_seqlens is None:
-            raise ValueError("new rows need cache_seqlens to say where they go")
-        _append(k_cache, k, cache_seqlens, block_table)
-        _append(v_cache, v, cache_seqlens, block_table)
-        cache_seqlens = cache_seqlens + k.shape[1]
-    out, lse = attention(
-        q, k_cache, v_cache, causal=causal, window=_window(window_size), softcap=softcap or None,
-        scale=softmax_scale, seqused_k=cache_seqlens, page_table=block_table, return_lse=True,
-    )  # fmt: skip
-    return (out, lse) if return_softmax_lse else out
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Tensor, cu_seqlens: Tensor, max_seqlen: int, *arguments: Any, num_heads_q: Optional[int] = None, **named: Any
+) -> Result:
+    """flash-attn's `flash_attn_varlen_qkvpacked_func`: `flash_attn_varlen_func` of `qkv`, `[tokens, 3, heads, dim]`."""
+    lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    return flash_attn_varlen_func(*_unpacked("qkv", qkv, 4, num_heads_q), *lengths, *arguments, **named)
 
 
-def _append(cache: Tensor, rows: Tensor, lengths: Tensor, block_table: Optional[Tensor]) -> None:
-    """Writes each sequence's new rows behind its `lengths` rows, without waiting for a GPU."""
-    positions = lengths.long().unsqueeze(1) + torch.arange(rows.shape[1], device=rows.device)
-    if block_table is None:
-        batch = torch.arange(rows.shape[0], device=rows.device).unsqueeze(1)
-        cache.index_put_((batch.expand_as(positions), positions), rows)
-        return
-    page_rows = cache.shape[1]
-    pages = block_table.long().gather(1, positions // page_rows)
-    cache.index_put_((pages, positions % page_rows), rows)
+def flash_attn_varlen_kvpacked_func(q: Tensor, kv: Tensor, *arguments: Any, **named: Any) -> Result:
+    """flash-attn's `flash_attn_varlen_kvpacked_func`: `flash_attn_varlen_func` of `kv`, `[tokens, 2, KV heads, dim]`."""
+    return flash_attn_varlen_func(q, *_unstacked("kv", kv, 2, 4), *arguments, **named)
+
+
+def _unpacked(name: str, x: Tensor, dimensions: int, num_heads_q: Optional[int]) -> Tuple[Tensor, ...]:
+    if num_heads_q is None:
+        return _unstacked(name, x, 3, dimensions)
+    rest = x.shape[-2] - num_heads_q
+    if x.dim() != dimensions - 1 or rest <= 0 or rest % 2:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}: {num_heads_q} query heads, then those of keys and values")
+    return x.split((num_heads_q, rest // 2, rest // 2), dim=-2)
+
+
+def _unstacked(name: str, x: Tensor, count: int, dimensions: int) -> Tuple[Tensor, ...]:
+    if x.dim() != dimensions or x.shape[-3] != count:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}: [{'batch, ' * (dimensions - 4)}tokens, {count}, heads, dim]")
+    return x.unbind(-3)
