@@ -44,7 +44,7 @@ def test_a_plan_runs_again_on_other_memory():
         want, want_lse = sixwarp.attention(q * np.float32(scale), k, v, causal=True, return_lse=True)
         np.testing.assert_array_equal(out, want)
         np.testing.assert_array_equal(lse, want_lse)
-    with pytest.raises(ValueError, match="the plan takes q, out, lse, k, v"):
+    with pytest.raises(ValueError, match="sinks is given, and the plan takes q, k, v, out, lse"):
         plan(q, k, v, sinks=np.zeros(2, np.float32))
 
 
@@ -74,7 +74,7 @@ def test_merging_parts_gives_the_whole_with_the_sink_once():
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        (dict(q=[[1.0]]), TypeError, "builtins.list is not a tensor sixwarp reads"),
+        (dict(q=[[1.0]]), TypeError, "q is builtins.list, which is not a tensor sixwarp reads"),
         (dict(q=np.ones((1, 2, 2, 16), np.int64)), TypeError, "q is int64"),
         (dict(q=np.ones((2, 16), np.float32)), ValueError, "q has shape"),
         (dict(q=np.ones((1, 2, 2, 8), np.float32)), ValueError, "must have q's dim"),

@@ -42,7 +42,7 @@ def quick(q, k, v, **given):
 
 def long(q, k, v, **given):
     rest = [given.pop(name, None) for name in NAMES]
-    return _attention._attention((q, k, v, *rest), options(**given), None)
+    return _attention._attention(_attention.Tensors(q, k, v, *rest), _attention.checked(*options(**given)), None)
 
 
 def i32(*values):

@@ -182,7 +182,7 @@ def test_what_cannot_be_merged_is_named(device):
     out, lse = torch.zeros(1, 2, 3, 8, device=device), torch.zeros(1, 3, 2, device=device)
     with pytest.raises(ValueError, match="at least one"):
         sixwarp.merge([], [])
-    with pytest.raises(ValueError, match="lse has shape"):
+    with pytest.raises(ValueError, match=r"lses\[0\] has shape"):
         sixwarp.merge([out], [lse.transpose(1, 2)])
     with pytest.raises(ValueError, match="outputs differ"):
         sixwarp.merge([out, out[:, :1]], [lse, lse[..., :1]])

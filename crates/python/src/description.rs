@@ -71,7 +71,9 @@ impl Description {
     /// # Errors
     /// If the text is not JSON of this form.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |error: serde_json::Error| InvalidProblem::new("description", "is read", error);
+        let wrong = |error: serde_json::Error| {
+            InvalidProblem::new("description", "must be a problem as JSON", error)
+        };
         Ok(serde_json::from_str(text).map_err(wrong)?)
     }
 

@@ -46,12 +46,27 @@ pub(crate) fn with_last<R>(read: impl FnOnce(&CStr) -> R) -> R {
 pub(crate) fn caught<R>(work: impl FnOnce() -> Result<R, Error>) -> Result<R, Kind> {
     let (kind, text) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => (Kind::from(&error), error.to_string()),
+        Ok(Err(error)) => (Kind::from(&error), without_rule_numbers(&error.to_string())),
         Err(panic) => (Kind::Failed, format!("a mistake in sixwarp: {}", message(&*panic))),
     };
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     LAST.with_borrow_mut(|last| *last = text);
     Err(kind)
+}
+
+/// Leaves out "(rule 3)" and "(memory rule 3)": the lists they number are in the Rust documentation.
+fn without_rule_numbers(text: &str) -> String {
+    let mut parts = text.split(" (");
+    let mut plain = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let number = part.trim_start_matches("memory ").strip_prefix("rule ");
+        let rest = number.map(|number| number.trim_start_matches(|c: char| c.is_ascii_digit()));
+        match rest.and_then(|rest| rest.strip_prefix(')')) {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend([" (", part]),
+        }
+    }
+    plain
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
@@ -62,6 +77,19 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_are_told_without_their_numbers() {
+        let told = |text: &str| without_rule_numbers(text);
+        assert_eq!(
+            told("k: must have q's dim (rule 3), but it is 8"),
+            "k: must have q's dim, but it is 8"
+        );
+        assert_eq!(told("a (memory rule 12), b (rule 1)"), "a, b");
+        for text in ["", "f (x)", "a (rule of thumb)", "a (rule", "a (rule 3", "(rule 3)"] {
+            assert_eq!(told(text), text);
+        }
+    }
 
     #[test]
     fn failures_leave_a_sentence() {

@@ -1,10 +1,10 @@
 //! The functions other languages call.
 
 use crate::error::{caught, with_last};
-use crate::{Description, Kind, Plan, host, merge};
-use half::bf16;
-use sixwarp::dsv4::model1;
-use sixwarp::{Error, InvalidProblem, Storage};
+use crate::memory::Memory;
+use crate::merge::{Tensors, merge};
+use crate::{Description, Kind, Plan, model1};
+use sixwarp::{Error, InvalidProblem};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
@@ -22,36 +22,38 @@ pub extern "C" fn sixwarp_version() -> *const c_char {
 }
 
 /// Plans a problem for GPU `device`, or the CPU if it is -1. On failure null is returned and `kind`
-/// is set.
+/// is set, unless it is null.
 ///
 /// # Safety
-/// `description` must be a C string and `kind` writable.
+/// `description` must be null or a C string, and `kind` null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_plan(
     description: *const c_char,
     device: i32,
     kind: *mut i32,
 ) -> *mut Plan {
-    // SAFETY: the caller gives a C string.
+    // SAFETY: the caller gives null or a C string.
     let plan = caught(|| Plan::new(&Description::parse(unsafe { text(description) }?)?, device));
     match plan {
         Ok(plan) => Box::into_raw(Box::new(plan)),
         Err(failure) => {
-            // SAFETY: the caller gives a writable place.
-            unsafe { *kind = failure as i32 };
+            // SAFETY: the caller gives null or a writable place.
+            if let Some(kind) = unsafe { kind.as_mut() } {
+                *kind = failure as i32;
+            }
             ptr::null_mut()
         }
     }
 }
 
-/// Slots, workspace and chosen kernel of a plan, as JSON that lives as long as the plan.
+/// Slots, workspace and chosen kernel of a plan, as JSON that lives as long as the plan; null for null.
 ///
 /// # Safety
-/// `plan` must come from [`sixwarp_plan`] and not have been freed.
+/// `plan` must be null, or come from [`sixwarp_plan`] and not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_plan_info(plan: *const Plan) -> *const c_char {
-    // SAFETY: the caller gives a plan.
-    unsafe { &*plan }.info().as_ptr()
+    // SAFETY: the caller gives null or a plan.
+    unsafe { plan.as_ref() }.map_or(ptr::null(), |plan| plan.info().as_ptr())
 }
 
 /// Frees a plan; null is ignored.
@@ -66,119 +68,127 @@ pub unsafe extern "C" fn sixwarp_plan_free(plan: *mut Plan) {
     }
 }
 
-/// Runs a plan: on the CPU before returning, on a GPU by queueing on `stream`. `addresses` has one
-/// entry per slot in the plan's order and, on a GPU, one more for the workspace (0 if none is needed).
+/// Runs a plan: on the CPU before returning, on a GPU by queueing on `stream`.
+///
+/// `tensors` are `count` tensors in any order, each named by its slot's number. `workspace` may be null
+/// where the plan needs none; its slot is not read. What breaks a rule of [`Memory`] is refused before
+/// anything is read or written.
 ///
 /// # Safety
-/// `plan` must be a plan; each address must be that of memory of the plan's device of the bytes its
-/// information says, valid until the work has ended; outputs must not be accessed by anyone else.
+/// `plan` must be null or a plan. Memory must be as described, and stay so until the work has ended;
+/// outputs must not be accessed by anyone else until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_run(
     plan: *const Plan,
-    addresses: *const u64,
+    tensors: *const Memory,
+    count: usize,
+    workspace: *const Memory,
     stream: usize,
 ) -> i32 {
-    let run = || {
-        // SAFETY: the caller gives a plan.
-        let plan = unsafe { &*plan };
-        let slots = plan.slots.len();
-        match plan.gpu() {
-            Some(gpu) => {
-                // SAFETY: the caller gives an address per slot and one for the workspace.
-                let addresses = unsafe { std::slice::from_raw_parts(addresses, slots + 1) };
-                // SAFETY: the caller vouches for memory and stream.
-                unsafe { gpu.launch(addresses, stream) }
-            }
-            None => {
-                // SAFETY: the caller gives an address per slot.
-                let addresses = unsafe { std::slice::from_raw_parts(addresses, slots) };
-                // SAFETY: the caller vouches for the memory.
-                unsafe { host::run(plan, addresses) }
-            }
+    code(caught(|| {
+        // SAFETY: the caller gives null or a plan, `count` tensors, and null or a workspace; and
+        // vouches for their memory.
+        unsafe {
+            let plan = plan.as_ref().ok_or_else(|| null("plan"))?;
+            plan.run(array("tensors", tensors, count)?, workspace.as_ref(), stream)
         }
-    };
-    code(caught(run))
+    }))
 }
 
-/// Merges results on the host; see the Python package for the description.
+/// Merges results on the host: `parts` pairs of outputs and log-sum-exps into `out` and `lse`. `sinks`
+/// may be null. The description is `{"shape": […], "strides": […], "dtype": "…"}` of the outputs, batch,
+/// heads, tokens, dim; log-sum-exps are contiguous.
 ///
 /// # Safety
-/// `description` must be a C string; addresses as it says.
+/// `description` must be null or a C string. Memory must be as described; `out` and `lse` must not be
+/// accessed by anyone else.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sixwarp_merge(description: *const c_char, addresses: *const u64) -> i32 {
-    // SAFETY: as the caller vouches.
-    code(caught(|| unsafe { merge::merge(text(description)?, addresses) }))
+pub unsafe extern "C" fn sixwarp_merge(
+    description: *const c_char,
+    out: *const Memory,
+    lse: *const Memory,
+    sinks: *const Memory,
+    parts: *const [Memory; 2],
+    count: usize,
+) -> i32 {
+    code(caught(|| {
+        // SAFETY: the caller gives null or what these are, and vouches for the memory.
+        unsafe {
+            let tensors = Tensors {
+                out: one("out", out)?,
+                lse: one("lse", lse)?,
+                sinks: sinks.as_ref(),
+                parts: array("parts", parts, count)?,
+            };
+            merge(text(description)?, &tensors)
+        }
+    }))
 }
 
-/// Packs `rows` rows of 512 bf16 into MODEL1 pages of `page_rows` rows each, from the first on.
+/// Packs all rows of `from`, 512 bf16 each, into MODEL1 pages of `page_rows` rows, from the first on.
 ///
 /// # Safety
-/// `from` must hold `rows` rows and `pages` enough pages for them.
+/// Memory must be as described; `pages` must not be accessed by anyone else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_model1_pack(
-    from: *const bf16,
-    rows: u64,
+    from: *const Memory,
     page_rows: u64,
-    pages: *mut u8,
+    pages: *const Memory,
 ) -> i32 {
-    let dim = Storage::MODEL1_DIM as usize;
-    code(caught(|| {
-        if page_rows == 0 {
-            return Err(InvalidProblem::new("page_rows", "is at least 1", 0).into());
-        }
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        for (page, first) in (0..rows).step_by(page_rows as usize).enumerate() {
-            let count = (rows - first).min(page_rows) as usize;
-            // SAFETY: the caller gives this many rows.
-            let rows =
-                unsafe { std::slice::from_raw_parts(from.add(first as usize * dim), count * dim) };
-            // SAFETY: the caller gives this many pages.
-            let page =
-                unsafe { std::slice::from_raw_parts_mut(pages.add(page * page_bytes), page_bytes) };
-            model1::pack(page, page_rows as usize, 0, rows)?;
-        }
-        Ok(())
-    }))
+    // SAFETY: the caller gives null or tensors, and vouches for the memory.
+    code(caught(|| unsafe { model1::pack(one("rows", from)?, page_rows, one("pages", pages)?) }))
 }
 
-/// Unpacks `rows` rows of MODEL1 pages to 512 f32 each.
+/// Unpacks rows of MODEL1 pages to 512 f32 each, as many as `to` holds.
 ///
 /// # Safety
-/// `pages` must hold the rows and `to` be room for them.
+/// Memory must be as described; `to` must not be accessed by anyone else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_model1_unpack(
-    pages: *const u8,
-    rows: u64,
+    pages: *const Memory,
     page_rows: u64,
-    to: *mut f32,
+    to: *const Memory,
 ) -> i32 {
-    let dim = Storage::MODEL1_DIM as usize;
-    code(caught(|| {
-        if page_rows == 0 {
-            return Err(InvalidProblem::new("page_rows", "is at least 1", 0).into());
-        }
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        for row in 0..rows {
-            let page = (row / page_rows) as usize * page_bytes;
-            // SAFETY: the caller gives the pages of this many rows.
-            let page = unsafe { std::slice::from_raw_parts(pages.add(page), page_bytes) };
-            // SAFETY: the caller gives room for this many rows.
-            let to = unsafe { std::slice::from_raw_parts_mut(to.add(row as usize * dim), dim) };
-            model1::unpack_row(page, page_rows as usize, (row % page_rows) as usize, to)?;
-        }
-        Ok(())
-    }))
+    // SAFETY: the caller gives null or tensors, and vouches for the memory.
+    code(caught(|| unsafe { model1::unpack(one("pages", pages)?, page_rows, one("rows", to)?) }))
 }
 
 fn code(result: Result<(), Kind>) -> i32 {
     result.map_or_else(|kind| kind as i32, |()| 0)
 }
 
+fn null(name: &str) -> Error {
+    InvalidProblem::new(name, "must be given", "null").into()
+}
+
 /// # Safety
-/// `pointer` must be a C string.
+/// `pointer` must be null or that of a tensor.
+unsafe fn one<'a>(name: &str, pointer: *const Memory) -> Result<&'a Memory, Error> {
+    // SAFETY: as the caller says.
+    unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
+}
+
+/// # Safety
+/// `pointer` must be null or that of `count` values.
+unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -> Result<&'a [T], Error> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: as the caller says.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// # Safety
+/// `pointer` must be null or a C string.
 unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, Error> {
+    if pointer.is_null() {
+        return Err(null("description"));
+    }
     // SAFETY: the caller gives a C string.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str()
-        .map_err(|_| InvalidProblem::new("description", "is UTF-8", "something else").into())
+        .map_err(|_| InvalidProblem::new("description", "must be UTF-8", "something else").into())
 }

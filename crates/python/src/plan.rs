@@ -1,8 +1,9 @@
 //! A planned problem, and what a caller must know to run it.
 
-use crate::Description;
 use crate::gpu::Gpu;
-use problem::{Problem, Slot};
+use crate::memory::{CPU, Memory, Need, Needs, slot_number};
+use crate::{Description, host};
+use problem::Problem;
 use serde::Serialize;
 use sixwarp::{Device, Error, PlanOptions};
 use std::ffi::{CStr, CString};
@@ -10,25 +11,41 @@ use std::ffi::{CStr, CString};
 /// A problem planned for one device.
 pub struct Plan {
     plan: sixwarp::Plan,
-    pub(crate) slots: Vec<Slot>,
+    needs: Needs,
     gpu: Option<Gpu>,
     info: CString,
 }
 
 #[derive(Serialize)]
 struct Info {
-    /// Slots in the order their addresses are given.
-    slots: Vec<String>,
-    /// Bytes of each.
-    bytes: Vec<u64>,
+    slots: Vec<SlotInfo>,
     workspace_bytes: u64,
     summary: String,
     device: String,
     flops: f64,
 }
 
-/// The CPU, where GPUs count from 0.
-const CPU: i32 = -1;
+/// A slot, by its name and by the number that [`Memory`] names it with.
+#[derive(Serialize)]
+struct SlotInfo {
+    name: String,
+    number: u32,
+    element: String,
+    bytes: u64,
+    written: bool,
+}
+
+impl From<&Need> for SlotInfo {
+    fn from(need: &Need) -> Self {
+        SlotInfo {
+            name: need.slot.to_string(),
+            number: slot_number(need.slot),
+            element: need.element.to_string(),
+            bytes: need.bytes,
+            written: need.slot.is_output(),
+        }
+    }
+}
 
 impl Plan {
     /// Plans for GPU `device`, or the CPU if it is -1.
@@ -51,35 +68,73 @@ impl Plan {
                 (plan, gpu)
             }
         };
-        let slots = problem.slots();
-        let workspace_bytes = gpu.as_ref().map_or(0, Gpu::workspace_bytes);
+        let needs = needs(&problem, gpu.as_ref(), device);
         let info = Info {
-            slots: slots.iter().map(Slot::to_string).collect(),
-            bytes: slots.iter().map(|slot| problem.slot_bytes(*slot)).collect(),
-            workspace_bytes,
+            slots: needs.slots.iter().map(SlotInfo::from).collect(),
+            workspace_bytes: needs.workspace_bytes,
             summary: plan.summary(),
             device: plan.device().to_string(),
             flops: problem.flops(),
         };
         let info = serde_json::to_string(&info).map_err(|e| Error::Device(e.to_string()))?;
         let info = CString::new(info).unwrap_or_default();
-        Ok(Self { plan, slots, gpu, info })
+        Ok(Self { plan, needs, gpu, info })
     }
 
-    pub(crate) fn problem(&self) -> &Problem {
-        self.plan.problem()
+    pub(crate) fn needs(&self) -> &Needs {
+        &self.needs
     }
 
     pub(crate) fn host_plan(&self) -> &sixwarp::Plan {
         &self.plan
     }
 
-    pub(crate) fn gpu(&self) -> Option<&Gpu> {
-        self.gpu.as_ref()
+    /// Runs on memory that the caller describes: on the CPU before returning, on a GPU by queueing on
+    /// `stream`.
+    ///
+    /// # Safety
+    /// Descriptions must be true; the memory must stay until the work has ended, and what is written
+    /// must not be accessed by anyone else until then.
+    pub(crate) unsafe fn run(
+        &self,
+        given: &[Memory],
+        workspace: Option<&Memory>,
+        stream: usize,
+    ) -> Result<(), Error> {
+        let addresses = self.needs.addresses(given, workspace)?;
+        // SAFETY: each address is that of memory that is large enough, as the caller vouches.
+        unsafe { self.run_at(&addresses, stream) }
+    }
+
+    /// Runs on addresses: those of the slots in their order, then that of the workspace.
+    ///
+    /// # Safety
+    /// Each must be that of memory of the plan's device that holds what the plan needs; otherwise as
+    /// [`Plan::run`].
+    pub(crate) unsafe fn run_at(&self, addresses: &[u64], stream: usize) -> Result<(), Error> {
+        self.needs.check_places(addresses)?;
+        // SAFETY: as the caller says; places were checked.
+        unsafe {
+            match &self.gpu {
+                Some(gpu) => gpu.launch(addresses, stream),
+                None => host::run(self, addresses),
+            }
+        }
     }
 
     /// What a caller must know, as JSON.
     pub fn info(&self) -> &CStr {
         &self.info
+    }
+}
+
+/// What running `problem` needs of a caller.
+fn needs(problem: &Problem, gpu: Option<&Gpu>, device: i32) -> Needs {
+    let need =
+        |slot| Need { slot, element: problem.slot_element(slot), bytes: problem.slot_bytes(slot) };
+    Needs {
+        slots: problem.slots().into_iter().map(need).collect(),
+        workspace_bytes: gpu.map_or(0, Gpu::workspace_bytes),
+        device,
     }
 }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Optional, Tuple
 
-from . import _describe as describe
 from . import _quick
 from ._exchange import is_foreign, through
+from ._options import real, sides, whole
 from ._plan import Bound, raw_stream
 from ._planned import PlannedAttention
-from ._prepare import ensure_one_library, prepare
-from ._tensor import adapter as adapter_of
+from ._prepare import Options, Tensors, prepare
+from ._tensor import adapter_for, ensure_given
 
 Window = Optional[Tuple[Optional[int], Optional[int]]]
 
@@ -69,65 +70,79 @@ def attention(
     """
     if stream is not None:
         stream = raw_stream(stream)
-    if window is not None:
-        left, right = window
-        window = (left, right)
+    if type(window) is list:
+        window = tuple(window)
     result = _quick.attention(
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out, stream, layout, causal,
         window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
     )  # fmt: skip
     if result is not None:
         return result
+    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
     options = (layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
-    tensors = (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
-    return _attention(tensors, options, stream)
+    return _attention(tensors, checked(*options), stream)
 
 
-def _attention(tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
+def _attention(tensors: Tensors, options: Options, stream: Optional[int]) -> Any:
     """The long way: plans, runs, and makes the quick way know the call."""
-    q, k, v, sinks, cu_q, cu_k, used, table, out = tensors
-    if is_foreign(q):
-        if out is not None:
-            raise TypeError(f"out: arrays of {type(q).__module__.partition('.')[0]} are not written; leave it out")
-        return through(lambda lent: _attention(lent, options, stream), tensors, q)
-    layout, causal, window, softcap, scale, max_q, max_k, return_lse, split = options
-    a = adapter_of(q)
+    if is_foreign(tensors.q):
+        if tensors.out is not None:
+            name = type(tensors.q).__module__.partition(".")[0]
+            raise TypeError(f"out: arrays of {name} are not written; leave it out")
+        return through(lambda lent: _attention(Tensors(*lent), options, stream), tensors, tensors.q)
+    ensure_given(q=tensors.q, k=tensors.k, v=tensors.v)
+    a = adapter_for(tensors._fields, tensors)
+    q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
+    a.refuse_gradients(q, k, v, tensors.sinks, out)
     key_of = a.key
-    try:
-        views = tuple([None if x is None else key_of(x) for x in tensors])
-        same = v is k or a.pointer(v) == a.pointer(k)
-    except AttributeError:
-        ensure_one_library(a, {"q": q, "k": k, "v": v})
-        raise
-    a.refuse_gradients(q, k, v)
-    key = (views, same, options)
+    views = tuple([None if x is None else key_of(x) for x in tensors])
+    key = (views, v is k or a.pointer(v) == a.pointer(k), options)
+    used = tensors.converted(a)
     bound = _cache.get(key)
-    sinks = None if sinks is None else a.floats(sinks)
-    cu_q, cu_k, used, table = (None if x is None else a.integers(x) for x in (cu_q, cu_k, used, table))
-    if bound is None or _depends_on_lengths(bound, cu_q, max_q, cu_k, max_k):
-        bound = prepare(
-            a, q, k, v, layout, describe.mask(causal, window), sinks, softcap, scale, cu_q, cu_k, max_q,
-            max_k, used, table, return_lse, out, split,
-        )  # fmt: skip
-        if len(_cache) >= _MOST:
-            _cache.pop(next(iter(_cache)))
-        _cache[key] = bound
+    if bound is None or _depends_on_lengths(bound, used, options):
+        bound = _cache_put(key, prepare(a, used, options))
     if out is None:
         out = a.empty(bound.out_shape, bound.dtype, q)
-    lse = a.empty(bound.lse_shape, "f32", q) if return_lse else None
-    values = None if bound.shared else v
-    bound.run((q, out, lse, sinks, cu_q, k, values, cu_k, used, table), q, stream)
-    used_tensors = (q, k, v, sinks, cu_q, cu_k, used, table)
-    converted = any(x is not given for x, given in zip(used_tensors, tensors))
-    if not converted and not _depends_on_lengths(bound, cu_q, max_q, cu_k, max_k):
-        _quick.remember(bound.plan.handle, bound, *used_tensors, out, lse, *options)
-    return (out, lse) if return_lse else out
+    lse = a.empty(bound.lse_shape, "f32", q) if options.return_lse else None
+    bound.run(used.slots(out, lse, bound.shared), q, stream)
+    if tensors.out is not None:
+        a.written(out)
+    converted = used is not tensors and any(map(operator.is_not, used, tensors))
+    if not converted and not _depends_on_lengths(bound, used, options):
+        _quick.remember(bound.plan.handle, bound, *used[:-1], out, lse, *options)
+    return (out, lse) if options.return_lse else out
 
 
-def _depends_on_lengths(bound: Bound, cu_q: Any, max_q: Any, cu_k: Any, max_k: Any) -> bool:
+def _cache_put(key: tuple, bound: Bound) -> Bound:
+    if len(_cache) >= _MOST:
+        _cache.pop(next(iter(_cache)))
+    _cache[key] = bound
+    return bound
+
+
+def _depends_on_lengths(bound: Bound, tensors: Tensors, options: Options) -> bool:
     """Whether the longest sequence was read from offsets, which may hold others next time."""
-    read = (cu_q is not None and max_q is None) or (cu_k is not None and max_k is None)
-    return read and bound.plan.ordinal < 0
+    read_q = tensors.cu_seqlens_q is not None and not options.max_seqlen_q
+    read_k = tensors.cu_seqlens_k is not None and not options.max_seqlen_k
+    return (read_q or read_k) and bound.plan.ordinal < 0
+
+
+def checked(
+    layout: Any, causal: Any, window: Any, softcap: Any, scale: Any, max_seqlen_q: Any, max_seqlen_k: Any,
+    return_lse: Any, split: Any,
+) -> Options:  # fmt: skip
+    """Options of the types they must have."""
+    return Options(
+        layout,
+        bool(causal),
+        None if window is None else sides(window),
+        None if softcap is None else real("softcap", softcap),
+        None if scale is None else real("scale", scale),
+        None if max_seqlen_q is None else whole("max_seqlen_q", max_seqlen_q),
+        None if max_seqlen_k is None else whole("max_seqlen_k", max_seqlen_k),
+        bool(return_lse),
+        None if split is None else whole("split", split, 1),
+    )
 
 
 def plan(
@@ -164,12 +179,9 @@ def plan(
     >>> bool(np.array_equal(plan(x, x, x), sixwarp.attention(x, x, x)))
     True
     """
-    a = adapter_of(q)
-    sinks = None if sinks is None else a.floats(sinks)
-    integers = (None if x is None else a.integers(x) for x in (cu_seqlens_q, cu_seqlens_k, seqused_k, page_table))
-    cu_q, cu_k, used, table = integers
-    bound = prepare(
-        a, q, k, v, layout, describe.mask(causal, window), sinks, softcap, scale, cu_q, cu_k,
-        max_seqlen_q, max_seqlen_k, used, table, return_lse, out, split,
-    )  # fmt: skip
-    return PlannedAttention(bound, return_lse, (q, k, v, sinks, cu_q, cu_k, used, table, out))
+    options = checked(layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
+    ensure_given(q=q, k=k, v=v)
+    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
+    a = adapter_for(tensors._fields, tensors)
+    tensors = tensors.converted(a)
+    return PlannedAttention(prepare(a, tensors, options), options.return_lse, tensors)

@@ -10,7 +10,7 @@ FLOATS = ("f32", "f16", "bf16")
 
 def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
     """A tensor in name order (batch, heads, tokens, dim); three dimensions are a batch of one."""
-    shape, strides, dtype = adapter.shape(x), adapter.strides(x), adapter.dtype(x)
+    shape, strides, dtype = adapter.shape(x), adapter.strides(x, name), adapter.dtype(x)
     if dtype not in FLOATS:
         raise TypeError(f"{name} is {dtype}: float32, float16 or bfloat16 is needed")
     if len(shape) == 3:
@@ -34,17 +34,24 @@ def dense_strides(shape: tuple) -> list:
     return strides[::-1]
 
 
+def dense(shape: tuple, layout: str, dtype: str) -> dict:
+    """The view of a new, contiguous tensor."""
+    strides = dense_strides(shape)
+    if len(shape) == 3:
+        shape, strides = (1, *shape), [0, *strides]
+    order = (0, 2, 1, 3) if layout == "bshd" else (0, 1, 2, 3)
+    strides = [strides[i] if shape[i] > 1 or i == 3 else 0 for i in order]
+    return {"shape": [shape[i] for i in order], "strides": strides, "dtype": dtype}
+
+
 def mask(causal: bool, window: Any) -> str:
     """The mask's text; `window` is (left, right) with None for no limit."""
     if window is None:
         return "causal" if causal else "full"
     left, right = window
-    for side in (left, right):
-        if side is not None and side < 0:
-            raise ValueError(f"window {window}: a side is None (no limit) or at least 0")
     if causal:
         right = 0 if right is None else min(right, 0)
-    text = ["inf" if side is None else str(int(side)) for side in (left, right)]
+    text = ["inf" if side is None else str(side) for side in (left, right)]
     return f"window({text[0]},{text[1]})"
 
 
@@ -62,25 +69,36 @@ def is_shared(adapter: Any, k: Any, v: Any) -> bool:
     """Whether values are the first columns of the keys' memory."""
     if v is k:
         return True
-    same = adapter.pointer(k) == adapter.pointer(v) and adapter.strides(k) == adapter.strides(v)
+    if adapter.pointer(k) != adapter.pointer(v) or adapter.dtype(k) != adapter.dtype(v):
+        return False
+    same = adapter.strides(k, "k") == adapter.strides(v, "v")
     return same and adapter.shape(k)[:-1] == adapter.shape(v)[:-1]
 
 
 def ensure_one_device(adapter: Any, tensors: dict) -> int:
     """The device of all tensors."""
-    devices = {name: adapter.device(x) for name, x in tensors.items() if x is not None}
-    first = devices["q"]
+    devices = {name: adapter.device(x, name) for name, x in tensors.items() if x is not None}
+    first = next(iter(devices))
     for name, device in devices.items():
-        if device != first:
-            label = {-1: "the CPU"}
+        if device != devices[first]:
             raise ValueError(
-                f"{name} is on {label.get(device, f'GPU {device}')} and q on "
-                f"{label.get(first, f'GPU {first}')}: they must be on the same"
+                f"{name} is on {place(device)} and {first} on {place(devices[first])}: they must be on the same"
             )
-    return first
+    return devices[first]
 
 
-def ensure_length(adapter: Any, name: str, x: Any, shape: tuple) -> None:
-    """Checks the shape of lengths, offsets and tables."""
+def place(device: int) -> str:
+    """A device's name."""
+    return "the CPU" if device < 0 else f"GPU {device}"
+
+
+def ensure_shape(adapter: Any, name: str, x: Any, shape: tuple) -> None:
+    """Checks the shape of outputs, lengths, offsets and tables."""
     if x is not None and tuple(adapter.shape(x)) != shape:
         raise ValueError(f"{name} has shape {tuple(adapter.shape(x))}: {shape} is needed")
+
+
+def ensure_rank(adapter: Any, name: str, x: Any, words: str, rank: int) -> None:
+    """Checks how many dimensions there are."""
+    if x is not None and len(adapter.shape(x)) != rank:
+        raise ValueError(f"{name} has shape {tuple(adapter.shape(x))}: {words} is needed")

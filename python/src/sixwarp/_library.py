@@ -30,17 +30,19 @@ def path() -> pathlib.Path:
 
 def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path()))
-    text, address, words = ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)
+    text, address, size, code = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
+    # Tensors are bytes, as `_plan` packs them.
+    tensor = ctypes.c_char_p
     declare = {
         "sixwarp_error": (text, []),
         "sixwarp_version": (text, []),
         "sixwarp_plan": (address, [text, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]),
         "sixwarp_plan_info": (text, [address]),
         "sixwarp_plan_free": (None, [address]),
-        "sixwarp_run": (ctypes.c_int32, [address, text, ctypes.c_size_t]),
-        "sixwarp_merge": (ctypes.c_int32, [text, words]),
-        "sixwarp_model1_pack": (ctypes.c_int32, [address, ctypes.c_uint64, ctypes.c_uint64, address]),
-        "sixwarp_model1_unpack": (ctypes.c_int32, [address, ctypes.c_uint64, ctypes.c_uint64, address]),
+        "sixwarp_run": (code, [address, tensor, size, tensor, size]),
+        "sixwarp_merge": (code, [text, tensor, tensor, tensor, tensor, size]),
+        "sixwarp_model1_pack": (code, [tensor, ctypes.c_uint64, tensor]),
+        "sixwarp_model1_unpack": (code, [tensor, ctypes.c_uint64, tensor]),
     }
     for name, (result, arguments) in declare.items():
         function = getattr(library, name)
@@ -61,8 +63,3 @@ def check(kind: int) -> None:
     """Raises unless `kind` is 0."""
     if kind:
         raise_error(kind)
-
-
-def addresses(values) -> ctypes.Array:
-    """An array of addresses for the library."""
-    return (ctypes.c_uint64 * len(values))(*values)

@@ -7,8 +7,7 @@ from typing import Any, Sequence, Tuple
 from . import _describe as describe
 from ._exchange import is_foreign, through
 from ._plan import merge_host
-from ._tensor import CPU
-from ._tensor import adapter as adapter_of
+from ._tensor import CPU, adapter_for, ensure_given
 
 
 def merge(
@@ -26,47 +25,51 @@ def merge(
     >>> bool(np.allclose(out, sixwarp.attention(x, x, x), atol=1e-6))
     True
     """
+    outs, lses = list(outs), list(lses)
     if not outs or len(outs) != len(lses):
         raise ValueError(f"{len(outs)} outputs and {len(lses)} log-sum-exps: as many of both, at least one")
     if is_foreign(outs[0]):
         count = len(outs)
         whole = lambda lent: merge(lent[:count], lent[count:-1], sinks=lent[-1], layout=layout)
         return through(whole, (*outs, *lses, sinks), outs[0])
-    a = adapter_of(outs[0])
-    views = [describe.view(a, out, layout, "out") for out in outs]
-    if any(view != views[0] for view in views):
-        raise ValueError("outputs differ in shape, strides or type")
-    shape = views[0]["shape"]
-    lses = [a.floats(lse) for lse in lses]
-    rows = tuple(shape[:3]) if len(a.shape(outs[0])) == 4 else tuple(shape[1:3])
-    for lse in lses:
-        describe.ensure_length(a, "lse", lse, rows)
-    describe.ensure_length(a, "sinks", sinks, (shape[1],))
-    if a.device(outs[0]) != CPU:
+    if layout not in describe.LAYOUTS:
+        raise ValueError(f"layout is one of {', '.join(describe.LAYOUTS)}, not {layout!r}")
+    tensors = {**_numbered("outs", outs), **_numbered("lses", lses)}
+    ensure_given(**tensors)
+    a = adapter_for((*tensors, "sinks"), (*tensors.values(), sinks))
+    describe.ensure_one_device(a, {**tensors, "sinks": sinks})
+    a.refuse_gradients(*outs, *lses, sinks)
+    lses = [a.floats(name, lse) for name, lse in _numbered("lses", lses).items()]
+    sinks = None if sinks is None else a.floats("sinks", sinks)
+    view, rows = _ensure_alike(a, outs, lses, sinks, layout)
+    if a.device(outs[0], "outs[0]") != CPU:
         return _merge_on_gpu(outs, lses, sinks, layout)
-    out, lse = _like(a, outs[0]), a.empty(rows, "f32", lses[0])
-    sinks = None if sinks is None else a.floats(sinks)
-    pointers = [a.pointer(out), a.pointer(lse), 0 if sinks is None else a.pointer(sinks)]
-    for part in zip(outs, lses):
-        pointers += map(a.pointer, part)
-    merge_host({**views[0], "parts": len(outs), "sinks": sinks is not None}, pointers)
+    out, lse = a.empty_like(outs[0]), a.empty(rows, "f32", lses[0])
+    if any(a.strides(x, "outs") != a.strides(out, "out") for x in outs):
+        outs = [a.contiguous(x) for x in outs]
+        out = a.empty_like(outs[0])
+        view = describe.view(a, out, layout, "out")
+    parts = [a.memory(x) for part in zip(outs, lses) for x in part]
+    merge_host(view, a.memory(out), a.memory(lse), None if sinks is None else a.memory(sinks), parts)
     return out, lse
 
 
-def _like(a: Any, out: Any) -> Any:
-    """A new tensor in the strides of `out`."""
-    if hasattr(out, "new_empty"):
-        return out.new_empty(0).set_(
-            out.new_empty(_span(out)).untyped_storage(), 0, out.shape, out.stride()
-        )
-    new = a.numpy.empty_like(out)
-    if new.strides != out.strides:
-        raise ValueError(f"outputs have strides {out.strides}: dense ones are merged")
-    return new
+def _numbered(name: str, tensors: Sequence[Any]) -> dict:
+    return {f"{name}[{i}]": x for i, x in enumerate(tensors)}
 
 
-def _span(out: Any) -> int:
-    return 1 + sum((extent - 1) * stride for extent, stride in zip(out.shape, out.stride()))
+def _ensure_alike(a: Any, outs: list, lses: list, sinks: Any, layout: str) -> Tuple[dict, tuple]:
+    """The view of the first output, and the shape of all log-sum-exps."""
+    views = [describe.view(a, out, layout, name) for name, out in _numbered("outs", outs).items()]
+    kinds = {(tuple(view["shape"]), view["dtype"]) for view in views}
+    if len(kinds) > 1:
+        raise ValueError(f"outputs differ in shape or type: {sorted(kinds)}")
+    shape = views[0]["shape"]
+    rows = tuple(shape[:3]) if len(a.shape(outs[0])) == 4 else tuple(shape[1:3])
+    for name, lse in _numbered("lses", lses).items():
+        describe.ensure_shape(a, name, lse, rows)
+    describe.ensure_shape(a, "sinks", sinks, (shape[1],))
+    return views[0], rows
 
 
 def _merge_on_gpu(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from typing import Any, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
-from ._library import addresses, check, library, raise_error
+from ._library import check, library, raise_error
+from ._tensor import Memory
+
+# `Memory` in crates/python/src/memory.rs: slot, element, device, writable, address, bytes.
+_MEMORY = "IIiIQQ"
+_one = struct.Struct(f"={_MEMORY}").pack
 
 
 class Plan:
-    """A problem planned for one device: which kernel, how much workspace, in which order tensors go.
+    """A problem planned for one device: which kernel, how much workspace, which tensors.
 
     Made by `sixwarp.plan`; calling it runs it. A call on a GPU only queues kernels on a stream, so it
     can be captured in a CUDA graph.
@@ -24,14 +29,15 @@ class Plan:
         if not self.handle:
             raise_error(kind.value)
         info = json.loads(library.sixwarp_plan_info(self.handle).decode())
-        self.slots: list[str] = info["slots"]
+        # Each slot's name, and the number the library knows it by.
+        self.slots: dict[str, int] = {slot["name"]: slot["number"] for slot in info["slots"]}
         self.workspace_bytes: int = info["workspace_bytes"]
         self.summary: str = info["summary"]
         self.device: str = info["device"]
         self.flops: float = info["flops"]
         self.ordinal = device
-        # Addresses travel as bytes: packing them is quicker than filling a ctypes array.
-        self._pack = struct.Struct(f"={len(self.slots) + (device >= 0)}Q").pack
+        # Tensors travel as bytes: packing them is quicker than filling ctypes structures.
+        self._pack = struct.Struct("=" + _MEMORY * len(self.slots)).pack
         # Bound here: modules may be gone when the interpreter ends.
         self._free = library.sixwarp_plan_free
         self._run = library.sixwarp_run
@@ -45,11 +51,30 @@ class Plan:
     def __repr__(self) -> str:
         return f"<sixwarp.Plan on {self.device}: {self.summary}>"
 
-    def launch(self, pointers: Sequence[int], stream: int = 0) -> None:
-        """Runs on addresses in the order of `slots`, then (on a GPU) that of the workspace."""
-        kind = self._run(self.handle, self._pack(*pointers), stream)
+    def launch(self, fields: Sequence[int], workspace: Optional[Memory], stream: int) -> None:
+        """Runs on tensors, each a slot's number and its memory's fields, one after the other."""
+        scratch = None if workspace is None else packed(workspace)
+        kind = self._run(self.handle, self._pack(*fields), len(self.slots), scratch, stream)
         if kind:
             raise_error(kind)
+
+    def named(self, tensors: Mapping[str, Any], memory: Any) -> list:
+        """The fields of tensors by the names of their slots; `None`s are passed over."""
+        fields: list = []
+        slots = self.slots
+        count = 0
+        for name, x in tensors.items():
+            if x is not None:
+                number = slots.get(name)
+                if number is None:
+                    raise ValueError(f"{name} is given, and the plan takes {', '.join(slots)}")
+                fields.append(number)
+                fields += memory(x)
+                count += 1
+        if count != len(slots):
+            missing = next(name for name in slots if tensors.get(name) is None)
+            raise ValueError(f"{missing} is missing: the plan takes {', '.join(slots)}")
+        return fields
 
 
 class Bound:
@@ -64,26 +89,25 @@ class Bound:
         self.out_shape, self.lse_shape = out_shape, lse_shape
 
     def run(
-        self, tensors: Sequence[Any], like: Any, stream: Optional[int] = None, workspace: Any = None
+        self, tensors: Mapping[str, Any], like: Any, stream: Optional[int] = None, workspace: Any = None
     ) -> None:
-        """Runs on tensors in the order of the plan's slots; `None`s are passed over."""
+        """Runs on tensors by the names of the plan's slots."""
         plan, adapter = self.plan, self.adapter
-        pointer = adapter.pointer
-        pointers = [pointer(x) for x in tensors if x is not None]
-        if len(pointers) != len(plan.slots):
-            raise ValueError(f"the plan takes {', '.join(plan.slots)}")
+        fields = plan.named(tensors, adapter.memory)
         if plan.ordinal < 0:
-            plan.launch(pointers)
+            plan.launch(fields, None, 0)
             return
-        if plan.workspace_bytes:
-            if workspace is None:
-                # Allocators reuse memory in the order of the stream it was taken on.
-                with adapter.on(stream, plan.ordinal):
-                    workspace = adapter.empty((plan.workspace_bytes,), "u8", like)
-            pointers.append(pointer(workspace))
-        else:
-            pointers.append(0)
-        plan.launch(pointers, adapter.stream(plan.ordinal) if stream is None else stream)
+        if plan.workspace_bytes and workspace is None:
+            # Allocators reuse memory in the order of the stream it was taken on.
+            with adapter.on(stream, plan.ordinal):
+                workspace = adapter.empty((plan.workspace_bytes,), "u8", like)
+        scratch = adapter.memory(workspace) if plan.workspace_bytes else None
+        plan.launch(fields, scratch, adapter.stream(plan.ordinal) if stream is None else stream)
+
+
+def packed(memory: Memory) -> bytes:
+    """Memory that no slot names."""
+    return _one(0, *memory)
 
 
 def raw_stream(stream: Any) -> int:
@@ -96,6 +120,9 @@ def raw_stream(stream: Any) -> int:
     raise TypeError(f"stream is a CUstream as an integer, a torch or a CuPy stream, not {stream!r}")
 
 
-def merge_host(description: dict, pointers: Sequence[int]) -> None:
-    """Merges results in host memory."""
-    check(library.sixwarp_merge(json.dumps(description).encode(), addresses(pointers)))
+def merge_host(description: dict, out: Memory, lse: Memory, sinks: Optional[Memory], parts: Sequence[Memory]) -> None:
+    """Merges results in host memory; `parts` are output and log-sum-exp of each, in turn."""
+    text = json.dumps(description).encode()
+    logits = None if sinks is None else packed(sinks)
+    all_parts = b"".join(map(packed, parts))
+    check(library.sixwarp_merge(text, packed(out), packed(lse), logits, all_parts, len(parts) // 2))

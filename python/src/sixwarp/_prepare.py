@@ -2,75 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 from . import _describe as describe
 from ._plan import Bound, Plan
-from ._tensor import adapter as adapter_of
 
 
-def prepare(
-    a: Any, q: Any, k: Any, v: Any, layout: str, mask: str, sinks: Any, softcap: Any, scale: Any,
-    cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: Any, max_seqlen_k: Any, seqused_k: Any,
-    page_table: Any, return_lse: bool, out: Any, split: Any,
-) -> Bound:  # fmt: skip
+class Options(NamedTuple):
+    """What a call says beside its tensors."""
+
+    layout: str
+    causal: bool
+    window: Any
+    softcap: Optional[float]
+    scale: Optional[float]
+    max_seqlen_q: Optional[int]
+    max_seqlen_k: Optional[int]
+    return_lse: bool
+    split: Optional[int]
+
+
+class Tensors(NamedTuple):
+    """The tensors of a call, by name."""
+
+    q: Any
+    k: Any
+    v: Any
+    sinks: Any
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
+    seqused_k: Any
+    page_table: Any
+    out: Any
+
+    def converted(self, a: Any) -> Tensors:
+        """With lengths, offsets, tables and sinks as the library reads them."""
+        given = {name: a.integers(name, x) for name, x in zip(_INTEGERS, self[4:8]) if x is not None}
+        if self.sinks is not None:
+            given["sinks"] = a.floats("sinks", self.sinks)
+        return self._replace(**given) if given else self
+
+    def slots(self, out: Any, lse: Any, shared: bool) -> dict:
+        """By the names of a plan's slots, with its outputs."""
+        slots = dict(zip(self._fields, self))
+        slots["out"], slots["lse"] = out, lse
+        if shared:
+            del slots["v"]
+        return slots
+
+
+_INTEGERS = Tensors._fields[4:8]
+
+
+def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:
     """The plan for these tensors, and what running it needs."""
+    q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
+    layout = options.layout
     if layout not in describe.LAYOUTS:
         raise ValueError(f"layout is one of {', '.join(describe.LAYOUTS)}, not {layout!r}")
-    tensors = {
-        "q": q, "k": k, "v": v, "sinks": sinks, "cu_seqlens_q": cu_seqlens_q,
-        "cu_seqlens_k": cu_seqlens_k, "seqused_k": seqused_k, "page_table": page_table, "out": out,
-    }  # fmt: skip
-    ensure_one_library(a, tensors)
-    device = describe.ensure_one_device(a, tensors)
+    device = describe.ensure_one_device(a, tensors._asdict())
     queries = describe.view(a, q, layout, "q")
     shared = describe.is_shared(a, k, v)
     segment = describe.keys(a, k, v, shared, layout)
-    segment["mask"] = mask
+    batch, heads, tokens, _ = queries["shape"]
+    packed = _packed_queries(a, tensors.cu_seqlens_q, options.max_seqlen_q, tokens)
+    _add_lengths(a, segment, tensors, packed[0] if packed else batch, options.max_seqlen_k)
+    segment["mask"] = describe.mask(options.causal, options.window)
+    describe.ensure_shape(a, "sinks", tensors.sinks, (heads,))
     out_shape = (*a.shape(q)[:-1], a.shape(v)[-1])
-    heads = queries["shape"][1]
-    description: dict = {"q": queries, "segments": [segment]}
-    batch = queries["shape"][0]
-    if cu_seqlens_q is not None:
-        batch = a.shape(cu_seqlens_q)[0] - 1
-        longest = max_seqlen_q or a.longest(cu_seqlens_q) or queries["shape"][2]
-        description["packed_queries"] = [batch, int(longest)]
-    if cu_seqlens_k is not None:
-        describe.ensure_length(a, "cu_seqlens_k", cu_seqlens_k, (batch + 1,))
-        segment["packed"] = int(max_seqlen_k or a.longest(cu_seqlens_k) or segment["k"]["shape"][2])
-    if page_table is not None:
-        shape = tuple(a.shape(page_table))
-        if len(shape) != 2 or shape[0] != batch:
-            raise ValueError(f"page_table has shape {shape}: ({batch}, pages) is needed")
-        segment["pages_per_sequence"] = shape[1]
-    describe.ensure_length(a, "seqused_k", seqused_k, (batch,))
-    describe.ensure_length(a, "sinks", sinks, (heads,))
-    segment["used"] = seqused_k is not None
-    if out is not None:
-        describe.ensure_length(a, "out", out, out_shape)
-        description["out"] = describe.view(a, out, layout, "out")
-    else:
-        description["out"] = _dense(out_shape, layout, queries["dtype"])
-    description.update(
-        scale=scale, softcap=softcap, sinks=sinks is not None, return_lse=return_lse, split=split
-    )
-    tokens = queries["shape"][2]
-    lse_shape = (heads, tokens) if len(out_shape) == 3 else (queries["shape"][0], heads, tokens)
+    describe.ensure_shape(a, "out", out, out_shape)
+    dense_out = describe.dense(out_shape, layout, queries["dtype"])
+    description = {
+        "q": queries, "segments": [segment], "packed_queries": packed,
+        "out": dense_out if out is None else describe.view(a, out, layout, "out"),
+        "scale": options.scale, "softcap": options.softcap, "sinks": tensors.sinks is not None,
+        "return_lse": options.return_lse, "split": options.split,
+    }  # fmt: skip
+    lse_shape = (heads, tokens) if len(out_shape) == 3 else (batch, heads, tokens)
     return Bound(Plan(description, device), a, out_shape, lse_shape, queries["dtype"], shared)
 
 
-def ensure_one_library(a: Any, tensors: dict) -> None:
-    """All tensors are of the library of `q`."""
-    for name, x in tensors.items():
-        if x is not None and type(adapter_of(x)) is not type(a):
-            raise TypeError(f"{name} is {type(x).__name__} and q is {type(tensors['q']).__name__}")
+def _packed_queries(a: Any, offsets: Any, longest: Optional[int], tokens: int) -> Optional[list]:
+    """Number of packed sequences and a bound of their queries."""
+    if offsets is None:
+        return None
+    describe.ensure_rank(a, "cu_seqlens_q", offsets, "(batch + 1,)", 1)
+    if a.shape(offsets)[0] < 2:
+        raise ValueError(f"cu_seqlens_q has shape {tuple(a.shape(offsets))}: at least (2,) is needed")
+    return [a.shape(offsets)[0] - 1, longest or a.longest(offsets) or tokens]
 
 
-def _dense(shape: tuple, layout: str, dtype: str) -> dict:
-    """The view of a new, contiguous tensor."""
-    strides = describe.dense_strides(shape)
-    if len(shape) == 3:
-        shape, strides = (1, *shape), [0, *strides]
-    order = (0, 2, 1, 3) if layout == "bshd" else (0, 1, 2, 3)
-    strides = [strides[i] if shape[i] > 1 or i == 3 else 0 for i in order]
-    return {"shape": [shape[i] for i in order], "strides": strides, "dtype": dtype}
+def _add_lengths(a: Any, segment: dict, tensors: Tensors, batch: int, longest: Optional[int]) -> None:
+    """Says how keys are divided into sequences."""
+    offsets, table = tensors.cu_seqlens_k, tensors.page_table
+    if offsets is not None:
+        describe.ensure_shape(a, "cu_seqlens_k", offsets, (batch + 1,))
+        segment["packed"] = longest or a.longest(offsets) or segment["k"]["shape"][2]
+    if table is not None:
+        shape = tuple(a.shape(table))
+        if len(shape) != 2 or shape[0] != batch:
+            raise ValueError(f"page_table has shape {shape}: ({batch}, pages) is needed")
+        segment["pages_per_sequence"] = shape[1]
+    describe.ensure_shape(a, "seqused_k", tensors.seqused_k, (batch,))
+    segment["used"] = tensors.seqused_k is not None

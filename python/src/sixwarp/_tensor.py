@@ -1,4 +1,4 @@
-"""What is needed of other libraries' tensors: shape, strides, type, address, and new ones.
+"""What is needed of other libraries' tensors: shape, strides, type, memory, and new ones.
 
 An adapter is chosen by a tensor's type, once. NumPy arrays and CPU tensors of torch are computed on
 the CPU; CUDA tensors of torch and whatever has `__cuda_array_interface__` (CuPy, Numba) on their GPU. Other
@@ -8,11 +8,43 @@ libraries' arrays are lent to these (`_exchange`).
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import functools
+from typing import Any, Sequence, Tuple
 
 from ._describe import dense_strides
 
 CPU = -1
+# Numbers of element types, as the library's `Memory` has them; any other stands for types it does not know.
+ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "u8": 4}
+UNKNOWN = 2**32 - 1
+INT32 = (-(2**31), 2**31 - 1)
+
+# Element type, device, whether it may be written, address, and the bytes that are there.
+Memory = Tuple[int, int, bool, int, int]
+
+
+def span(shape: tuple, strides: tuple, size: int) -> int:
+    """Bytes from the first element to behind the last."""
+    if 0 in shape:
+        return 0
+    return size + sum((extent - 1) * stride for extent, stride in zip(shape, strides))
+
+
+def in_elements(name: str, strides: tuple, size: int) -> tuple:
+    """Strides in bytes, as strides in elements."""
+    for stride in strides:
+        if stride < 0:
+            raise ValueError(f"{name} has strides of {strides} bytes: negative ones are not read, make a copy")
+        if stride % size:
+            raise ValueError(f"{name} has strides of {strides} bytes: multiples of its element's {size} are needed")
+    return tuple(stride // size for stride in strides)
+
+
+def ensure_int32(name: str, least: int, most: int) -> None:
+    """Refuses integers that become others when they are cut to 32 bits."""
+    for value in (least, most):
+        if not INT32[0] <= value <= INT32[1]:
+            raise ValueError(f"{name} holds {value}: 32-bit integers are needed")
 
 
 class NumpyAdapter:
@@ -23,7 +55,13 @@ class NumpyAdapter:
     def __init__(self) -> None:
         import numpy
 
-        self.numpy = numpy
+        self.numpy, self.masked = numpy, numpy.ma.MaskedArray
+        self.elements: dict = {}
+
+    def ensure_plain(self, name: str, x: Any) -> None:
+        """Refuses arrays that are more than their memory."""
+        if isinstance(x, self.masked):
+            raise TypeError(f"{name} is a masked array, whose mask is not read: give its filled() or its data")
 
     def key(self, x: Any) -> tuple:
         return x.shape, x.strides, x.dtype
@@ -31,29 +69,55 @@ class NumpyAdapter:
     def shape(self, x: Any) -> tuple:
         return x.shape
 
-    def strides(self, x: Any) -> tuple:
-        if any(stride % x.itemsize or stride < 0 for stride in x.strides):
-            raise ValueError(f"strides {x.strides} are no multiples of {x.itemsize} bytes")
-        return tuple(stride // x.itemsize for stride in x.strides)
+    def strides(self, x: Any, name: str) -> tuple:
+        return in_elements(name, x.strides, x.itemsize)
 
     def dtype(self, x: Any) -> str:
-        return self.names.get(x.dtype.name, x.dtype.name)
+        kind = x.dtype
+        return self.names.get(kind.name, kind.name) if kind.isnative else f"{kind.name} of another byte order"
 
-    def device(self, x: Any) -> int:
+    def device(self, x: Any, name: str) -> int:
         return CPU
 
     def pointer(self, x: Any) -> int:
-        return x.__array_interface__["data"][0]
+        return x.ctypes.data
+
+    def memory(self, x: Any) -> Memory:
+        element = self.elements.get(x.dtype)
+        if element is None:
+            element = self.elements[x.dtype] = ELEMENTS.get(self.dtype(x), UNKNOWN)
+        flags = x.flags
+        there = x.nbytes if flags.c_contiguous else span(x.shape, x.strides, x.itemsize)
+        return element, CPU, flags.writeable, x.ctypes.data, there
+
+    def written(self, x: Any) -> None:
+        """NumPy does not count writes."""
 
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
         kind = {"f32": "float32", "f16": "float16", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
         return self.numpy.empty(shape, kind)
 
-    def integers(self, x: Any) -> Any:
-        return self.numpy.ascontiguousarray(x, self.numpy.int32)
+    def empty_like(self, x: Any) -> Any:
+        return self.numpy.empty_like(x, subok=False)
 
-    def floats(self, x: Any) -> Any:
-        return self.numpy.ascontiguousarray(x, self.numpy.float32)
+    def contiguous(self, x: Any) -> Any:
+        return self.numpy.ascontiguousarray(x)
+
+    def integers(self, name: str, x: Any) -> Any:
+        if x.dtype == self.numpy.int32 and x.flags.c_contiguous:
+            return x
+        if x.dtype.kind not in "iu":
+            raise TypeError(f"{name} is {x.dtype}: int32 is needed")
+        if x.size:
+            ensure_int32(name, int(x.min()), int(x.max()))
+        return x.astype(self.numpy.int32, order="C")
+
+    def floats(self, name: str, x: Any) -> Any:
+        if x.dtype == self.numpy.float32 and x.flags.c_contiguous:
+            return x
+        if x.dtype.kind != "f" and x.dtype.name != "bfloat16":
+            raise TypeError(f"{name} is {x.dtype}: float32 is needed")
+        return x.astype(self.numpy.float32, order="C")
 
     def stream(self, device: int) -> int:
         return 0
@@ -70,29 +134,44 @@ class CudaArrayAdapter:
 
     names = {"<f4": "f32", "<f2": "f16", "<i4": "i32", "|u1": "u8", "<V2": "bf16", "|V2": "bf16"}
 
+    def ensure_plain(self, name: str, x: Any) -> None:
+        """Refuses arrays that are more than their memory."""
+        if x.__cuda_array_interface__.get("mask") is not None:
+            raise TypeError(f"{name} has a mask, which is not read")
+
     def key(self, x: Any) -> tuple:
         interface = x.__cuda_array_interface__
-        return interface["shape"], interface.get("strides"), interface["typestr"], self.device(x)
+        return interface["shape"], interface.get("strides"), interface["typestr"], self.device(x, "")
 
     def shape(self, x: Any) -> tuple:
         return tuple(x.__cuda_array_interface__["shape"])
 
-    def strides(self, x: Any) -> tuple:
+    def strides(self, x: Any, name: str) -> tuple:
         interface = x.__cuda_array_interface__
         shape, strides, size = interface["shape"], interface.get("strides"), int(interface["typestr"][2:])
         if strides is None:
             return tuple(dense_strides(shape))
-        return tuple(stride // size for stride in strides)
+        return in_elements(name, tuple(strides), size)
 
     def dtype(self, x: Any) -> str:
         kind = x.__cuda_array_interface__["typestr"]
         return "bf16" if "bfloat16" in str(getattr(x, "dtype", "")) else self.names.get(kind, kind)
 
-    def device(self, x: Any) -> int:
+    def device(self, x: Any, name: str) -> int:
         return int(getattr(getattr(x, "device", None), "id", 0))
 
     def pointer(self, x: Any) -> int:
         return x.__cuda_array_interface__["data"][0]
+
+    def memory(self, x: Any) -> Memory:
+        interface = x.__cuda_array_interface__
+        address, read_only = interface["data"]
+        shape, size = tuple(interface["shape"]), int(interface["typestr"][2:])
+        there = span(shape, self.strides(x, "the array"), 1) * size
+        return ELEMENTS.get(self.dtype(x), UNKNOWN), self.device(x, ""), not read_only, address, there
+
+    def written(self, x: Any) -> None:
+        """Nobody counts writes."""
 
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
         import cupy
@@ -100,15 +179,16 @@ class CudaArrayAdapter:
         kind = {"f32": "float32", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
         return cupy.empty(shape, kind)
 
-    def integers(self, x: Any) -> Any:
-        return self._contiguous(x, "i32", "lengths, offsets and tables")
+    def integers(self, name: str, x: Any) -> Any:
+        return self._contiguous(name, x, "i32")
 
-    def floats(self, x: Any) -> Any:
-        return self._contiguous(x, "f32", "sinks")
+    def floats(self, name: str, x: Any) -> Any:
+        return self._contiguous(name, x, "f32")
 
-    def _contiguous(self, x: Any, dtype: str, what: str) -> Any:
-        if self.dtype(x) != dtype or self.strides(x) != tuple(dense_strides(self.shape(x))):
-            raise TypeError(f"{what} are contiguous {dtype} on the GPU, not {self.dtype(x)} of strides {self.strides(x)}")
+    def _contiguous(self, name: str, x: Any, dtype: str) -> Any:
+        strides = self.strides(x, name)
+        if self.dtype(x) != dtype or strides != tuple(dense_strides(self.shape(x))):
+            raise TypeError(f"{name} is {self.dtype(x)} of strides {strides}: contiguous {dtype} is needed")
         return x
 
     def stream(self, device: int) -> int:
@@ -134,26 +214,58 @@ class CudaArrayAdapter:
 _adapters: dict[type, Any] = {}
 
 
-def adapter(x: Any) -> Any:
+def adapter(x: Any, name: str = "q") -> Any:
     """The adapter for tensors like `x`."""
     found = _adapters.get(type(x))
     if found is None:
-        found = _adapters[type(x)] = _choose(x)
+        found = _adapters[type(x)] = _choose(x, name)
     return found
 
 
-def _choose(x: Any) -> Any:
-    modules = {base.__module__.partition(".")[0] for base in type(x).__mro__}
-    if "torch" in modules:
-        from ._torch_tensor import TorchAdapter
+def adapter_for(names: Sequence[str], tensors: Sequence[Any]) -> Any:
+    """The adapter for all tensors (`None` is none), which are of one library and plain memory."""
+    a = adapter(tensors[0], names[0])
+    for name, x in zip(names, tensors):
+        if x is not None:
+            if _adapters.get(type(x)) is not a and adapter(x, name) is not a:
+                kinds = f"{name} is {_kind(x)} and {names[0]} is {_kind(tensors[0])}"
+                raise TypeError(f"{kinds}: tensors of one library are needed")
+            a.ensure_plain(name, x)
+    return a
 
-        return TorchAdapter()
-    if "numpy" in modules and hasattr(x, "__array_interface__"):
-        return NumpyAdapter()
+
+def ensure_given(**tensors: Any) -> None:
+    """Refuses `None` where there must be a tensor."""
+    for name, x in tensors.items():
+        if x is None:
+            raise TypeError(f"{name} is None: a tensor is needed")
+
+
+@functools.lru_cache(maxsize=None)
+def _torch() -> Any:
+    from ._torch_tensor import TorchAdapter
+
+    return TorchAdapter()
+
+
+_numpy = functools.lru_cache(maxsize=None)(NumpyAdapter)
+_cuda = functools.lru_cache(maxsize=None)(CudaArrayAdapter)
+
+
+def _kind(x: Any) -> str:
+    return f"{type(x).__module__.partition('.')[0]}'s {type(x).__name__}"
+
+
+def _choose(x: Any, name: str) -> Any:
+    modules = {base.__module__.partition(".")[0] for base in type(x).__mro__}
+    if "torch" in modules and hasattr(x, "untyped_storage"):
+        return _torch()
+    if "numpy" in modules and hasattr(x, "ctypes"):
+        return _numpy()
     if hasattr(x, "__cuda_array_interface__"):
-        return CudaArrayAdapter()
+        return _cuda()
     raise TypeError(
-        f"{type(x).__module__}.{type(x).__qualname__} is not a tensor sixwarp reads: give numpy arrays, "
-        "torch tensors (CPU or CUDA), or GPU arrays with __cuda_array_interface__ (CuPy, Numba); `attention` "
-        "and `merge` also take arrays that DLPack carries (JAX)"
+        f"{name} is {type(x).__module__}.{type(x).__qualname__}, which is not a tensor sixwarp reads: give numpy "
+        "arrays, torch tensors (CPU or CUDA), or GPU arrays with __cuda_array_interface__ (CuPy, Numba); "
+        "`attention` and `merge` also take arrays that DLPack carries (JAX)"
     )

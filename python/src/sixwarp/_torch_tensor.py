@@ -7,9 +7,10 @@ import operator
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 
-from . import _quick
-from ._tensor import CPU
+from . import _quick, _torch_functions
+from ._tensor import CPU, ELEMENTS, INT32, UNKNOWN, Memory, ensure_int32
 
 _NAMES = {
     torch.float32: "f32",
@@ -19,6 +20,9 @@ _NAMES = {
     torch.uint8: "u8",
 }
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
+_ELEMENTS = {dtype: ELEMENTS[name] for dtype, name in _NAMES.items()}
+_INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 class TorchAdapter:
@@ -29,7 +33,22 @@ class TorchAdapter:
 
     def __init__(self) -> None:
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        _quick.attach((torch.Tensor, torch.nn.Parameter))
+        _quick.attach((torch.Tensor, torch.nn.Parameter), _torch_functions.table())
+
+    def ensure_plain(self, name: str, x: Any) -> None:
+        """Refuses tensors whose numbers are not what their memory holds, or that have none."""
+        if type(x).__torch_dispatch__ is not _PLAIN_DISPATCH:
+            kind = type(x).__qualname__
+            raise TypeError(f"{name} is {kind}, which has operations of its own: give the tensor it stands for")
+        if torch._C._functorch.is_functorch_wrapped_tensor(x):
+            raise NotImplementedError(f"{name} is inside a transform of torch.func, which attention has no rule for")
+        if x.is_nested or x.layout is not torch.strided:
+            kind = "nested" if x.is_nested else str(x.layout)
+            raise TypeError(f"{name} is {kind}: dense tensors (torch.strided) are read")
+        if x.device.type not in ("cpu", "cuda"):
+            raise TypeError(f"{name} is on {x.device}: tensors on the CPU and on CUDA devices are read")
+        if x.is_neg() or x.is_conj():
+            raise TypeError(f"{name} is a lazily negated or conjugated view: give {name}.resolve_neg().resolve_conj()")
 
     def key(self, x: Any) -> tuple:
         # Types are singletons, and their hashes slow; the device's number is -1 on the CPU.
@@ -38,32 +57,57 @@ class TorchAdapter:
     def shape(self, x: Any) -> tuple:
         return tuple(x.shape)
 
-    def strides(self, x: Any) -> tuple:
+    def strides(self, x: Any, name: str) -> tuple:
         return x.stride()
 
     def dtype(self, x: Any) -> str:
         return _NAMES.get(x.dtype, str(x.dtype))
 
-    def device(self, x: Any) -> int:
-        kind = x.device.type
-        if kind == "cuda":
-            return x.device.index
-        if kind == "cpu":
-            return CPU
-        raise TypeError(f"a tensor on {x.device} is not read: CPU and CUDA tensors are")
+    def device(self, x: Any, name: str) -> int:
+        return x.device.index if x.device.type == "cuda" else CPU
+
+    def memory(self, x: Any) -> Memory:
+        there = x.untyped_storage().nbytes() - x.storage_offset() * x.element_size()
+        return _ELEMENTS.get(x.dtype, UNKNOWN), x.get_device(), True, x.data_ptr(), max(there, 0)
+
+    def written(self, x: Any) -> None:
+        """Tells autograd that `x` was written."""
+        if not x.is_inference():
+            torch.autograd.graph.increment_version(x)
 
     def empty(self, shape: tuple, dtype: str, like: Any) -> Any:
         return torch.empty(shape, dtype=_TYPES[dtype], device=like.device)
 
-    def integers(self, x: Any) -> Any:
+    def empty_like(self, x: Any) -> Any:
+        return torch.empty_like(x, requires_grad=False)
+
+    def contiguous(self, x: Any) -> Any:
+        return x.contiguous()
+
+    def integers(self, name: str, x: Any) -> Any:
         if x.dtype == torch.int32 and x.is_contiguous():
             return x
+        if x.dtype not in _INTEGERS:
+            raise TypeError(f"{name} is {x.dtype}: int32 is needed")
+        if x.dtype == torch.int64:
+            x = self._within_int32(name, x)
         return x.to(torch.int32).contiguous()
 
-    def floats(self, x: Any) -> Any:
+    @staticmethod
+    def _within_int32(name: str, x: Any) -> Any:
+        if x.is_cuda:
+            # Reading them would wait for the GPU; what is out of range stays out of every range.
+            return x.clamp(*INT32)
+        if x.numel():
+            ensure_int32(name, int(x.min()), int(x.max()))
+        return x
+
+    def floats(self, name: str, x: Any) -> Any:
         if x.dtype == torch.float32 and x.is_contiguous():
             return x
-        return x.to(torch.float32).contiguous()
+        if not x.dtype.is_floating_point:
+            raise TypeError(f"{name} is {x.dtype}: float32 is needed")
+        return x.detach().to(torch.float32).contiguous()
 
     def stream(self, device: int) -> int:
         if self.raw_stream is not None:
@@ -87,8 +131,14 @@ class TorchAdapter:
 
 
 def refuse_gradients(*tensors: Any) -> None:
-    """There is no backward; say so before it is missed."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    """There are no derivatives; say so before they are missed."""
+    given = [x for x in tensors if x is not None]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
         raise NotImplementedError(
             "sixwarp computes the forward pass only: call it under torch.no_grad(), or detach the tensors"
+        )
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in given):
+        raise NotImplementedError(
+            "sixwarp has no forward-mode derivative (torch.func.jvp, torch.autograd.forward_ad): give tensors "
+            "without tangents"
         )

@@ -19,9 +19,9 @@ from typing import Any, Optional, Tuple
 
 from . import _describe as describe
 from ._library import check, library
-from ._plan import Bound, Plan
-from ._tensor import CPU
-from ._tensor import adapter as adapter_of
+from ._options import real, whole
+from ._plan import Bound, Plan, packed
+from ._tensor import CPU, INT32, adapter_for, ensure_given
 
 DIM = 512
 WINDOW = 128
@@ -35,27 +35,28 @@ def page_bytes(page_rows: int) -> int:
     >>> dsv4.page_bytes(64)
     37440
     """
-    return -(-page_rows * (ROW_BYTES + SCALE_BYTES) // ROW_BYTES) * ROW_BYTES
+    return -(-whole("page_rows", page_rows, 1) * (ROW_BYTES + SCALE_BYTES) // ROW_BYTES) * ROW_BYTES
 
 
 def pack_rows(rows: Any, page_rows: int = 64) -> Any:
     """bfloat16 rows `[n, 512]` on the CPU as MODEL1 pages `[pages, page_bytes]`, in order."""
-    a = _host(rows, "rows", "bf16")
-    count = a.shape(rows)[0]
-    pages = a.empty((-(-count // page_rows), page_bytes(page_rows)), "u8", rows)
+    width = page_bytes(page_rows)
+    a = _host(rows, "rows", "bf16", DIM)
+    pages = a.empty((-(-a.shape(rows)[0] // page_rows), width), "u8", rows)
     pages[...] = 0
-    check(library.sixwarp_model1_pack(a.pointer(rows), count, page_rows, a.pointer(pages)))
+    check(library.sixwarp_model1_pack(_matrix(a, rows), page_rows, packed(a.memory(pages))))
     return pages
 
 
 def unpack_rows(pages: Any, rows: int, page_rows: int = 64) -> Any:
     """The first `rows` rows of MODEL1 pages on the CPU, as float32 `[rows, 512]`."""
-    a = _host(pages, "pages", "u8")
-    wanted = (-(-rows // page_rows), page_bytes(page_rows))
-    if a.shape(pages)[0] < wanted[0] or a.shape(pages)[1] != wanted[1]:
-        raise ValueError(f"pages have shape {a.shape(pages)}: at least {wanted} is needed")
+    width, rows = page_bytes(page_rows), whole("rows", rows)
+    a = _host(pages, "pages", "u8", width)
+    needed = -(-rows // page_rows)
+    if a.shape(pages)[0] < needed:
+        raise ValueError(f"pages has shape {tuple(a.shape(pages))}: {needed} pages are needed for {rows} rows")
     out = a.empty((rows, DIM), "f32", pages)
-    check(library.sixwarp_model1_unpack(a.pointer(pages), rows, page_rows, a.pointer(out)))
+    check(library.sixwarp_model1_unpack(packed(a.memory(pages)), page_rows, _matrix(a, out)))
     return out
 
 
@@ -63,7 +64,7 @@ def decode(
     q: Any,
     window: Any,
     window_lists: Any,
-    sinks: Any,
+    sinks: Any = None,
     *,
     page_rows: int = 64,
     compressed: Any = None,
@@ -78,7 +79,7 @@ def decode(
     `window_lists` (`[requests, 128]` int32) names the rows of each window in the pages `window`
     (`page · page_rows + row`, -1 unused). A CSA layer gives `compressed` and `compressed_lists`
     (`[requests, top_k]`), an HCA layer `compressed`, `page_table` (`[requests, pages]`) and
-    `compressed_lengths` (`[requests]`).
+    `compressed_lengths` (`[requests]`). `sinks` is one logit per head, or None.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -90,50 +91,63 @@ def decode(
     >>> out.shape, float(out[0, 0, 0]), lse.shape
     ((1, 8, 512), 1.0, (1, 8, 1))
     """
-    a = adapter_of(q)
-    describe.ensure_one_device(a, {
+    tensors = {
         "q": q, "window": window, "window_lists": window_lists, "sinks": sinks, "compressed": compressed,
         "compressed_lists": compressed_lists, "page_table": page_table,
         "compressed_lengths": compressed_lengths,
-    })  # fmt: skip
+    }  # fmt: skip
+    ensure_given(q=q, window=window, window_lists=window_lists)
+    a = _adapter(tensors)
+    rest = {name: tensors[name] for name in ("compressed_lists", "page_table", "compressed_lengths")}
+    if compressed is None:
+        _refuse("without compressed", **rest, compressed_page_rows=compressed_page_rows)
+    query = _queries(a, q, one_each=True)
     requests = a.shape(q)[0]
     segments = [_pages(a, window, page_rows, "window")]
     segments[0].update(pages_per_sequence=0, indices=_width(a, "window_lists", window_lists, requests))
-    tensors = [window, a.integers(window_lists)]
+    slots = {"k": window, "indices": a.integers("window_lists", window_lists)}
     if compressed is not None:
-        segment = _pages(a, compressed, compressed_page_rows or page_rows, "compressed")
-        if compressed_lists is not None:
-            width = _width(a, "compressed_lists", compressed_lists, requests)
-            segment.update(pages_per_sequence=0, indices=width)
-            tensors += [compressed, a.integers(compressed_lists)]
-        elif page_table is not None and compressed_lengths is not None:
-            describe.ensure_length(a, "compressed_lengths", compressed_lengths, (requests,))
-            segment.update(pages_per_sequence=_width(a, "page_table", page_table, requests), used=True)
-            tensors += [compressed, a.integers(compressed_lengths), a.integers(page_table)]
-        else:
-            raise ValueError(
-                "compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)"
-            )
-        segments.append(segment)
-    query = _queries(a, q, one_each=True)
-    return _run(a, q, query, segments, sinks, None, tensors, scale)
+        page = page_rows if compressed_page_rows is None else compressed_page_rows
+        segments.append(_pages(a, compressed, page, "compressed"))
+        slots["segment 1 k"] = compressed
+        slots.update(_rows_of_requests(a, segments[1], requests, **rest))
+    return _run(a, q, query, segments, sinks, slots, scale)
+
+
+def _rows_of_requests(
+    a: Any, segment: dict, requests: int, compressed_lists: Any, page_table: Any, compressed_lengths: Any
+) -> dict:
+    """Says which compressed rows each request reads; the tensors that say it, by slot."""
+    if compressed_lists is not None:
+        _refuse("beside compressed_lists", page_table=page_table, compressed_lengths=compressed_lengths)
+        width = _width(a, "compressed_lists", compressed_lists, requests)
+        segment.update(pages_per_sequence=0, indices=width)
+        return {"segment 1 indices": a.integers("compressed_lists", compressed_lists)}
+    if page_table is None or compressed_lengths is None:
+        raise ValueError("compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)")
+    describe.ensure_shape(a, "compressed_lengths", compressed_lengths, (requests,))
+    segment.update(pages_per_sequence=_width(a, "page_table", page_table, requests), used=True)
+    return {
+        "segment 1 seqused_k": a.integers("compressed_lengths", compressed_lengths),
+        "segment 1 page_table": a.integers("page_table", page_table),
+    }
 
 
 def prefill(
     q: Any,
     window: Any,
-    sinks: Any,
+    sinks: Any = None,
     *,
     compressed: Any = None,
     compressed_lists: Any = None,
-    position: int = 0,
+    position: Optional[int] = None,
     scale: Optional[float] = None,
 ) -> Tuple[Any, Any]:
-    """New tokens of one request: `(out, lse)` for `q` of `[tokens, heads, 512]`, the first at `position`.
+    """New tokens of one request: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
     `window` (`[rows, 512]`) holds the new tokens' rows after those of up to 127 tokens before them.
-    `compressed` (`[rows, 512]`) is seen by position (HCA), or through `compressed_lists`
-    (`[tokens, top_k]`, CSA).
+    `compressed` (`[rows, 512]`) is seen by position (HCA; the first token is at `position`, by default 0), or
+    through `compressed_lists` (`[tokens, top_k]`, CSA). `sinks` is one logit per head, or None.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -144,42 +158,57 @@ def prefill(
     >>> bool(np.allclose(out, 1 / 129))                          # one of 128 + 1 rows is not zero
     True
     """
-    a = adapter_of(q)
-    describe.ensure_one_device(a, {
-        "q": q, "window": window, "sinks": sinks, "compressed": compressed,
-        "compressed_lists": compressed_lists,
+    ensure_given(q=q, window=window)
+    a = _adapter({
+        "q": q, "window": window, "sinks": sinks, "compressed": compressed, "compressed_lists": compressed_lists,
     })  # fmt: skip
-    tokens = a.shape(q)[0]
-    segments = [{**_rows(a, window, "window"), "mask": f"window({WINDOW - 1},0)"}]
-    tensors, positions = [window], None
-    if compressed is not None and compressed_lists is not None:
-        width = _width(a, "compressed_lists", compressed_lists, tokens)
-        segments.append({**_rows(a, compressed, "compressed"), "indices": width})
-        tensors += [compressed, a.integers(compressed_lists)]
-    elif compressed is not None:
-        segments.append({**_rows(a, compressed, "compressed"), "mask": "compressed(128)"})
-        tensors.append(compressed)
-        positions = a.integers(_full(a, position, q))
+    if compressed is None:
+        _refuse("without compressed", compressed_lists=compressed_lists, position=position)
     query = _queries(a, q, one_each=False)
-    return _run(a, q, query, segments, sinks, positions, tensors, scale)
+    segments = [{**_rows(a, window, "window"), "mask": f"window({WINDOW - 1},0)"}]
+    slots = {"k": window}
+    if compressed is not None:
+        segments.append(_rows(a, compressed, "compressed"))
+        slots["segment 1 k"] = compressed
+        if compressed_lists is None:
+            segments[1]["mask"] = "compressed(128)"
+            slots["positions"] = _full(a, 0 if position is None else position, q)
+        else:
+            _refuse("beside compressed_lists", position=position)
+            segments[1]["indices"] = _width(a, "compressed_lists", compressed_lists, a.shape(q)[0])
+            slots["segment 1 indices"] = a.integers("compressed_lists", compressed_lists)
+    return _run(a, q, query, segments, sinks, slots, scale)
 
 
-def _run(
-    a: Any, q: Any, query: dict, segments: list, sinks: Any, positions: Any, tensors: list, scale: Any
-) -> Tuple[Any, Any]:
-    describe.ensure_length(a, "sinks", sinks, (query["shape"][1],))
+def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any) -> Tuple[Any, Any]:
+    describe.ensure_shape(a, "sinks", sinks, (query["shape"][1],))
     shape = tuple(a.shape(q))
     out = a.empty(shape, query["dtype"], q)
     description = {
         "q": query, "out": {**query, "strides": _dense(query)}, "segments": segments,
-        "sinks": True, "return_lse": True, "scale": scale,
+        "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)
-    plan = _planned(json.dumps(description), a.device(q))
+    plan = _planned(json.dumps(description), a.device(q, "q"))
     bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
-    bound.run([q, out, lse, a.floats(sinks), positions, *tensors], q)
+    logits = None if sinks is None else a.floats("sinks", sinks)
+    bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
     return out, lse
+
+
+def _adapter(tensors: dict) -> Any:
+    """The adapter for all tensors, which are on one device and differentiated by nobody."""
+    a = adapter_for([*tensors], [*tensors.values()])
+    describe.ensure_one_device(a, tensors)
+    a.refuse_gradients(*tensors.values())
+    return a
+
+
+def _refuse(where: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is given {where}, where it means nothing")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -192,8 +221,10 @@ def _queries(a: Any, q: Any, one_each: bool) -> dict:
     shape = tuple(a.shape(q))
     if len(shape) != 3 or shape[2] != DIM or a.dtype(q) not in describe.FLOATS:
         raise ValueError(f"q has shape {shape} of {a.dtype(q)}: floats of [tokens, heads, {DIM}] are needed")
-    token, head, _ = a.strides(q)
+    token, head, unit = a.strides(q, "q")
     tokens, heads, _ = shape
+    if unit != 1:
+        raise ValueError(f"q has a last stride of {unit}: rows must be contiguous")
     if one_each:
         return {"shape": [tokens, heads, 1, DIM], "strides": [token, head, 0, 1], "dtype": a.dtype(q)}
     return {"shape": [1, heads, tokens, DIM], "strides": [0, head, token, 1], "dtype": a.dtype(q)}
@@ -207,27 +238,34 @@ def _dense(query: dict) -> list:
 
 
 def _pages(a: Any, x: Any, page_rows: int, name: str) -> dict:
-    packed = a.dtype(x) == "u8"
+    page_rows = whole("page_rows", page_rows, 1)
+    fp8 = a.dtype(x) == "u8"
     shape = tuple(a.shape(x))
-    wanted = (shape[0], page_bytes(page_rows)) if packed else (shape[0], page_rows, DIM)
+    wanted = (*shape[:1], page_bytes(page_rows)) if fp8 else (*shape[:1], page_rows, DIM)
     if shape != wanted:
         raise ValueError(f"{name} has shape {shape}: {wanted} is needed for pages of {page_rows} rows")
-    strides = tuple(a.strides(x))
-    page, row = (page_rows * DIM, DIM) if packed else strides[:2]
-    if strides[-1] != 1 or (packed and shape[0] > 1 and strides[0] != shape[1]):
-        raise ValueError(f"{name} has strides {strides}: {'pages' if packed else 'rows'} must be contiguous")
+    strides = tuple(a.strides(x, name))
+    page, row = (page_rows * DIM, DIM) if fp8 else strides[:2]
+    if strides[-1] != 1 or (fp8 and shape[0] > 1 and strides[0] != shape[1]):
+        raise ValueError(f"{name} has strides {strides}: {'pages' if fp8 else 'rows'} must be contiguous")
     view = {"shape": [shape[0], 1, page_rows, DIM], "strides": [page, 0, row, 1]}
-    return {"k": {**view, "dtype": "bf16" if packed else a.dtype(x)}, "mask": "full", "model1": packed}
+    return {"k": {**view, "dtype": "bf16" if fp8 else _float(a, x, name)}, "mask": "full", "model1": fp8}
+
+
+def _float(a: Any, x: Any, name: str) -> str:
+    if a.dtype(x) not in describe.FLOATS:
+        raise TypeError(f"{name} is {a.dtype(x)}: float32, float16 or bfloat16 is needed")
+    return a.dtype(x)
 
 
 def _rows(a: Any, x: Any, name: str) -> dict:
     shape = tuple(a.shape(x))
     if len(shape) != 2 or shape[1] != DIM:
         raise ValueError(f"{name} has shape {shape}: [rows, {DIM}] is needed")
-    step, unit = a.strides(x)
+    step, unit = a.strides(x, name)
     if unit != 1:
         raise ValueError(f"{name} has a last stride of {unit}: rows must be contiguous")
-    view = {"shape": [1, 1, shape[0], DIM], "strides": [0, 0, step, 1], "dtype": a.dtype(x)}
+    view = {"shape": [1, 1, shape[0], DIM], "strides": [0, 0, step, 1], "dtype": _float(a, x, name)}
     return {"k": view, "mask": "full"}
 
 
@@ -239,16 +277,32 @@ def _width(a: Any, name: str, x: Any, rows: int) -> int:
 
 
 def _full(a: Any, value: int, like: Any) -> Any:
-    """One integer beside `like`."""
+    """A position beside `like`."""
+    value = whole("position", value)
+    if value > INT32[1]:
+        raise ValueError(f"position is {value}: less than 2^31 is needed")
     x = a.empty((1,), "i32", like)
     x[...] = value
     return x
 
 
-def _host(x: Any, name: str, dtype: str) -> Any:
-    a = adapter_of(x)
+def _matrix(a: Any, x: Any) -> bytes:
+    """A contiguous matrix, without what lies behind it in its storage."""
+    element, device, writable, address, there = a.memory(x)
+    rows, columns = a.shape(x)
+    return packed((element, device, writable, address, min(there, rows * columns * x.itemsize)))
+
+
+def _host(x: Any, name: str, dtype: str, width: int) -> Any:
+    """The adapter of a contiguous matrix on the CPU."""
+    ensure_given(**{name: x})
+    a = adapter_for([name], [x])
+    a.refuse_gradients(x)
     shape = tuple(a.shape(x))
-    dense = len(shape) == 2 and tuple(a.strides(x)) == (shape[1], 1)
-    if a.device(x) != CPU or a.dtype(x) != dtype or not dense:
-        raise ValueError(f"{name}: a contiguous matrix of {dtype} on the CPU is needed")
+    if len(shape) != 2 or shape[1] != width:
+        raise ValueError(f"{name} has shape {shape}: [n, {width}] is needed")
+    if a.device(x, name) != CPU or a.dtype(x) != dtype or tuple(a.strides(x, name)) != (width, 1):
+        place = describe.place(a.device(x, name))
+        found = f"{a.dtype(x)} of strides {tuple(a.strides(x, name))} on {place}"
+        raise ValueError(f"{name} is {found}: contiguous {dtype} on the CPU is needed")
     return a

@@ -1,10 +1,12 @@
 //! DLPack's C structures, and tensors of one library through its exchange interface.
 
 use super::python::Object;
+use problem::{DType, Element};
 use std::ffi::{c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
-/// The number DLPack has for GPUs of NVIDIA.
+/// The numbers DLPack has for the CPU and for GPUs of NVIDIA.
+const CPU: i32 = 1;
 pub(super) const CUDA: i32 = 2;
 /// The version of the interface that is understood.
 const MAJOR: u32 = 1;
@@ -14,6 +16,17 @@ const MAJOR: u32 = 1;
 pub(super) struct Device {
     pub(super) kind: i32,
     pub(super) ordinal: i32,
+}
+
+impl Device {
+    /// The device by the number that plans have for it: -1 is the CPU.
+    pub(super) fn number(self) -> Option<i32> {
+        match self.kind {
+            CPU => Some(crate::memory::CPU),
+            CUDA => Some(self.ordinal),
+            _ => None,
+        }
+    }
 }
 
 #[repr(C)]
@@ -26,6 +39,24 @@ pub(super) struct DataType {
 
 impl DataType {
     pub(super) const U8: Self = DataType { code: 1, bits: 8, lanes: 1 };
+
+    /// Bytes of an element.
+    pub(super) fn bytes(self) -> u64 {
+        (self.bits as u64 * self.lanes as u64).div_ceil(8)
+    }
+}
+
+impl From<Element> for DataType {
+    fn from(element: Element) -> Self {
+        let (code, bits) = match element {
+            Element::I32 => (0, 32),
+            Element::U8 => (1, 8),
+            Element::Float(DType::F32) => (2, 32),
+            Element::Float(DType::F16) => (2, 16),
+            Element::Float(DType::Bf16) => (4, 16),
+        };
+        DataType { code, bits, lanes: 1 }
+    }
 }
 
 #[repr(C)]

@@ -5,20 +5,30 @@
 //! without running any Python: views are compared, outputs come from the library's own allocator, and the
 //! stream is the one it works on. Whatever is not known here is answered with `None`, and the package
 //! takes the long way, which also words every error.
+//!
+//! A recipe is made only of tensors that serve the plan's slots, by name. Before it is used again these
+//! are looked at, for they can change between two calls:
+//! - each tensor's type, shape, strides, element type and device, and whether it is there at all;
+//! - the bytes of its storage, which can be resized under it, and whether its numbers are negated;
+//! - whether it, or anything on this thread, is differentiated;
+//! - addresses: null, unaligned, or of an output within another tensor (`Needs::check_places`).
 
 mod dlpack;
 mod python;
 mod recipe;
+mod torch;
 mod view;
 
-use dlpack::{Library, Tensor};
+use dlpack::Library;
 use python::{Interpreter, Method, Object};
-use recipe::{Given, K, Place, Q, Recipe, TENSORS, V};
+use recipe::{Given, Place, Recipe, TENSORS};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock};
+use torch::Torch;
+use view::Lent;
 
 /// Recipes that are kept.
 const MOST: usize = 4096;
@@ -29,6 +39,7 @@ static INTERPRETER: OnceLock<Interpreter> = OnceLock::new();
 struct Context {
     python: Interpreter,
     library: Library,
+    torch: Torch,
     /// Addresses of the types whose objects are lent.
     types: Vec<usize>,
     recipes: Mutex<Recipes>,
@@ -43,10 +54,15 @@ struct Recipes {
 impl Context {
     /// # Safety
     /// The object must be alive and the interpreter's lock held.
-    unsafe fn borrow(&self, object: *mut Object) -> Option<Tensor> {
-        // SAFETY: as the caller says; the type was checked.
+    unsafe fn borrow(&self, object: *mut Object) -> Option<Lent> {
+        // SAFETY: as the caller says; the type is checked first.
         unsafe {
-            self.python.is_a(object, &self.types).then(|| self.library.borrow(object)).flatten()
+            if !self.python.is_a(object, &self.types) {
+                return None;
+            }
+            let tensor = self.library.borrow(object)?;
+            let bytes = self.torch.bytes(object, &tensor)?;
+            Some(Lent { tensor, bytes })
         }
     }
 
@@ -89,11 +105,12 @@ static CALL: Method = Method::new(c"call", call);
 /// interface is not understood.
 ///
 /// # Safety
-/// Called with the interpreter's lock held (`ctypes.PyDLL`), with its functions in order, the address
-/// of a `DLPackExchangeAPI` and `count` types whose objects it lends.
+/// Called with the interpreter's lock held (`ctypes.PyDLL`), with its functions and torch's in order, the
+/// address of torch's `DLPackExchangeAPI` and `count` types whose objects it lends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_quick(
     interpreter: *const Interpreter,
+    torch: *const Torch,
     api: *mut c_void,
     types: *const usize,
     count: usize,
@@ -107,7 +124,9 @@ pub unsafe extern "C" fn sixwarp_quick(
     };
     // SAFETY: the caller gives this many.
     let types = unsafe { std::slice::from_raw_parts(types, count) }.to_vec();
-    let context = Context { python, library, types, recipes: Mutex::default() };
+    // SAFETY: the caller gives the table.
+    let torch = unsafe { *torch };
+    let context = Context { python, library, torch, types, recipes: Mutex::default() };
     let context: &'static Context = Box::leak(Box::new(context));
     // SAFETY: the lock is held; each state is what its function expects.
     unsafe {
@@ -230,14 +249,17 @@ unsafe fn stream_of(context: &Context, stream: *mut Object) -> Option<Option<usi
     }
 }
 
-/// There is no backward: tensors that ask for one take the long way, which refuses them.
+/// There are no derivatives: calls that ask for one take the long way, which refuses them.
 ///
 /// # Safety
-/// The tensors must be alive and the lock held.
+/// The tensors must have been borrowed, and the lock be held.
 unsafe fn ensure_no_gradient(context: &Context, tensors: &[*mut Object]) -> Option<()> {
+    let Context { python, torch, .. } = context;
     // SAFETY: as the caller says.
-    let plain = |i: usize| unsafe { context.python.needs_no_gradient(tensors[i]) };
-    (plain(Q) && plain(K) && plain(V)).then_some(())
+    let asks = |x: &*mut Object| !python.is_none(*x) && unsafe { torch.requires_grad(*x) };
+    // SAFETY: as the caller says.
+    let forward = unsafe { torch.in_forward_mode(python) };
+    (!forward && !tensors.iter().any(asks)).then_some(())
 }
 
 /// Runs `work` for Python: no result is `None`, and no error is left.

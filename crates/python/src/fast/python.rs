@@ -57,8 +57,6 @@ pub struct Interpreter {
     release_lock: unsafe extern "C" fn() -> *mut c_void,
     take_lock: unsafe extern "C" fn(*mut c_void),
     none: *mut Object,
-    not: *mut Object,
-    requires_grad: *mut Object,
 }
 
 // SAFETY: functions and immortal objects of the process's interpreter; all calls are made by threads
@@ -172,16 +170,21 @@ impl Interpreter {
         unsafe { (self.clear_error)() }
     }
 
-    /// Whether a tensor takes no part in differentiation.
+    /// Whether an attribute is this very object.
     ///
     /// # Safety
     /// As for all.
-    pub(super) unsafe fn needs_no_gradient(&self, tensor: *mut Object) -> bool {
+    pub(super) unsafe fn attribute_is(
+        &self,
+        object: *mut Object,
+        name: *mut Object,
+        value: *mut Object,
+    ) -> bool {
         // SAFETY: as the caller says.
         unsafe {
-            let value = (self.attribute)(tensor, self.requires_grad);
-            self.release(value);
-            value == self.not
+            let found = (self.attribute)(object, name);
+            self.release(found);
+            found == value
         }
     }
 

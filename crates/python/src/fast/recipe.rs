@@ -1,11 +1,12 @@
 //! Calls that were made before: which tensors they had, and how to make them again.
 
 use super::Context;
-use super::dlpack::{Allocated, CUDA, DataType, Device, Tensor};
+use super::dlpack::{Allocated, CUDA, DataType, Device};
 use super::python::Object;
-use super::view::View;
+use super::view::{Lent, View};
+use crate::Plan;
 use crate::error::caught;
-use crate::{Plan, host};
+use crate::memory::Need;
 use problem::{SegmentSlot, Slot};
 
 /// Positions of tensors among the arguments of a call.
@@ -40,7 +41,7 @@ fn position(slot: Slot) -> Option<usize> {
 }
 
 /// The tensors of a call.
-pub(super) struct Given([Option<Tensor>; TENSORS]);
+pub(super) struct Given([Option<Lent>; TENSORS]);
 
 impl Given {
     /// Borrows the tensors among `arguments`, which may be shorter than [`TENSORS`]; none if one is
@@ -59,14 +60,37 @@ impl Given {
         Some(given)
     }
 
-    pub(super) fn tensors(&self) -> Option<[&Tensor; 3]> {
+    pub(super) fn tensors(&self) -> Option<[&Lent; 3]> {
         Some([self.0[Q].as_ref()?, self.0[K].as_ref()?, self.0[V].as_ref()?])
     }
 
     pub(super) fn has_one_memory_for_keys_and_values(&self) -> bool {
-        let address = |i: usize| self.0[i].as_ref().map(Tensor::address);
+        let address = |i: usize| self.0[i].as_ref().map(|lent| lent.tensor.address());
         address(K) == address(V)
     }
+
+    /// What is given at each position; none if a tensor's memory is not all there.
+    fn views(&self) -> Option<[Option<View>; TENSORS]> {
+        let mut views = [None; TENSORS];
+        for (view, lent) in views.iter_mut().zip(&self.0) {
+            if let Some(lent) = lent {
+                *view = Some(View::of(lent)?);
+            }
+        }
+        Some(views)
+    }
+}
+
+/// Whether `view` is of memory as a slot needs it, on device `device`.
+fn serves(view: &View, need: &Need, device: i32) -> bool {
+    let strided = matches!(
+        need.slot,
+        Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V)
+    );
+    view.dtype == DataType::from(need.element)
+        && view.device.number() == Some(device)
+        && view.span() >= need.bytes
+        && (strided || view.is_dense())
 }
 
 /// A call that can be made again with tensors of the same views.
@@ -92,7 +116,7 @@ unsafe impl Sync for Recipe {}
 
 /// Memory and order of work that a caller may leave open.
 pub(super) struct Place {
-    pub(super) workspace: Option<Tensor>,
+    pub(super) workspace: Option<Lent>,
     pub(super) stream: Option<usize>,
 }
 
@@ -109,13 +133,18 @@ impl Recipe {
         options: &[*mut Object],
     ) -> Option<Self> {
         // SAFETY: the caller gives a plan.
-        let planned = unsafe { &*plan };
-        let order = planned.slots.iter().map(|slot| position(*slot)).collect::<Option<Vec<_>>>()?;
-        let mut views = [None; TENSORS];
-        for (view, tensor) in views.iter_mut().zip(&given.0) {
-            if let Some(tensor) = tensor {
-                *view = Some(View::of(tensor)?);
-            }
+        let needs = unsafe { &*plan }.needs();
+        let views = given.views()?;
+        let mut order = Vec::with_capacity(needs.slots.len());
+        for need in &needs.slots {
+            let at = position(need.slot)?;
+            views[at].filter(|view| serves(view, need, needs.device))?;
+            order.push(at);
+        }
+        // Values that are the keys are given and have no slot; nothing else may be left over.
+        let shared = !order.contains(&V);
+        if (0..TENSORS).any(|i| views[i].is_some() && !order.contains(&i) && i != V) {
+            return None;
         }
         // SAFETY: as the caller says.
         let share = |object: &*mut Object| unsafe { context.python.share(*object) };
@@ -124,8 +153,8 @@ impl Recipe {
             plan,
             owner: share(&owner),
             views,
-            workspace_bytes: planned.gpu().map_or(0, |gpu| gpu.workspace_bytes()),
-            shared: !order.contains(&V),
+            workspace_bytes: needs.workspace_bytes,
+            shared,
             order,
             options: options.iter().map(share).collect(),
         })
@@ -134,7 +163,7 @@ impl Recipe {
     /// Whether the tensors are like those of the recipe; outputs may be missing.
     pub(super) fn fits(&self, given: &Given) -> bool {
         let same = |i: usize| match (&self.views[i], &given.0[i]) {
-            (Some(view), Some(tensor)) => view.fits(tensor),
+            (Some(view), Some(lent)) => view.fits(lent),
             (Some(view), None) => i >= OUT && view.is_dense(),
             (None, None) => true,
             (None, Some(_)) => false,
@@ -174,14 +203,20 @@ impl Recipe {
         let made = [&out, &lse].map(|made| made.as_ref().map_or(0, Allocated::address));
         let mut addresses = [0; TENSORS + 1];
         for (address, position) in addresses.iter_mut().zip(&self.order) {
-            let tensor = given.0[*position].as_ref();
-            *address = tensor.map_or_else(|| made[position - OUT], Tensor::address);
+            let lent = given.0[*position].as_ref();
+            *address = lent.map_or_else(|| made[position - OUT], |lent| lent.tensor.address());
         }
         let slots = self.order.len();
         let scratch = self.workspace(device, place)?;
         addresses[slots] = scratch.address();
         // SAFETY: the tensors fit the plan, and Python's arguments keep them alive.
         unsafe { self.launch(&addresses[..=slots], stream) }?;
+        for (position, made) in [(OUT, &out), (LSE, &lse)] {
+            if made.is_none() && given.0[position].is_some() {
+                // SAFETY: as the caller says.
+                unsafe { self.context.torch.wrote(arguments[position]) };
+            }
+        }
         // SAFETY: as the caller says.
         unsafe { self.results(arguments, out, lse) }
     }
@@ -197,22 +232,21 @@ impl Recipe {
     }
 
     fn workspace(&self, device: Device, place: Place) -> Option<Scratch> {
+        if let Some(lent) = place.workspace {
+            let view = View::of(&lent)?;
+            let usable = view.is_dense() && view.dtype == DataType::U8 && view.device == device;
+            return (usable && view.span() >= self.workspace_bytes).then_some(Scratch::Given(lent));
+        }
         if self.workspace_bytes == 0 {
             return Some(Scratch::None);
         }
-        let Some(tensor) = place.workspace else {
-            // An allocator that orders by its own stream must be told of another.
-            if place.stream.is_some() {
-                return None;
-            }
-            let bytes = self.workspace_bytes as i64;
-            let made = self.context.library.allocate(&[bytes], DataType::U8, device)?;
-            return Some(Scratch::Made(made));
-        };
-        let bytes: i64 = tensor.shape().iter().product();
-        let view = View::of(&tensor)?;
-        let usable = view.is_dense() && view.dtype == DataType::U8 && view.device == device;
-        (usable && bytes >= self.workspace_bytes as i64).then_some(Scratch::Given(tensor))
+        // An allocator that orders by its own stream must be told of another.
+        if place.stream.is_some() {
+            return None;
+        }
+        let bytes = self.workspace_bytes as i64;
+        let made = self.context.library.allocate(&[bytes], DataType::U8, device)?;
+        Some(Scratch::Made(made))
     }
 
     /// # Safety
@@ -220,16 +254,12 @@ impl Recipe {
     unsafe fn launch(&self, addresses: &[u64], stream: usize) -> Option<()> {
         // SAFETY: the owner keeps the plan alive.
         let plan = unsafe { &*self.plan };
-        match plan.gpu() {
-            // SAFETY: as the caller says.
-            Some(gpu) => caught(|| unsafe { gpu.launch(addresses, stream) }).ok(),
-            None => {
-                let (_, slots) = addresses.split_last()?;
-                // SAFETY: as the caller says; nothing of Python's is touched.
-                let run = || caught(|| unsafe { host::run(plan, slots) }).ok();
-                // SAFETY: the lock is held, as every caller of `run` says.
-                unsafe { self.context.python.unlocked(run) }
-            }
+        // SAFETY: as the caller says; nothing of Python's is touched.
+        let run = || caught(|| unsafe { plan.run_at(addresses, stream) }).ok();
+        match plan.needs().device {
+            // SAFETY: the lock is held, as every caller of `run` says.
+            crate::memory::CPU => unsafe { self.context.python.unlocked(run) },
+            _ => run(),
         }
     }
 
@@ -270,7 +300,7 @@ impl Drop for Recipe {
 /// The workspace of one call.
 enum Scratch {
     None,
-    Given(Tensor),
+    Given(Lent),
     /// Freed after the launch: the allocator orders by stream.
     Made(Allocated),
 }
@@ -279,7 +309,7 @@ impl Scratch {
     fn address(&self) -> u64 {
         match self {
             Scratch::None => 0,
-            Scratch::Given(tensor) => tensor.address(),
+            Scratch::Given(lent) => lent.tensor.address(),
             Scratch::Made(made) => made.address(),
         }
     }

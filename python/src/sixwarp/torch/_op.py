@@ -129,7 +129,7 @@ def attention(
     >>> sixwarp.torch.attention(q, q, q, causal=True).shape
     torch.Size([1, 5, 4, 64])
     """
-    refuse_gradients(q, k, v)
+    refuse_gradients(q, k, v, sinks)
     left, right = window if window is not None else (None, None)
     out, lse = torch.ops.sixwarp.attention.default(
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, causal, left,

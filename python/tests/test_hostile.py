@@ -1,0 +1,291 @@
+"""Every tensor of every call, spoiled in every way: refused by name, or right; and nothing else is touched."""
+
+import mmap
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import hostile
+import sixwarp
+
+torch = pytest.importorskip("torch")
+warnings.filterwarnings("ignore", category=UserWarning)
+
+REFUSALS = (TypeError, ValueError, NotImplementedError)
+LIBRARIES = {
+    "numpy": (hostile.numpy_make, hostile.NUMPY),
+    "torch": (hostile.torch_make, hostile.torch_ways()),
+}
+FLOATS = ("q", "k", "v", "sinks", "out", "lse")
+
+
+def same(a, b):
+    return np.array_equal(np.asarray(a), np.asarray(b))
+
+
+def attention(tensors, options):
+    """`attention` as a function of its tensors; it takes no `lse`."""
+    return lambda given: sixwarp.attention(
+        **{name: x for name, x in given.items() if name != "lse"}, **options, return_lse=True
+    )
+
+
+def planned(warm):
+    def make(tensors, options):
+        plan = sixwarp.plan(**{k: x for k, x in tensors.items() if k != "lse"}, **options, return_lse=True)
+        if warm:
+            plan(**tensors), plan(**tensors)
+        return lambda given: plan(**given)
+
+    return make
+
+
+WAYS = {"attention": attention, "plan": planned(False), "known plan": planned(True)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_spoiled_tensors_are_refused_or_right(library, way):
+    make, spoils = LIBRARIES[library]
+    for name, tensors, options in hostile.calls(make):
+        want = sixwarp.attention(**tensors, **options, return_lse=True)
+        results, around = hostile.outputs(make, tensors)
+        whole = {**tensors, **results}
+        call = WAYS[way](whole, options)
+        call(whole), call(whole)
+        for spoiled in whole:
+            if spoiled == "lse" and way == "attention":
+                continue
+            for how, spoil, wrong in spoils:
+                where = f"{name} {library} {way}: {spoiled} {how}"
+                check(call, whole, spoiled, spoil, wrong, want, around, where)
+
+
+def check(call, whole, spoiled, spoil, wrong, want, around, where):
+    try:
+        bad = spoil(whole[spoiled])
+    except (RuntimeError, TypeError, NotImplementedError):
+        return  # this kind of tensor cannot be spoiled so
+    if wrong is None:
+        # A type that is converted where conversion loses nothing.
+        wrong = (spoiled in FLOATS and spoiled != "sinks") or bad.dtype in (np.float64, torch.float64) and spoiled != "sinks"
+        wrong = wrong or (spoiled == "sinks" and bad.dtype in (np.int64, torch.int64))
+    for tensor in around:
+        tensor[...] = 7
+    try:
+        out, lse = call({**whole, spoiled: bad})
+    except REFUSALS as refusal:
+        # Of two tensors that contradict each other, either may be named.
+        assert re.search(rf"\b({'|'.join(whole)})\b", str(refusal)), f"{where}: {refusal}"
+        assert all(same(x, np.full(x.shape, 7, np.float32)) for x in around), f"{where}: written, then refused"
+        return
+    assert not wrong, f"{where}: accepted"
+    assert spoiled not in ("out", "lse") or getattr(getattr(bad, "flags", None), "writeable", True), where
+    assert same(out, want[0]) and same(lse, want[1]), f"{where}: another result"
+    for tensor in around:
+        guard = [tensor[: hostile.GUARD], tensor[-hostile.GUARD :]]
+        assert all(same(x, np.full(hostile.GUARD, 7, np.float32)) for x in guard), f"{where}: written beside"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_plan_takes_its_tensors_by_name(library):
+    make, _ = LIBRARIES[library]
+    for _, tensors, options in hostile.calls(make):
+        results, around = hostile.outputs(make, tensors)
+        optional = [name for name in tensors if name not in "qkv"]
+        plan = sixwarp.plan(**tensors, **options)
+        for _ in range(2):
+            want = plan(**tensors)
+            for left_out in optional:
+                rest = {name: x for name, x in tensors.items() if name != left_out}
+                with pytest.raises(ValueError, match=f"{left_out} is missing"):
+                    plan(**rest)
+                for instead in ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "lse"):
+                    if instead not in tensors:
+                        with pytest.raises(ValueError, match=f"{left_out} is missing|{instead} is given"):
+                            plan(**rest, **{instead: tensors[left_out]})
+            with pytest.raises(ValueError, match="lse is given"):
+                plan(**tensors, lse=results["lse"])
+            assert same(plan(**tensors), want)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_outputs_lie_apart_from_inputs_and_from_each_other(library):
+    make, _ = LIBRARIES[library]
+    q = make(np.ones((1, 4, 2, 8)), "f32")
+    plan = sixwarp.plan(q, q * 2, q * 3, return_lse=True)
+    k, v, out = q * 2, q * 3, q * 0
+    for _ in range(2):
+        plan(q, k, v, out=out)
+        for at, name in ((q, "q"), (k, "k"), (v, "v")):
+            with pytest.raises(ValueError, match=f"out: must not share memory with {name}"):
+                plan(q, k, v, out=at)
+            with pytest.raises(ValueError, match=f"lse: must not share memory with {name}"):
+                plan(q, k, v, out=out, lse=at.reshape(-1)[:8].reshape(1, 2, 4))
+        with pytest.raises(ValueError, match="must not share memory"):
+            plan(q, k, v, out=out, lse=out.reshape(-1)[56:].reshape(1, 2, 4))
+        with pytest.raises(ValueError, match="out"):
+            sixwarp.attention(q, k, v, out=out[:, :1] + 0 if library == "numpy" else out[:, :1].expand(1, 4, 2, 8))
+
+
+def test_what_is_read_only_is_not_written(tmp_path):
+    q = np.ones((1, 2, 2, 16), np.float32)
+    plan = sixwarp.plan(q, q, q, return_lse=True)
+    text = bytes(q.nbytes)
+    path = tmp_path / "out"
+    path.write_bytes(text)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        memories = [np.frombuffer(text, np.float32), np.memmap(path, np.float32, "r"), np.frombuffer(mapped, np.float32)]
+        for memory in memories:
+            out = memory.reshape(q.shape)
+            for call in (sixwarp.attention, plan):
+                with pytest.raises(ValueError, match="out: must be writable, but it is read-only"):
+                    call(q, q, q, out=out)
+            with pytest.raises(ValueError, match="lse: must be writable"):
+                plan(q, q, q, lse=memory[:4].reshape(1, 2, 2))
+            del out
+        del memories, memory
+    assert text == bytes(q.nbytes) == path.read_bytes()
+
+
+def test_storage_may_go_between_two_calls():
+    tensors = lambda: [torch.randn(2, 3, 4, 16) for _ in range(4)]
+    names = ("q", "k", "v", "out")
+    for left in (0, 64):
+        q, k, v, out = tensors()
+        plan = sixwarp.plan(q, k, v)
+        for call in (sixwarp.attention, plan):
+            for _ in range(3):
+                call(q, k, v, out=out)
+            for at, name in enumerate(names):
+                given = [q, k, v, out]
+                given[at] = hostile.emptied(given[at], left)
+                with pytest.raises(ValueError, match=f"{name}: must hold 1536 bytes, but it is {left}"):
+                    call(*given[:3], out=given[3])
+
+
+def test_the_meta_device_is_not_the_cpu():
+    q = torch.randn(1, 2, 2, 16)
+    plan = sixwarp.plan(q, q.clone(), q.clone())
+    for call in (sixwarp.attention, plan):
+        for _ in range(2):
+            call(q, q.clone(), q.clone())
+        with pytest.raises(TypeError, match="k is on meta: tensors on the CPU and on CUDA devices are read"):
+            call(q, q.to("meta"), q.clone())
+
+
+def test_workspaces_are_checked():
+    for make, _ in LIBRARIES.values():
+        q = make(np.ones((1, 2, 2, 8)), "f32")
+        plan = sixwarp.plan(q, q, q)
+        want = plan(q, q, q)
+        for wrong in (make(np.ones(4), "f32"), make(np.ones((4, 4)), "u8")[:, :2]):
+            with pytest.raises(ValueError, match="workspace has shape"):
+                plan(q, q, q, workspace=wrong)
+        with pytest.raises(TypeError, match="workspace is builtins.int"):
+            plan(q, q, q, workspace=5)
+        assert same(plan(q, q, q, workspace=make(np.ones(16), "u8")), want)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_tensors_of_two_libraries_are_not_mixed(library):
+    make, other = hostile.numpy_make, hostile.torch_make
+    if library == "torch":
+        make, other = other, make
+    for (_, tensors, options), (_, others, _) in zip(hostile.calls(make), hostile.calls(other)):
+        plan = sixwarp.plan(**tensors, **options)
+        for name in tensors:
+            for call in (lambda **given: sixwarp.attention(**given, **options), plan):
+                with pytest.raises(TypeError, match="one library"):
+                    call(**{**tensors, name: others[name]})
+                if name in "qkv":
+                    with pytest.raises(TypeError, match=f"{name} is None"):
+                        call(**{**tensors, name: None})
+        with pytest.raises(TypeError, match="another library"):
+            plan(**others)
+
+
+def test_integers_are_not_cut_to_32_bits():
+    for library, (make, _) in LIBRARIES.items():
+        long = (lambda x: np.array(x, np.int64)) if library == "numpy" else torch.tensor
+        q = make(np.ones((1, 3, 2, 16)), "f32")
+        for value in (2**32 + 2, -(2**31) - 1):
+            with pytest.raises(ValueError, match=f"seqused_k holds {value}: 32-bit integers are needed"):
+                sixwarp.attention(q, q, q, seqused_k=long([value]))
+            with pytest.raises(ValueError, match=f"cu_seqlens_q holds {value}"):
+                sixwarp.attention(q[0], q[0], q[0], cu_seqlens_q=long([0, value]), cu_seqlens_k=long([0, 3]))
+        assert same(sixwarp.attention(q, q, q, seqused_k=long([2])), sixwarp.attention(q, q[:, :2], q[:, :2]))
+        for wrong in (long([2]) * 1.5, long([2]) > 0):
+            with pytest.raises(TypeError, match="seqused_k is .*: int32 is needed"):
+                sixwarp.attention(q, q, q, seqused_k=wrong)
+        with pytest.raises(TypeError, match="sinks is .*int64: float32 is needed"):
+            sixwarp.attention(q, q, q, sinks=long([2, 3]))
+        for offsets in (long(3), long([[0, 3]]), long([0])):
+            with pytest.raises(ValueError, match="cu_seqlens_q has shape"):
+                sixwarp.attention(q[0], q[0], q[0], cu_seqlens_q=offsets, cu_seqlens_k=long([0, 3]))
+
+
+NUMBERS = [np.float32(0.5), np.float64(0.5), np.float16(0.5), torch.tensor(0.5), np.array(0.5)]
+
+
+@pytest.mark.parametrize("way", ["attention", "plan"])
+def test_numbers_of_every_kind_are_read(way):
+    q = np.random.default_rng(0).standard_normal((1, 4, 2, 16)).astype(np.float32)
+    call = lambda **options: (sixwarp.attention if way == "attention" else plan_and_call)(q, q, q, **options)
+    want = call(scale=0.5, softcap=0.5)
+    for number in NUMBERS:
+        assert same(call(scale=number, softcap=number), want)
+    one = call(scale=1.0, window=(1, 2))
+    for whole in (np.int64(1), np.uint8(1), torch.tensor(1), True):
+        assert same(call(scale=whole, window=[whole, np.int32(2)]), one)
+    for wrong in (float("nan"), float("inf"), np.float32("nan"), -np.inf):
+        with pytest.raises(ValueError, match="scale is .*: a finite number is needed"):
+            call(scale=wrong)
+    for wrong in ("0.5", 1j, [0.5], object()):
+        with pytest.raises(TypeError, match="scale is .*: a number is needed"):
+            call(scale=wrong)
+    with pytest.raises(ValueError, match="scale: must be finite"):
+        call(scale=1e300)
+    for wrong in ((1.5, 0), ("1", 0), (-1, 0)):
+        with pytest.raises(ValueError, match="window is .*: a side is None"):
+            call(window=wrong)
+    for wrong in (3, (1,), (1, 2, 3)):
+        with pytest.raises(TypeError, match="window is .*: .left, right. is needed"):
+            call(window=wrong)
+
+
+def plan_and_call(q, k, v, **options):
+    return sixwarp.plan(q, k, v, **options)(q, k, v)
+
+
+def test_counts_are_integers_of_at_least_so_much():
+    q = np.ones((3, 2, 16), np.float32)
+    cu = np.array([0, 3], np.int32)
+    call = lambda **options: sixwarp.attention(q, q, q, cu_seqlens_q=cu, cu_seqlens_k=cu, **options)
+    for name, least in (("max_seqlen_q", 0), ("max_seqlen_k", 0), ("split", 1)):
+        assert same(call(**{name: np.int64(64)}), call())
+        with pytest.raises(TypeError, match=f"{name} is 3.9: an integer is needed"):
+            call(**{name: 3.9})
+        with pytest.raises(ValueError, match=f"{name} is {least - 1}: at least {least} is needed"):
+            call(**{name: least - 1})
+
+
+def test_a_number_that_changes_is_read_anew():
+    q = torch.randn(1, 4, 2, 16)
+    scale = torch.tensor(0.5)
+    for value in (0.5, 2.0, 0.5):
+        scale.fill_(value)
+        assert same(sixwarp.attention(q, q, q, scale=scale), sixwarp.attention(q, q, q, scale=value))
+
+
+def test_messages_speak_of_the_call_and_not_of_rules_by_number():
+    q = np.ones((1, 2, 2, 16), np.float32)
+    for wrong in (dict(k=q[..., :8]), dict(k=q[:, :, :0]), dict(softcap=-1.0), dict(seqused_k=np.array([9], np.int32))):
+        given = {"k": q, "v": q, **wrong}
+        with pytest.raises(ValueError) as error:
+            sixwarp.attention(q, given.pop("k"), given.pop("v"), **given)
+        assert "rule" not in str(error.value), error.value
+    with pytest.raises(ValueError, match=r"k has strides of \(.*-4\) bytes: negative ones are not read"):
+        sixwarp.attention(q, q[..., ::-1], q)
