@@ -34,7 +34,8 @@ pub struct Args {
     #[arg(long)]
     pedantic: bool,
     /// Lets findings of this rule pass: they are listed and counted in the report, whatever else it says, and
-    /// the run goes on as if all were in order. Can be given several times; `help` lists the rules
+    /// the run goes on as if all were in order, or as the list of rules says. Can be given several times; `help`
+    /// lists the rules, which are all that a kernel can survive
     #[arg(long, value_name = "RULE", value_parser = rules::parser(), hide_possible_values = true)]
     allow: Vec<String>,
     /// Only run: no races, fences or uninitialised reads

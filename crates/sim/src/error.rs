@@ -58,8 +58,7 @@ impl Error {
     /// Whether it is a race of an instruction with itself, executed by another warp.
     pub(crate) fn is_race_with_itself(&self) -> bool {
         let Error::Hazard(hazard) = self else { return false };
-        let at = |site: &Site| (site.line, site.instruction.clone());
-        let same = |(_, other): &(String, Site)| at(other) == at(&hazard.site);
+        let same = |(_, other): &(String, Site)| other.is_place_of(&hazard.site);
         hazard.rule == Rule::Race && hazard.other.as_ref().is_some_and(same)
     }
 }
@@ -94,6 +93,13 @@ pub struct Site {
     pub lane: Option<u32>,
 }
 
+impl Site {
+    /// Whether another one is the same instruction, whoever executes it.
+    pub(crate) fn is_place_of(&self, other: &Site) -> bool {
+        (self.line, &self.instruction) == (other.line, &other.instruction)
+    }
+}
+
 /// The program broke a rule.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -105,6 +111,8 @@ pub struct Fault {
     pub site: Site,
     /// What to do.
     pub help: Option<String>,
+    /// Whether a run goes on from it where [`crate::Options::allow`] lists its rule.
+    pub survivable: bool,
 }
 
 /// The program relies on an order nothing guarantees.
@@ -122,14 +130,65 @@ pub struct Hazard {
     pub help: Option<String>,
 }
 
-impl Hazard {
+/// A broken rule from which a run can go on.
+#[derive(Clone, Debug)]
+pub enum Finding {
+    /// The program broke a rule.
+    Fault(Box<Fault>),
+    /// The program relies on an order nothing guarantees.
+    Hazard(Box<Hazard>),
+}
+
+impl Finding {
+    /// The short name of the rule.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            Finding::Fault(fault) => fault.rule,
+            Finding::Hazard(hazard) => hazard.rule.name(),
+        }
+    }
+
+    /// Where; of a hazard's two operations the later one.
+    pub fn site(&self) -> &Site {
+        match self {
+            Finding::Fault(fault) => &fault.site,
+            Finding::Hazard(hazard) => &hazard.site,
+        }
+    }
+
+    fn other(&self) -> Option<&Site> {
+        match self {
+            Finding::Fault(_) => None,
+            Finding::Hazard(hazard) => hazard.other.as_ref().map(|(_, site)| site),
+        }
+    }
+
     /// Whether another one breaks the same rule in the same place or places.
-    pub(crate) fn is_at(&self, other: &Hazard) -> bool {
-        let place = |site: &Site| (site.line, site.instruction.clone());
-        let earlier = |hazard: &Hazard| hazard.other.as_ref().map(|(_, site)| place(site));
-        self.rule == other.rule
-            && place(&self.site) == place(&other.site)
-            && earlier(self) == earlier(other)
+    pub(crate) fn is_at(&self, other: &Finding) -> bool {
+        self.rule() == other.rule()
+            && self.site().is_place_of(other.site())
+            && match (self.other(), other.other()) {
+                (Some(mine), Some(theirs)) => mine.is_place_of(theirs),
+                (mine, theirs) => mine.is_none() && theirs.is_none(),
+            }
+    }
+}
+
+impl From<Finding> for Error {
+    fn from(finding: Finding) -> Error {
+        match finding {
+            Finding::Fault(fault) => Error::Fault(fault),
+            Finding::Hazard(hazard) => Error::Hazard(hazard),
+        }
+    }
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Fault(fault) => fault.fmt(f),
+            Finding::Hazard(hazard) => hazard.fmt(f),
+        }
     }
 }
 
@@ -164,10 +223,9 @@ impl Display for Error {
         match self {
             Error::Load(message) => write!(f, "error: {message}"),
             Error::Unsupported(unsupported) => unsupported.fmt(f),
-            Error::Fault(fault) => fault.fmt(f),
-            Error::Hazard(hazard) => {
-                write!(f, "{hazard}\n   = note: `--allow {}` lets it pass", hazard.rule)
-            }
+            Error::Fault(fault) if !fault.survivable => fault.fmt(f),
+            Error::Fault(fault) => write!(f, "{fault}{}", AllowNote(fault.rule)),
+            Error::Hazard(hazard) => write!(f, "{hazard}{}", AllowNote(hazard.rule.name())),
             Error::Deadlock(deadlock) => deadlock.fmt(f),
         }
     }
@@ -198,6 +256,15 @@ impl Display for Site {
             write!(f, " lane {lane}")?;
         }
         write!(f, "\n   | {}", self.instruction)
+    }
+}
+
+/// How a run goes on in spite of a broken rule.
+struct AllowNote(&'static str);
+
+impl Display for AllowNote {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\n   = note: `--allow {}` lets it pass", self.0)
     }
 }
 

@@ -97,7 +97,7 @@ mod warp;
 pub use captured::{
     CapturedBuffer, CapturedLaunch, Pointer, Relocation, captured_outcome, run_captured,
 };
-pub use error::{Deadlock, Error, Fault, Hazard, Site, Unsupported, Waiting};
+pub use error::{Deadlock, Error, Fault, Finding, Hazard, Site, Unsupported, Waiting};
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};

@@ -39,10 +39,11 @@ pub struct Options {
     /// `tcgen05.fence` on both sides of every barrier, `tcgen05.wait::ld` before a loaded register is
     /// used, `fence.proxy.async` by the writing threads themselves, also where a copy only
     /// overwrites what they wrote and where `cp.async` wrote it, tensor memory freed when no warp uses
-    /// it any more, the lane base in every address of tensor memory, and a CTA that ends only when it
-    /// knows that others are done with its shared memory.
+    /// it any more, the lane base in every address of tensor memory, generic addresses where an
+    /// instruction names no state space, and a CTA that ends only when it knows that others are done
+    /// with its shared memory.
     pub pedantic: bool,
-    /// Rules that may be broken: the run goes on as if all were in order, and its report counts them.
+    /// Rules that may be broken: the run goes on as [`Rule`] says, and its report counts them.
     pub allow: Vec<Rule>,
     /// Whether a timeline is recorded.
     pub trace: bool,

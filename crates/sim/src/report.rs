@@ -81,7 +81,7 @@ pub struct Report {
     pub counters: Counters,
     /// The timeline, if one was asked for.
     pub trace: Option<crate::Trace>,
-    /// Hazards that the options allow, by line.
+    /// Broken rules that the options allow, by line.
     pub allowed: Vec<crate::Allowed>,
     /// Things worth knowing that are not errors.
     pub notes: Vec<String>,

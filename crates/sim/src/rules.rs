@@ -1,13 +1,15 @@
-//! The rules whose violation is a hazard, and how a run lets one pass.
+//! The rules that a program may break and still go on, and how a run lets one pass.
 
-use crate::error::Hazard;
+use crate::error::Finding;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// A rule about order, initialisation or layout; breaking it is a [`Hazard`].
+/// A rule whose violation a kernel can survive.
 ///
-/// A run lets pass what [`crate::Options::allow`] lists: it goes on as if all were in order, and its
-/// report counts what it passed over.
+/// Rules about order, initialisation or layout make a [`crate::Hazard`]; the others, from
+/// [`Rule::OutOfBounds`] on, a [`crate::Fault`]. A run lets pass what [`crate::Options::allow`] lists:
+/// it goes on as [`Rule::summary`] says, or as if all were in order, and its report counts what it
+/// passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// Two accesses of which one is a write, and nothing orders them.
@@ -36,11 +38,41 @@ pub enum Rule {
     AccumulatorAsOperand,
     /// A matrix operand of which only parts were written.
     OperandLayout,
+    /// A shared-window offset where the instruction, naming no state space, takes a generic address.
+    GenericAddress,
+    /// An access to global memory outside every buffer.
+    OutOfBounds,
+    /// A write to a buffer that the program only reads.
+    ReadOnly,
+    /// `mbarrier.init` of an mbarrier that is already initialised.
+    DoubleInit,
+    /// An mbarrier used after `mbarrier.inval`.
+    BarrierAfterInval,
+    /// A copy whose data goes to another CTA than its signal.
+    CopyBarrier,
+    /// Shared memory of a CTA that has exited.
+    ExitedCta,
+    /// A copy that still writes the shared memory of a CTA that ends.
+    InFlightAtExit,
+    /// A request to cancel a cluster after one was refused.
+    CancelAfterRefusal,
+    /// A lane that executes a warp-wide instruction whose member mask lacks it.
+    MemberMask,
+    /// Tensor memory that is not allocated.
+    TmemBounds,
+    /// Tensor-memory lanes of another warp.
+    TmemLanes,
+    /// `tcgen05.alloc` after `tcgen05.relinquish_alloc_permit`.
+    TmemPermit,
+    /// `tcgen05.dealloc` of what is not allocated.
+    TmemDealloc,
+    /// Tensor memory that nobody freed.
+    TmemLeak,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 13] = [
+    pub const ALL: [Rule; 28] = [
         Rule::Race,
         Rule::MissingProxyFence,
         Rule::MissingTcgen05Fence,
@@ -54,6 +86,21 @@ impl Rule {
         Rule::Uninitialised,
         Rule::AccumulatorAsOperand,
         Rule::OperandLayout,
+        Rule::GenericAddress,
+        Rule::OutOfBounds,
+        Rule::ReadOnly,
+        Rule::DoubleInit,
+        Rule::BarrierAfterInval,
+        Rule::CopyBarrier,
+        Rule::ExitedCta,
+        Rule::InFlightAtExit,
+        Rule::CancelAfterRefusal,
+        Rule::MemberMask,
+        Rule::TmemBounds,
+        Rule::TmemLanes,
+        Rule::TmemPermit,
+        Rule::TmemDealloc,
+        Rule::TmemLeak,
     ];
 
     /// Its name in reports.
@@ -108,6 +155,46 @@ impl Rule {
             Rule::OperandLayout => {
                 ("operand-layout", "rows of a matrix operand are written as a whole")
             }
+            Rule::GenericAddress => (
+                "generic-address",
+                "an instruction without a state space gets a generic address (only with --pedantic)",
+            ),
+            Rule::OutOfBounds => (
+                "out-of-bounds",
+                "global memory is accessed inside buffers (allowed: reads give 0, writes are lost)",
+            ),
+            Rule::ReadOnly => ("read-only", "buffers that are only read are not written"),
+            Rule::DoubleInit => ("double-init", "mbarrier.inval before an mbarrier's next init"),
+            Rule::BarrierAfterInval => (
+                "barrier-after-inval",
+                "no use of an mbarrier after mbarrier.inval (allowed: it was not invalidated)",
+            ),
+            Rule::CopyBarrier => {
+                ("copy-barrier", "a copy's data and signal go to the same CTA, or to a pair")
+            }
+            Rule::ExitedCta => {
+                ("exited-cta", "no access to shared memory of a CTA that has exited")
+            }
+            Rule::InFlightAtExit => {
+                ("in-flight-at-exit", "copies to a CTA's shared memory end before the CTA does")
+            }
+            Rule::CancelAfterRefusal => {
+                ("cancel-after-refusal", "no try_cancel by who has seen one refused")
+            }
+            Rule::MemberMask => ("member-mask", "a lane is in the member mask it executes with"),
+            Rule::TmemBounds => {
+                ("tmem-bounds", "tensor memory is used while it is allocated (allowed: any column)")
+            }
+            Rule::TmemLanes => (
+                "tmem-lanes",
+                "a warp uses its own quarter of tensor-memory lanes, and names it with --pedantic",
+            ),
+            Rule::TmemPermit => ("tmem-permit", "no tcgen05.alloc after relinquish_alloc_permit"),
+            Rule::TmemDealloc => (
+                "tmem-dealloc",
+                "tcgen05.dealloc frees what alloc gave, once (allowed: it does nothing)",
+            ),
+            Rule::TmemLeak => ("tmem-leak", "tensor memory is freed before the CTA ends"),
         }
     }
 }
@@ -159,16 +246,16 @@ fn near(name: &str) -> Vec<Rule> {
 #[derive(Clone, Debug)]
 pub struct Allowed {
     /// The first of them.
-    pub hazard: Hazard,
+    pub finding: Finding,
     /// How many there were.
     pub times: u64,
 }
 
-/// Adds a hazard to those found so far.
-pub(crate) fn count(found: &mut Vec<Allowed>, hazard: Hazard) {
-    match found.iter_mut().find(|allowed| allowed.hazard.is_at(&hazard)) {
+/// Adds a finding to those so far.
+pub(crate) fn count(found: &mut Vec<Allowed>, finding: Finding) {
+    match found.iter_mut().find(|allowed| allowed.finding.is_at(&finding)) {
         Some(allowed) => allowed.times += 1,
-        None => found.push(Allowed { hazard, times: 1 }),
+        None => found.push(Allowed { finding, times: 1 }),
     }
 }
 

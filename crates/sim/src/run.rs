@@ -177,7 +177,7 @@ impl Machine {
         };
         let (results, error) = run_clusters(&state);
         let mut allowed = state.allowed.into_inner().expect("no worker panicked");
-        allowed.sort_by_key(|allowed| allowed.hazard.site.line);
+        allowed.sort_by_key(|allowed| allowed.finding.site().line);
         self.behind = state.earlier.and_then(Earlier::left_behind);
         self.report.counters += results.counters;
         self.report.notes.extend(results.notes);

@@ -43,7 +43,7 @@ impl Finished {
     fn json(&self) -> Value {
         let (mode, seed) = (&self.mode, self.seed);
         let Outcome { report, error } = &self.outcome;
-        let allowed: Vec<Value> = report.allowed.iter().map(finding).collect();
+        let allowed: Vec<Value> = report.allowed.iter().map(allowed).collect();
         match error {
             None => json!({
                 "outcome": "ok",
@@ -75,8 +75,8 @@ impl Finished {
             Some(error) => format!("{head}{}\n{error}\n", error.kind()),
             None => format!("{head}ok\n"),
         };
-        for Allowed { hazard, times } in &report.allowed {
-            text += &format!("allowed, {times} times: {hazard}\n");
+        for Allowed { finding, times } in &report.allowed {
+            text += &format!("allowed, {times} times: {finding}\n");
         }
         report.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
         if counters && error.is_none() {
@@ -88,11 +88,11 @@ impl Finished {
     }
 }
 
-fn finding(Allowed { hazard, times }: &Allowed) -> Value {
+fn allowed(Allowed { finding, times }: &Allowed) -> Value {
     json!({
-        "rule": hazard.rule.name(),
-        "line": hazard.site.line,
-        "message": hazard.to_string(),
+        "rule": finding.rule(),
+        "line": finding.site().line,
+        "message": finding.to_string(),
         "times": times,
     })
 }

@@ -13,7 +13,7 @@ pub(crate) use site::Run;
 
 use crate::check::{Checker, Earlier, Moment, WordOwners};
 use crate::engine::{Engines, Group};
-use crate::error::{Error, Fault, Site};
+use crate::error::Site;
 use crate::exec::{PartialWgmma, TensorState};
 use crate::load::{Fill, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
 use crate::mbarrier::{Mbarrier, Touch};
@@ -21,7 +21,7 @@ use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
 use crate::register::{R64, Registers, Row32, Row64};
 use crate::report::Counters;
-use crate::rules::Allowed;
+use crate::rules::{Allowed, Rule};
 use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
@@ -57,7 +57,7 @@ pub struct LaunchState<'a> {
     pub(crate) owners: WordOwners,
     /// Whether anything that could order clusters was executed.
     pub(crate) synchronised: AtomicBool,
-    /// Hazards that are allowed.
+    /// Broken rules that are allowed.
     pub(crate) allowed: Mutex<Vec<Allowed>>,
     /// Held during an atomic operation that is wider than the host's.
     pub(crate) wide_atomics: Mutex<()>,
@@ -110,7 +110,7 @@ pub struct Cta {
     /// Mbarriers by offset.
     pub mbarriers: HashMap<u32, Mbarrier>,
     /// Mbarriers that `mbarrier.inval` ended, and where.
-    pub(crate) invalidated: HashMap<u32, Touch>,
+    pub(crate) invalidated: HashMap<u32, (Touch, Mbarrier)>,
     /// Tensor memory.
     pub tensor: TensorState,
     /// Named barriers.
@@ -319,15 +319,13 @@ impl<'a> Cluster<'a> {
         }
         for (rank, cta) in self.ctas.iter().enumerate() {
             if let Some((column, n)) = cta.tensor.allocations.first() {
-                let fault = Fault {
-                    rule: "tmem-leak",
-                    message: format!(
-                        "CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"
-                    ),
-                    site: Site { kernel: self.kernel.name.clone(), cta: cta.id, ..Site::default() },
-                    help: Some("tcgen05.dealloc everything before the last warp exits".into()),
-                };
-                return Err(Box::new(Error::Fault(Box::new(fault))));
+                let message = format!(
+                    "CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"
+                );
+                let site =
+                    Site { kernel: self.kernel.name.clone(), cta: cta.id, ..Site::default() };
+                let help = "tcgen05.dealloc everything before the last warp exits";
+                self.survivable_at(site, Rule::TmemLeak, message, Some(help))?;
             }
         }
         Ok(())

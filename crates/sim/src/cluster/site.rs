@@ -1,5 +1,5 @@
 use super::Cluster;
-use crate::error::{Error, Fault, Hazard, Site, Unsupported};
+use crate::error::{Error, Fault, Finding, Hazard, Site, Unsupported};
 use crate::op::Pc;
 use crate::rules::{Rule, count};
 
@@ -32,7 +32,7 @@ impl Cluster<'_> {
         self.warps[warp].fragments[0].pc
     }
 
-    /// A fault at the warp's current instruction.
+    /// A fault at the warp's current instruction from which there is no going on.
     pub(crate) fn fault<T>(
         &self,
         warp: usize,
@@ -43,7 +43,33 @@ impl Cluster<'_> {
     ) -> Run<T> {
         let site = self.site(warp, self.pc(warp), lane);
         let help = help.map(String::from);
-        Err(Box::new(Error::Fault(Box::new(Fault { rule, message, site, help }))))
+        let fault = Fault { rule, message, site, help, survivable: false };
+        Err(Box::new(Error::Fault(Box::new(fault))))
+    }
+
+    /// A fault at the warp's current instruction, unless its rule is allowed.
+    pub(crate) fn survivable(
+        &self,
+        warp: usize,
+        lane: Option<usize>,
+        rule: Rule,
+        message: String,
+        help: Option<&str>,
+    ) -> Run<()> {
+        self.survivable_at(self.site(warp, self.pc(warp), lane), rule, message, help)
+    }
+
+    /// A fault somewhere, unless its rule is allowed.
+    pub(crate) fn survivable_at(
+        &self,
+        site: Site,
+        rule: Rule,
+        message: String,
+        help: Option<&str>,
+    ) -> Run<()> {
+        let help = help.map(String::from);
+        let fault = Fault { rule: rule.name(), message, site, help, survivable: true };
+        self.report(rule, Finding::Fault(Box::new(fault)))
     }
 
     /// A hazard at the warp's current instruction, unless its rule is allowed.
@@ -62,11 +88,15 @@ impl Cluster<'_> {
 
     /// Ends the run with a hazard, unless its rule is allowed.
     pub(crate) fn report_hazard(&self, hazard: Hazard) -> Run<()> {
-        if !self.launch.options.allow.contains(&hazard.rule) {
-            return Err(Box::new(Error::Hazard(Box::new(hazard))));
+        self.report(hazard.rule, Finding::Hazard(Box::new(hazard)))
+    }
+
+    fn report(&self, rule: Rule, finding: Finding) -> Run<()> {
+        if !self.launch.options.allow.contains(&rule) {
+            return Err(Box::new(finding.into()));
         }
         let mut allowed = self.launch.allowed.lock().expect("nobody panics with the lock");
-        count(&mut allowed, hazard);
+        count(&mut allowed, finding);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Stream};
 use crate::op::{Addr, BulkCopy, MemSpace, Op, TensorCopy, TensorDirection};
 use crate::register::{Reg, Registers};
+use crate::rules::Rule;
 use crate::tensor_copy::{CopyPlan, Direction, Piece, ReduceOp, ReduceType};
 use program::TensorDescriptor;
 
@@ -239,7 +240,7 @@ impl Cluster<'_> {
                     format!("data goes to CTA rank {cta} but the mbarrier is in rank {}", signal.0);
                 let help =
                     "destination and mbarrier must be in the same CTA, except with .cta_group::2";
-                return self.fault(w, Some(lane), "copy-barrier", message, Some(help));
+                self.survivable(w, Some(lane), Rule::CopyBarrier, message, Some(help))?;
             }
             self.known_signal(w, lane, signal)?;
             return Ok((vec![to], vec![signal]));
@@ -361,7 +362,8 @@ impl Cluster<'_> {
                 );
                 let help =
                     "strides of a tensor map count bytes, and dims must not exceed the buffer";
-                return self.fault(w, Some(lane), "out-of-bounds", message, Some(help));
+                self.survivable(w, Some(lane), Rule::OutOfBounds, message, Some(help))?;
+                continue;
             }
             match direction {
                 Direction::Load => {

@@ -12,6 +12,7 @@ use crate::mbarrier::Touch;
 use crate::op::{Addr, MemSpace, Op};
 use crate::options::{Completion, Schedule};
 use crate::register::{R32, R64, Reg};
+use crate::rules::Rule;
 
 /// Bytes of a response.
 pub(crate) const RESPONSE_BYTES: u32 = 16;
@@ -78,7 +79,7 @@ impl Cluster<'_> {
         let message =
             format!("a request to cancel a cluster, though PTX line {line} has seen one fail");
         let help = "after a response that is not `is_canceled` a CTA issues no further try_cancel";
-        self.fault(w, Some(lane), "cancel-after-refusal", message, Some(help))
+        self.survivable(w, Some(lane), Rule::CancelAfterRefusal, message, Some(help))
     }
 
     fn is_canceled(&mut self, w: usize, d: Reg, response: R64, mask: u32) {

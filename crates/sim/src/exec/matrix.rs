@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Order, Place, lane_address};
+use super::memory::{Order, Place};
 use super::work::Work;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
@@ -138,20 +138,7 @@ impl Cluster<'_> {
         space: MemSpace,
         count: usize,
     ) -> Run<Vec<(usize, u32)>> {
-        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
-        let row = |lane: usize| {
-            let at = lane_address(&self.warps[w].registers, addr, lane);
-            match self.place(w, lane, space, at, 16)? {
-                Place::Shared(cta, offset) => Ok((cta, offset)),
-                _ => self.fault(
-                    w,
-                    Some(lane),
-                    "matrix-space",
-                    format!("{at:#x} is not in shared memory"),
-                    None,
-                ),
-            }
-        };
+        let row = |lane: usize| self.shared_operand(w, lane, addr, space, 16);
         (0..count).map(row).collect()
     }
 

@@ -2,11 +2,12 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Place, lane_address};
+use super::memory::lane_address;
 use crate::cluster::{Cluster, Run};
 use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
 use crate::op::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace};
 use crate::register::{P, R32, R64, Reg};
+use crate::rules::Rule;
 use crate::warp::Wait;
 
 /// An mbarrier: CTA in the cluster and offset in its shared memory.
@@ -55,18 +56,7 @@ impl Cluster<'_> {
         addr: Addr,
         space: MemSpace,
     ) -> Run<BarrierId> {
-        let at = lane_address(&self.warps[w].registers, addr, lane);
-        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
-        match self.place(w, lane, space, at, 8)? {
-            Place::Shared(cta, offset) => Ok((cta, offset)),
-            _ => self.fault(
-                w,
-                Some(lane),
-                "mbarrier-space",
-                format!("{at:#x} is not in shared memory, where mbarriers live"),
-                None,
-            ),
-        }
+        self.shared_operand(w, lane, addr, space, 8)
     }
 
     fn mbarrier_lane(&mut self, w: usize, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
@@ -76,8 +66,9 @@ impl Cluster<'_> {
             MbarrierOp::Invalidate => {
                 self.known_barrier(w, lane, id)?;
                 let by = Touch { warp: w, pc: self.pc(w) };
-                self.ctas[id.0].mbarriers.remove(&id.1);
-                self.ctas[id.0].invalidated.insert(id.1, by);
+                if let Some(bar) = self.ctas[id.0].mbarriers.remove(&id.1) {
+                    self.ctas[id.0].invalidated.insert(id.1, (by, bar));
+                }
                 Ok(())
             }
             // Gluon's attention leaves a pair of CTAs with an arrival that nobody waits for.
@@ -130,7 +121,7 @@ impl Cluster<'_> {
                 self.mbarrier_name(id.0, id.1)
             );
             let help = "use mbarrier.inval before the memory is used again";
-            return self.fault(w, Some(lane), "double-init", message, Some(help));
+            self.survivable(w, Some(lane), Rule::DoubleInit, message, Some(help))?;
         }
         let bar = match Mbarrier::new(count, by) {
             Ok(bar) => bar,
@@ -153,11 +144,15 @@ impl Cluster<'_> {
             return self.note_barrier_use(w, id);
         }
         let name = self.mbarrier_name(id.0, id.1);
-        if let Some(by) = self.ctas[id.0].invalidated.get(&id.1) {
+        if let Some((by, bar)) = self.ctas[id.0].invalidated.get(&id.1) {
             let line = self.site(by.warp, by.pc, None).line;
             let message = format!("mbarrier {name} is used after mbarrier.inval (PTX line {line})");
             let help = "everyone who uses it synchronises before it is invalidated";
-            return self.fault(w, Some(lane), "barrier-after-inval", message, Some(help));
+            let revived = bar.clone();
+            self.survivable(w, Some(lane), Rule::BarrierAfterInval, message, Some(help))?;
+            self.ctas[id.0].invalidated.remove(&id.1);
+            self.ctas[id.0].mbarriers.insert(id.1, revived);
+            return Ok(());
         }
         let message = format!("mbarrier {name} is used before mbarrier.init");
         let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \

@@ -115,13 +115,51 @@ impl Cluster<'_> {
         if rank != self.warps[w].cta && self.ctas[rank].live_warps == 0 {
             let message = format!("shared memory of CTA rank {rank}, which has exited");
             let help = "synchronise the cluster (barrier.cluster) before a CTA whose memory others use exits";
-            return self.fault(w, Some(lane), "exited-cta", message, Some(help));
+            self.survivable(w, Some(lane), Rule::ExitedCta, message, Some(help))?;
         }
         let size = self.ctas[rank].shared.len() as u32;
         if offset < self.kernel.first_shared || offset + bytes > size {
             return self.shared_out_of_bounds(w, lane, offset, bytes, size);
         }
         Ok(Place::Shared(rank, offset))
+    }
+
+    /// CTA and offset of an operand that can only be in shared memory: an mbarrier, a row of
+    /// `ldmatrix`, the place for the answer of `tcgen05.alloc`.
+    ///
+    /// Where the instruction names no state space the manual wants a generic address. ptxas takes the
+    /// low 32 bits of whatever there is, so that an offset in the shared window does as well, and
+    /// ThunderKittens writes it so.
+    pub(crate) fn shared_operand(
+        &self,
+        w: usize,
+        lane: usize,
+        addr: Addr,
+        space: MemSpace,
+        bytes: u32,
+    ) -> Run<(usize, u32)> {
+        let at = lane_address(&self.warps[w].registers, addr, lane);
+        if space == MemSpace::Generic && !matches!(address::window(at), Window::Shared(_)) {
+            self.check_window_offset(w, lane, at)?;
+        }
+        match self.place(w, lane, MemSpace::Shared, at, bytes)? {
+            Place::Shared(cta, offset) => Ok((cta, offset)),
+            _ => unreachable!("shared addresses lead to shared memory"),
+        }
+    }
+
+    /// An address outside of the shared window, where one in it is due.
+    fn check_window_offset(&self, w: usize, lane: usize, at: u64) -> Run<()> {
+        if at >> 32 != 0 {
+            let message = format!("{at:#x} is not in shared memory, where this operand must be");
+            return self.fault(w, Some(lane), "shared-space", message, None);
+        }
+        if !self.launch.options.pedantic {
+            return Ok(());
+        }
+        let message = format!("{at:#x} is an offset in the shared window, not a generic address");
+        let help = "name the state space (.shared::cta or .shared::cluster), or convert with cvta";
+        self.hazard(w, Rule::GenericAddress, message, None, Some(help))
     }
 
     fn shared_out_of_bounds<T>(
@@ -279,11 +317,9 @@ impl Cluster<'_> {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
-                let (allocation, offset) = self
-                    .launch
-                    .global
-                    .find(at, bytes.into(), &mut hint)
-                    .map_err(|e| e.to_string())?;
+                let found = self.launch.global.find(at, bytes.into(), &mut hint);
+                // Outside of every buffer, where the options allow that, there is nothing but zeros.
+                let Ok((allocation, offset)) = found else { return f(0).map(|_| 0) };
                 f(allocation.load(offset, bytes.into()))?;
                 Ok(allocation.update(offset, bytes.into(), |old| f(old).unwrap_or(old)))
             }
@@ -364,7 +400,8 @@ impl Cluster<'_> {
                         self.note_access(w, place, bytes, false, order)
                     }
                     Err(e) => {
-                        self.fault(w, Some(lane), "out-of-bounds", format!("read of {e}"), None)
+                        let message = format!("read of {e}");
+                        self.survivable(w, Some(lane), Rule::OutOfBounds, message, None)
                     }
                 }
             }
@@ -419,14 +456,15 @@ impl Cluster<'_> {
                             format!("write to `{}`, which the program only reads", allocation.name);
                         let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` \
                                     behind its contents on the command line)";
-                        self.fault(w, Some(lane), "read-only", message, Some(help))
+                        self.survivable(w, Some(lane), Rule::ReadOnly, message, Some(help))
                     }
                     Ok(_) => {
                         self.warps[w].global_hint = hint;
                         self.note_access(w, place, bytes, true, order)
                     }
                     Err(e) => {
-                        self.fault(w, Some(lane), "out-of-bounds", format!("write of {e}"), None)
+                        let message = format!("write of {e}");
+                        self.survivable(w, Some(lane), Rule::OutOfBounds, message, None)
                     }
                 }
             }

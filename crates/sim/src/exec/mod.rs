@@ -27,9 +27,9 @@ pub use tensor_memory::TensorState;
 pub use work::{End, Work};
 
 use crate::cluster::{Cluster, Run};
-use crate::error::{Error, Fault};
 use crate::op::{Inst, Op, Pc};
 use crate::register::{FULL, Reg};
+use crate::rules::Rule;
 use crate::timing::Class;
 use crate::warp::Wait;
 
@@ -293,13 +293,10 @@ impl Cluster<'_> {
             _ => false,
         };
         let Some(pending) = self.engines.pending().find(into) else { return Ok(()) };
-        let fault = Fault {
-            rule: "in-flight-at-exit",
-            message: "the CTA ends while this copy is still writing its shared memory".into(),
-            site: self.site(pending.warp, pending.pc, None),
-            help: Some("wait for the copy's mbarrier phase before the last warp exits".into()),
-        };
-        Err(Box::new(Error::Fault(Box::new(fault))))
+        let message = "the CTA ends while this copy is still writing its shared memory".into();
+        let site = self.site(pending.warp, pending.pc, None);
+        let help = "wait for the copy's mbarrier phase before the last warp exits";
+        self.survivable_at(site, Rule::InFlightAtExit, message, Some(help))
     }
 
     /// Fragments that wait for such a thing look again.

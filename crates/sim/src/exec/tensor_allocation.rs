@@ -1,11 +1,12 @@
 //! `tcgen05.alloc` and `tcgen05.dealloc`.
 
 use super::Flow;
-use super::memory::{Order, Place, lane_address};
+use super::memory::{Order, Place};
 use crate::cluster::{Cluster, Run};
 use crate::matrix::TMEM_COLUMNS;
 use crate::op::{Addr, MemSpace};
 use crate::register::R32;
+use crate::rules::Rule;
 use crate::warp::Wait;
 
 impl Cluster<'_> {
@@ -26,22 +27,18 @@ impl Cluster<'_> {
         let cta = self.warps[w].cta;
         if self.ctas[cta].tensor.relinquished {
             let message = "tcgen05.alloc after this CTA gave up its permit".to_string();
-            return self.fault(w, None, "tmem-permit", message, None);
+            self.survivable(w, None, Rule::TmemPermit, message, None)?;
         }
-        let at = lane_address(&self.warps[w].registers, dst, lane);
-        let space = if space == MemSpace::Generic { space } else { MemSpace::Shared };
-        let place = self.place(w, lane, space, at, 4)?;
+        let (holder, offset) = self.shared_operand(w, lane, dst, space, 4)?;
         let start = match pair {
             true => self.take_together(w, columns)?,
             false => self.take(&[cta], columns),
         };
         let Some(start) = start else { return Ok(Flow::Retry(Wait::TensorMemory)) };
         self.event();
-        self.before_write(w, lane, place, 4, Order::Weak)?;
-        if let Place::Shared(cta, offset) = place {
-            let shared = &mut self.ctas[cta].shared;
-            shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
-        }
+        self.before_write(w, lane, Place::Shared(holder, offset), 4, Order::Weak)?;
+        let shared = &mut self.ctas[holder].shared;
+        shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
         Ok(Flow::Next)
     }
 
@@ -86,13 +83,8 @@ impl Cluster<'_> {
                 "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
                 tensor.allocations
             );
-            return self.fault(
-                w,
-                None,
-                "tmem-dealloc",
-                message,
-                Some("free exactly what tcgen05.alloc gave"),
-            );
+            let help = "free exactly what tcgen05.alloc gave";
+            return self.survivable(w, None, Rule::TmemDealloc, message, Some(help));
         };
         tensor.allocations.remove(index);
         let now = self.checker.as_ref().map(|checker| checker.now(w));

@@ -188,7 +188,10 @@ impl Cluster<'_> {
                 );
                 let help =
                     "column offsets start from the address tcgen05.alloc wrote to shared memory";
-                return self.fault(w, None, "tmem-bounds", message, Some(help));
+                if rect.columns.end > TMEM_COLUMNS {
+                    return self.fault(w, None, "tmem-bounds", message, Some(help));
+                }
+                self.survivable(w, None, Rule::TmemBounds, message, Some(help))?;
             }
         }
         Ok(())
@@ -216,34 +219,33 @@ impl Cluster<'_> {
         );
         let help = "warp w of a CTA owns lanes 32*(w%4)..: add (w%4)<<21 to the address, and use four warps \
                     for all 128 lanes";
-        self.fault(w, None, "tmem-lanes", message, Some(help))
+        self.survivable(w, None, Rule::TmemLanes, message, Some(help))
     }
 
-    /// Where a warp's load or store starts. An address without a lane base means the warp's own
-    /// quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the base.
-    fn transfer_address(&self, w: usize, addr: Addr, lane: usize) -> TmemAddress {
-        let address = lane_address(&self.warps[w].registers, addr, lane) as u32;
-        let mut address = TmemAddress::from(address);
-        if address.lane < 32 && !self.launch.options.pedantic {
-            address.lane += 32 * (self.warps[w].index % 4) as usize;
-        }
-        address
-    }
-
-    fn transfer_rects(
+    /// Where a warp's load or store starts, and what it touches. An address without a lane base means
+    /// the warp's own quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the
+    /// base.
+    fn transfer(
         &self,
         w: usize,
+        lane: usize,
         transfer: TmemTransfer,
-        address: TmemAddress,
+        addr: Addr,
         immediate: u32,
-    ) -> Run<Vec<TmemRect>> {
-        let rects = transfer.rects(address, immediate);
-        let cta = self.warps[w].cta;
-        for rect in &rects {
-            self.check_quarter(w, rect)?;
-            self.check_rect(w, &[cta], rect)?;
+    ) -> Run<(TmemAddress, Vec<TmemRect>)> {
+        let named = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let base = 32 * (self.warps[w].index % 4) as usize;
+        let own = if named.lane < 32 { named.lane + base } else { named.lane };
+        let meant = TmemAddress { lane: own, ..named };
+        let judged = if self.launch.options.pedantic { named } else { meant };
+        for rect in transfer.rects(judged, immediate) {
+            self.check_quarter(w, &rect)?;
         }
-        Ok(rects)
+        let rects = transfer.rects(meant, immediate);
+        for rect in &rects {
+            self.check_rect(w, &[self.warps[w].cta], rect)?;
+        }
+        Ok((meant, rects))
     }
 
     fn tmem_load(
@@ -255,8 +257,7 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let address = self.transfer_address(w, addr, lane);
-        let rects = self.transfer_rects(w, transfer, address, immediate)?;
+        let (address, rects) = self.transfer(w, lane, transfer, addr, immediate)?;
         let cta = self.warps[w].cta;
         self.note_tmem_load(w, cta, &rects, d)?;
         let unwritten = |rect: &TmemRect| self.ctas[cta].tensor.unwritten_column(rect);
@@ -286,8 +287,7 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let address = self.transfer_address(w, addr, lane);
-        let rects = self.transfer_rects(w, transfer, address, immediate)?;
+        let (address, rects) = self.transfer(w, lane, transfer, addr, immediate)?;
         let cta = self.warps[w].cta;
         self.note_tmem_store(w, cta, &rects)?;
         let rows: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
@@ -451,6 +451,7 @@ impl Cluster<'_> {
                 message: message.clone(),
                 site,
                 help: None,
+                survivable: false,
             })),
         }))
     }

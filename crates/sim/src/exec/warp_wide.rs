@@ -5,6 +5,7 @@ use super::alu::lanes;
 use crate::cluster::{Cluster, Run};
 use crate::op::{Op, ShflMode, VoteKind};
 use crate::register::{Reg, Registers, Row32};
+use crate::rules::Rule;
 use crate::tensor_copy::{ReduceOp, ReduceType, reduce};
 
 impl Cluster<'_> {
@@ -24,7 +25,7 @@ impl Cluster<'_> {
                 "lane {lane} executes this with member mask {:#010x}, which lacks it",
                 members.0[lane]
             );
-            return self.fault(w, Some(lane), "member-mask", message, None);
+            self.survivable(w, Some(lane), Rule::MemberMask, message, None)?;
         }
         let named = lanes(mask).fold(0, |all, lane| all | members.0[lane]);
         if let Some(wait) = self.converge(w, named) {
@@ -33,12 +34,12 @@ impl Cluster<'_> {
         if matches!(op, Op::WarpSync { .. }) {
             self.synchronise_lanes(w);
         }
-        // Lanes with the same mask are one group. Those whose guard is false do not take part
-        // although they are here.
+        // Lanes with the same mask are one group, also one that the mask lacks. Those whose guard is
+        // false do not take part although they are here.
         let mut left = mask;
         while left != 0 {
             let same = members.0[left.trailing_zeros() as usize];
-            let group = lanes(left & same).filter(|l| members.0[*l] == same);
+            let group = lanes(left).filter(|l| members.0[*l] == same);
             let group = group.fold(0, |all, lane| all | 1 << lane);
             exchange(&mut self.warps[w].registers, op, group);
             left &= !group;

@@ -227,7 +227,8 @@ impl Cluster<'_> {
 
     fn fault_at<T>(&self, pending: &Pending, rule: &'static str, message: String) -> Run<T> {
         let site = self.site(pending.warp, pending.pc, None);
-        Err(Box::new(Error::Fault(Box::new(Fault { rule, message, site, help: None }))))
+        let fault = Fault { rule, message, site, help: None, survivable: false };
+        Err(Box::new(Error::Fault(Box::new(fault))))
     }
 
     fn perform(&mut self, pending: &Pending) -> Run<()> {
@@ -403,7 +404,8 @@ impl Cluster<'_> {
     ) -> Result<(), String> {
         let size = ty.bytes();
         let found = self.launch.global.find(at, data.len() as u64, &mut 0);
-        let (allocation, offset) = found.map_err(|e| e.to_string())?;
+        // What is outside of every buffer was reported when the operation was issued.
+        let Ok((allocation, offset)) = found else { return Ok(()) };
         for (i, element) in data.chunks_exact(size).enumerate() {
             let combine = |old: u64| {
                 let mut memory = old.to_le_bytes();
