@@ -93,6 +93,8 @@ struct ToolReport {
 struct Cache {
     directory: String,
     writable: bool,
+    /// Why it cannot be used.
+    problem: Option<String>,
     kernels: usize,
     kernel_bytes: u64,
 }
@@ -200,14 +202,24 @@ impl ToolReport {
 
 impl Cache {
     fn new() -> Cache {
-        let directory = toolchain::cache_directory();
         let (kernels, kernel_bytes) = cuda::CubinCache::default().usage();
-        let probe = directory.join(format!("doctor-{}.probe", std::process::id()));
-        let made = std::fs::create_dir_all(&directory);
-        let writable = made.and_then(|()| std::fs::write(&probe, b"")).is_ok();
-        let _ = std::fs::remove_file(probe);
-        Cache { directory: directory.display().to_string(), writable, kernels, kernel_bytes }
+        let problem = try_cache().err().map(|error| error.to_string());
+        Cache {
+            directory: toolchain::cache_directory().display().to_string(),
+            writable: problem.is_none(),
+            problem,
+            kernels,
+            kernel_bytes,
+        }
     }
+}
+
+/// Makes the directories that others must not be able to write to, and a directory in one of them.
+fn try_cache() -> Result<(), files::Error> {
+    let cache = toolchain::cache();
+    cache.below("toolchain").make()?;
+    files::Scratch::within(&cache.below("cubin").make()?)?;
+    Ok(())
 }
 
 impl Display for Report {
@@ -263,8 +275,15 @@ impl Display for ToolReport {
 
 impl Display for Cache {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let state = if self.writable { "writable" } else { "NOT writable: nothing is kept" };
+        let state = if self.writable { "writable" } else { "NOT writable" };
         let kib = self.kernel_bytes.div_ceil(1024);
-        writeln!(f, "cache   {}, {state}, {} kernels ({kib} KiB)", self.directory, self.kernels)
+        writeln!(f, "cache   {}, {state}, {} kernels ({kib} KiB)", self.directory, self.kernels)?;
+        match &self.problem {
+            Some(problem) => writeln!(
+                f,
+                "        nothing is kept ({problem}): set SIXWARP_CACHE to a directory of your own"
+            ),
+            None => Ok(()),
+        }
     }
 }

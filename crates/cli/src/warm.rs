@@ -10,8 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+const NOTE: &str = "\
+The cache is for the user who makes it. Where an image is built by root and run by another user, let that
+user read it (`chmod -R go+rX \"$SIXWARP_CACHE\"`): what root has made is used by everyone who can read it.";
+
 /// Fetches NVIDIA's tools, and compiles kernels into the cache of machine code
 #[derive(clap::Args)]
+#[command(after_help = NOTE)]
 pub struct Args {
     /// PTX files to compile
     files: Vec<PathBuf>,

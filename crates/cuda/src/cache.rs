@@ -3,24 +3,24 @@
 //! An entry's name is the key: a hash of the PTX text and the architecture. (Not of the driver's
 //! version: the machine code is `ptxas`'s, and one that this driver is too old for is passed over.)
 //! Entries are written beside and renamed into place, so readers in other processes see whole files;
-//! each carries its key and a checksum, and one that does not check is removed and built again.
+//! each carries its key and a checksum, and one that does not check is removed and built again. One
+//! that another user can have written is not used: checksum and key are no secrets.
 
+use files::{PrivateDirectory, Trust};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: &[u8; 8] = b"6WCUBIN1";
 
 /// A directory of compiled kernels, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CubinCache(Option<PathBuf>);
+pub struct CubinCache(Option<PrivateDirectory>);
 
 impl Default for CubinCache {
     /// `cubin/` in the project's cache directory
-    /// ([`cache_directory`](ptx::toolchain::cache_directory)).
+    /// ([`cache`](ptx::toolchain::cache)).
     fn default() -> Self {
-        CubinCache(Some(ptx::toolchain::cache_directory().join("cubin")))
+        CubinCache(Some(ptx::toolchain::cache().below("cubin")))
     }
 }
 
@@ -36,6 +36,11 @@ impl Key {
             hash.update(part);
         }
         Key(hash.0)
+    }
+
+    /// The name of its entry.
+    fn file(self) -> String {
+        format!("{:032x}.cubin", self.0)
     }
 }
 
@@ -63,7 +68,7 @@ impl Fnv {
 impl CubinCache {
     /// A cache in `directory`, which is made when first written to.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        CubinCache(Some(directory.into()))
+        CubinCache(Some(PrivateDirectory::new(directory, Trust::User)))
     }
 
     /// No cache: everything is compiled anew.
@@ -72,24 +77,21 @@ impl CubinCache {
     }
 
     /// Where it is.
-    pub fn directory(&self) -> Option<&Path> {
-        self.0.as_deref()
+    pub fn directory(&self) -> Option<PathBuf> {
+        self.0.as_ref().map(PrivateDirectory::path)
     }
 
     /// Number of entries and their bytes.
     pub fn usage(&self) -> (usize, u64) {
-        let entries = self.0.iter().filter_map(|d| fs::read_dir(d).ok()).flatten();
-        let sizes = entries.filter_map(|e| Some(e.ok()?.metadata().ok()?.len()));
+        let entries = self.directory().and_then(|d| fs::read_dir(d).ok()).into_iter().flatten();
+        let cubins = entries.filter_map(Result::ok).filter(|entry| is_entry(&entry.path()));
+        let sizes = cubins.filter_map(|entry| Some(entry.metadata().ok()?.len()));
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
-    }
-
-    fn path(&self, key: Key) -> Option<PathBuf> {
-        Some(self.0.as_ref()?.join(format!("{:032x}.cubin", key.0)))
     }
 
     /// The machine code kept under `key`; a damaged entry is removed.
     pub(crate) fn get(&self, key: Key) -> Option<Vec<u8>> {
-        let path = self.path(key)?;
+        let path = self.0.as_ref()?.file(&key.file()).ok()??;
         let entry = fs::read(&path).ok()?;
         let cubin = unseal(&entry, key);
         if cubin.is_none() {
@@ -100,18 +102,20 @@ impl CubinCache {
 
     /// Keeps machine code. A cache that cannot be written costs time, not correctness: the error is
     /// for those who want to know.
-    pub(crate) fn put(&self, key: Key, cubin: &[u8]) -> io::Result<()> {
-        let Some(path) = self.path(key) else { return Ok(()) };
-        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
-        fs::write(&part, seal(cubin, key)).and_then(|()| fs::rename(&part, &path)).inspect_err(
-            |_| {
-                let _ = fs::remove_file(&part);
-            },
-        )
+    pub(crate) fn put(&self, key: Key, cubin: &[u8]) -> Result<(), files::Error> {
+        let Some(directory) = &self.0 else { return Ok(()) };
+        let path = directory.make()?.join(key.file());
+        if directory.file(&key.file()).is_err() {
+            // It is not used, so it makes way.
+            let _ = fs::remove_file(&path);
+        }
+        files::remove_abandoned(&directory.path());
+        files::write(path, seal(cubin, key))
     }
+}
+
+fn is_entry(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "cubin")
 }
 
 fn seal(cubin: &[u8], key: Key) -> Vec<u8> {
@@ -128,17 +132,18 @@ fn unseal(entry: &[u8], key: Key) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use files::Scratch;
 
-    fn cache(name: &str) -> CubinCache {
-        let name = format!("sixwarp-cache-test-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&directory);
-        CubinCache::at(directory)
+    /// A cache of its own, as long as the scratch directory is kept.
+    fn cache() -> (Scratch, CubinCache) {
+        let scratch = Scratch::new().unwrap();
+        let cache = CubinCache::at(scratch.file("cubin"));
+        (scratch, cache)
     }
 
     #[test]
     fn what_is_put_is_got_and_nothing_else() {
-        let cache = cache("put");
+        let (_scratch, cache) = cache();
         let key = Key::new("ptx", "sm_90");
         assert_eq!(cache.get(key), None);
         cache.put(key, b"code").unwrap();
@@ -151,9 +156,9 @@ mod tests {
 
     #[test]
     fn damage_anywhere_is_seen_and_the_entry_removed() {
-        let cache = cache("damage");
+        let (_scratch, cache) = cache();
         let key = Key::new("ptx", "sm_90");
-        let path = cache.path(key).unwrap();
+        let path = cache.directory().unwrap().join(key.file());
         let whole = seal(b"machine code", key);
         for i in 0..whole.len() {
             cache.put(key, b"machine code").unwrap();
@@ -168,9 +173,44 @@ mod tests {
         assert_eq!(cache.get(key), None);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn an_entry_that_others_can_have_written_is_not_used_and_makes_way() {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode));
+        let (_scratch, cache) = cache();
+        let key = Key::new("ptx", "sm_90");
+        let directory = cache.directory().unwrap();
+        let path = directory.join(key.file());
+        let link = |to: &str| {
+            fs::remove_file(&path).and_then(|()| std::os::unix::fs::symlink(to, &path)).unwrap();
+        };
+        let elsewhere = directory.join("elsewhere");
+        let spoil: [&dyn Fn(); 3] = [
+            &|| mode(&path, 0o666).unwrap(),
+            &|| {
+                fs::copy(&path, &elsewhere).unwrap();
+                link("elsewhere");
+            },
+            &|| link("/dev/zero"),
+        ];
+        for spoil in spoil {
+            cache.put(key, b"code").unwrap();
+            spoil();
+            assert_eq!(cache.get(key), None);
+            cache.put(key, b"other code").unwrap();
+            assert_eq!(cache.get(key).as_deref(), Some(&b"other code"[..]));
+        }
+        assert_eq!(fs::read(elsewhere).unwrap(), seal(b"code", key));
+        mode(&directory, 0o777).unwrap();
+        assert_eq!(cache.get(key), None);
+        let error = cache.put(key, b"code").unwrap_err().to_string();
+        assert!(error.contains(directory.to_str().unwrap()), "{error}");
+    }
+
     #[test]
     fn writers_at_once_leave_one_whole_entry() {
-        let cache = cache("parallel");
+        let (_scratch, cache) = cache();
         let key = Key::new("ptx", "sm_90");
         let code = vec![7u8; 1 << 16];
         std::thread::scope(|scope| {

@@ -118,7 +118,12 @@ impl CubinCache {
             return Ok(Origin::Cache);
         }
         let assembled = toolchain::assemble(&text, target)?;
-        let reason = |error: std::io::Error| format!("its machine code cannot be kept: {error}");
+        let reason = |error: files::Error| {
+            format!(
+                "its machine code cannot be kept ({error}): set SIXWARP_CACHE to a directory of \
+                 your own"
+            )
+        };
         self.put(key, &assembled.cubin)
             .map_err(|error| ToolchainError::Failed { tool: Tool::Ptxas, reason: reason(error) })?;
         Ok(Origin::Compiled)
@@ -181,9 +186,8 @@ mod tests {
 
     #[test]
     fn machine_code_is_made_and_kept_without_a_gpu() {
-        let name = format!("sixwarp-aot-test-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let cache = CubinCache::at(&directory);
+        let scratch = files::Scratch::new().unwrap();
+        let cache = CubinCache::at(scratch.file("cubin"));
         let text = ".version 8.0 .target sm_90a .address_size 64 .entry f() { ret; }";
         let module = ptx::parse(text).unwrap();
         assert_eq!(cache.compile(&module), Ok(Origin::Compiled));
@@ -191,7 +195,6 @@ mod tests {
         // What a device of this architecture looks for.
         let key = Key::new(&text_for_driver(&module, (13, 0)), &machine_arch("sm_90a", (9, 0)));
         assert!(cache.get(key).is_some_and(|cubin| cubin.starts_with(b"\x7fELF")));
-        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

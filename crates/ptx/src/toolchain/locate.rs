@@ -1,11 +1,13 @@
 //! Where the tools are.
 
+use super::limited::output_within;
 use super::{ToolchainError, install};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
 /// One of NVIDIA's binary tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +33,11 @@ impl Tool {
         }
     }
 
+    /// The program's file.
+    pub(super) fn file(self) -> String {
+        format!("{}{}", self.name(), std::env::consts::EXE_SUFFIX)
+    }
+
     /// The environment variable that names its path.
     pub const fn variable(self) -> &'static str {
         match self {
@@ -49,6 +56,8 @@ impl fmt::Display for Tool {
 
 /// The oldest release that knows every target emitted here (`sm_100a` came with 12.8).
 const OLDEST_RELEASE: (u32, u32) = (12, 8);
+/// How long a tool may take to say its release.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The path of a tool: its environment variable, else `PATH`, else the cache, filled when empty.
 ///
@@ -60,9 +69,9 @@ pub fn find(tool: Tool) -> Result<PathBuf, ToolchainError> {
 
 /// The path of a tool that is there already, without fetching anything.
 pub fn installed(tool: Tool) -> Option<PathBuf> {
-    let there = || match std::env::var_os(tool.variable()) {
-        Some(named) => Some(PathBuf::from(named)).filter(|path| path.is_file()),
-        None => on_path(tool).or_else(|| Some(install::path(tool)).filter(|path| path.is_file())),
+    let there = || match named(tool) {
+        Some(path) => Some(path).filter(|path| path.is_file()),
+        None => on_path(tool).or_else(|| install::usable(tool)),
     };
     remembered(tool, || there().ok_or(())).ok()
 }
@@ -80,8 +89,8 @@ fn remembered<E>(tool: Tool, look: impl FnOnce() -> Result<PathBuf, E>) -> Resul
 }
 
 fn look(tool: Tool) -> Result<PathBuf, ToolchainError> {
-    if let Some(named) = std::env::var_os(tool.variable()) {
-        return named_by_variable(tool, PathBuf::from(named));
+    if let Some(path) = named(tool) {
+        return ensure_file(tool, path);
     }
     if let Some(path) = on_path(tool) {
         return Ok(path);
@@ -89,7 +98,12 @@ fn look(tool: Tool) -> Result<PathBuf, ToolchainError> {
     install::cached(tool).map_err(|reason| ToolchainError::Missing { tool, reason })
 }
 
-fn named_by_variable(tool: Tool, path: PathBuf) -> Result<PathBuf, ToolchainError> {
+/// The path that the tool's environment variable names.
+fn named(tool: Tool) -> Option<PathBuf> {
+    std::env::var_os(tool.variable()).filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
+fn ensure_file(tool: Tool, path: PathBuf) -> Result<PathBuf, ToolchainError> {
     if path.is_file() {
         return Ok(path);
     }
@@ -98,16 +112,25 @@ fn named_by_variable(tool: Tool, path: PathBuf) -> Result<PathBuf, ToolchainErro
 }
 
 fn on_path(tool: Tool) -> Option<PathBuf> {
-    let file = format!("{}{}", tool.name(), std::env::consts::EXE_SUFFIX);
-    let directories = std::env::var_os("PATH")?;
-    let mut candidates = std::env::split_paths(&directories).map(|d| d.join(&file));
-    candidates.find(|path| path.is_file() && release(path) >= Some(OLDEST_RELEASE))
+    on_search_path(tool.name()).find(|path| release(path) >= Some(OLDEST_RELEASE))
+}
+
+/// The programs of this name on `PATH`. Entries that are relative lead to wherever one happens to
+/// be, where anybody may have put a program: they are passed over.
+pub(super) fn on_search_path(program: &str) -> impl Iterator<Item = PathBuf> {
+    let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let absolute = directories.into_iter().filter(|directory| directory.is_absolute());
+    absolute.map(move |directory| directory.join(&file)).filter(|path| path.is_file())
 }
 
 /// The CUDA release a tool says it is of: `… release 13.4, V13.4.92`.
 pub fn release(path: &Path) -> Option<(u32, u32)> {
-    let output = Command::new(path).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut command = Command::new(path);
+    command.arg("--version");
+    let output = output_within(command, PATIENCE).ok()?;
+    let text = String::from_utf8_lossy(&output);
     let (_, rest) = text.split_once("release ")?;
     let (major, minor) = rest.split_once(',')?.0.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

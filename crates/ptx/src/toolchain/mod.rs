@@ -10,18 +10,20 @@
 //! A tool is looked for in its environment variable ([`Tool::variable`]), on `PATH` (recent enough
 //! ones only), and in a cache that is filled from PyPI on first use; see [`find`].
 
+mod cache;
 mod diagnostic;
 mod install;
+mod limited;
 mod locate;
 mod report;
-mod scratch;
+mod wheel;
 
+pub use cache::{cache, cache_directory};
 pub use diagnostic::{Diagnostic, SourceLine};
-pub use install::cache_directory;
 pub use locate::{Tool, find, installed, release};
 pub use report::KernelResources;
 
-use scratch::Scratch;
+use files::Scratch;
 use std::fmt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -89,7 +91,7 @@ impl std::error::Error for ToolchainError {}
 /// Assembles `ptx` for `arch` (`sm_90a`) with `ptxas`.
 pub fn assemble(ptx: &str, arch: &str) -> Result<Assembled, ToolchainError> {
     let failed = |reason: String| ToolchainError::Failed { tool: Tool::Ptxas, reason };
-    let scratch = Scratch::new().map_err(|e| failed(e.to_string()))?;
+    let scratch = Scratch::new().map_err(|e| failed(no_scratch(&e)))?;
     let (input, output) = (scratch.file("kernel.ptx"), scratch.file("kernel.cubin"));
     std::fs::write(&input, ptx).map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new(find(Tool::Ptxas)?);
@@ -119,7 +121,7 @@ pub fn resource_usage(cubin: &[u8]) -> Result<String, ToolchainError> {
 
 fn on_cubin(tool: Tool, arguments: &[&str], cubin: &[u8]) -> Result<String, ToolchainError> {
     let failed = |reason: String| ToolchainError::Failed { tool, reason };
-    let scratch = Scratch::new().map_err(|e| failed(e.to_string()))?;
+    let scratch = Scratch::new().map_err(|e| failed(no_scratch(&e)))?;
     let input = scratch.file("kernel.cubin");
     std::fs::write(&input, cubin).map_err(|e| failed(e.to_string()))?;
     let result = run(&find(tool)?, arguments, &input).map_err(|e| failed(e.to_string()))?;
@@ -127,6 +129,10 @@ fn on_cubin(tool: Tool, arguments: &[&str], cubin: &[u8]) -> Result<String, Tool
         return Err(failed(outcome(&result)));
     }
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
+}
+
+fn no_scratch(error: &files::Error) -> String {
+    format!("there is no room for its files ({error}): set TMPDIR to a directory of your own")
 }
 
 fn run(program: &Path, arguments: &[&str], input: &Path) -> std::io::Result<Output> {
