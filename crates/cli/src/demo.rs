@@ -54,8 +54,7 @@ pub fn run(args: Args) -> Outcome {
             let trace = report.trace.ok_or("the simulator recorded no timeline")?;
             show(picture(&trace))?;
             if let Some(path) = &args.trace {
-                std::fs::write(path, trace.to_json())
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                files::write(path, trace.to_json())?;
             }
         }
     }

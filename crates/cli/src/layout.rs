@@ -218,7 +218,7 @@ fn show(grid: &Grid, options: &Show) -> Outcome {
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Outcome {
-    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    files::write(path, bytes)?;
     output::print(&format!("wrote {}\n", path.display()))
 }
 

@@ -58,8 +58,7 @@ pub fn run(args: Args) -> Outcome {
         text
     };
     match &args.output {
-        Some(path) => std::fs::write(path, shown)
-            .map_err(|error| format!("{}: {error}", path.display()).into()),
+        Some(path) => Ok(files::write(path, shown)?),
         None => output::print(&shown),
     }
 }

@@ -72,6 +72,9 @@ pub struct Source {
     /// Captured launch as JSON instead of the options below
     #[arg(long, conflicts_with = "file", long_help = launch::HELP)]
     launch: Option<PathBuf>,
+    /// Lets a captured launch read and write outside its folder: only for files one has written oneself
+    #[arg(long, conflicts_with = "file")]
+    any_path: bool,
     /// Kernel, where the file has several
     #[arg(long)]
     pub kernel: Option<String>,
@@ -120,7 +123,7 @@ pub fn run(args: Args) -> Outcome {
         let finished = Finished::new(mode, args.seed, args.source.execute(&options)?);
         finished.print(args.json, args.counters)?;
         if let (Some(path), Some(trace)) = (&args.trace, finished.trace()) {
-            std::fs::write(path, trace)?;
+            files::write(path, trace)?;
         }
         if finished.status() != 0 {
             exit(finished.status());
@@ -146,7 +149,7 @@ impl Source {
     /// Runs it.
     pub fn execute(&self, options: &Options) -> Result<sim::Outcome, AnyError> {
         if let Some(path) = &self.launch {
-            return launch::execute(path, options);
+            return launch::execute(path, self.any_path, options);
         }
         let path = self.file.as_deref().ok_or("a PTX file or --launch")?;
         let test = self.file_test(path)?;

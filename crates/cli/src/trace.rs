@@ -62,18 +62,18 @@ pub fn run(args: Args) -> Outcome {
     if rows.0.is_empty() {
         return Err(format!("no CTA {:?} did anything: try --cta 0", args.cta).into());
     }
-    let files = Files::beside(&args.output);
-    write(&files.perfetto, &trace.to_json())?;
+    let written = Written::beside(&args.output);
+    files::write(&written.perfetto, trace.to_json())?;
     let text = timeline::picture(&rows);
-    let summary = Summary::new(&title, args.cta, &rows, &files);
+    let summary = Summary::new(&title, args.cta, &rows, &written);
     let [x, y, z] = args.cta;
     let subtitle = format!("CTA ({x},{y},{z}); cycles are the simulator's model, not a GPU's");
     let drawing = timeline::drawing(&title, &subtitle, &rows);
-    write(&files.picture, &drawing.to_svg())?;
+    files::write(&written.picture, drawing.to_svg())?;
     if args.json {
         return output::print_json(&summary);
     }
-    let (perfetto, picture) = (files.perfetto.display(), files.picture.display());
+    let (perfetto, picture) = (written.perfetto.display(), written.picture.display());
     output::print(&format!(
         "{title}\n{subtitle}\n\n{text}\n{picture}   the picture\n{perfetto}   every CTA, for \
          https://ui.perfetto.dev\n"
@@ -148,24 +148,20 @@ fn index(text: &str) -> Result<[u32; 3], String> {
     Ok(index)
 }
 
-fn write(path: &Path, text: &str) -> Outcome {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
-}
-
 /// The two files.
-struct Files {
+struct Written {
     perfetto: PathBuf,
     picture: PathBuf,
 }
 
-impl Files {
-    fn beside(name: &Path) -> Files {
+impl Written {
+    fn beside(name: &Path) -> Written {
         let with = |extension: &str| {
             let mut path = name.as_os_str().to_owned();
             path.push(extension);
             PathBuf::from(path)
         };
-        Files { perfetto: with(".json"), picture: with(".svg") }
+        Written { perfetto: with(".json"), picture: with(".svg") }
     }
 }
 
@@ -187,7 +183,7 @@ struct RowSummary {
 }
 
 impl Summary {
-    fn new(title: &str, cta: [u32; 3], rows: &(Vec<Lane<'_>>, u64), files: &Files) -> Summary {
+    fn new(title: &str, cta: [u32; 3], rows: &(Vec<Lane<'_>>, u64), written: &Written) -> Summary {
         let row =
             |lane: &Lane<'_>| RowSummary { name: lane.name.clone(), busy_cycles: lane.busy() };
         Summary {
@@ -195,8 +191,8 @@ impl Summary {
             cta,
             cycles: rows.1,
             rows: rows.0.iter().map(row).collect(),
-            perfetto: files.perfetto.clone(),
-            picture: files.picture.clone(),
+            perfetto: written.perfetto.clone(),
+            picture: written.picture.clone(),
         }
     }
 }
@@ -214,6 +210,6 @@ mod tests {
 
     #[test]
     fn a_name_with_a_dot_keeps_it() {
-        assert_eq!(Files::beside(Path::new("v1.5")).picture, Path::new("v1.5.svg"));
+        assert_eq!(Written::beside(Path::new("v1.5")).picture, Path::new("v1.5.svg"));
     }
 }

@@ -136,11 +136,11 @@ impl Recorded {
     }
 
     /// Stores the outputs of a run.
-    pub fn save(&self, test: &FileTest, run: &Run, contents: &Contents) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.0)?;
+    pub fn save(&self, test: &FileTest, run: &Run, contents: &Contents) -> Result<(), String> {
+        std::fs::create_dir_all(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
         for (spec, bytes) in run.buffers().iter().zip(contents) {
             if spec.access().is_output() {
-                std::fs::write(self.path(test, run, &spec.name), bytes)?;
+                files::write(self.path(test, run, &spec.name), bytes).map_err(|e| e.to_string())?;
             }
         }
         Ok(())

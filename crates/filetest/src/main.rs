@@ -43,19 +43,23 @@ fn arguments() -> Result<Arguments, String> {
 
 fn rewrite(path: &Path, test: &FileTest, engine: &dyn Engine) -> Result<(), String> {
     let text = bless(test, engine).map_err(|e| format!("{}: {e}", path.display()))?;
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    write(path, text)
 }
 
-fn save(directory: &Path, test: &FileTest, engine: &dyn Engine) {
+fn write(path: &Path, text: String) -> Result<(), String> {
+    files::write(path, text).map_err(|error| error.to_string())
+}
+
+/// Stores the outputs of every run that ends well, and says which do not.
+fn save(directory: &Path, test: &FileTest, engine: &dyn Engine) -> Result<(), String> {
     let recorded = Recorded(directory.to_owned());
     for run in &test.runs {
-        let result = engine.execute(test, run).map_err(|error| error.to_string());
-        let stored =
-            result.and_then(|c| recorded.save(test, run, &c).map_err(|error| error.to_string()));
-        if let Err(error) = stored {
-            eprintln!("{} line {}: {error}", test.name, run.line);
+        match engine.execute(test, run) {
+            Ok(contents) => recorded.save(test, run, &contents)?,
+            Err(error) => eprintln!("{} line {}: {error}", test.name, run.line),
         }
     }
+    Ok(())
 }
 
 /// The engines of a call: one, or two to compare.
@@ -89,7 +93,7 @@ fn handle(
     } else if arguments.bless {
         rewrite(path, &test, on)?;
     } else if let Some(directory) = &arguments.save {
-        save(directory, &test, on);
+        save(directory, &test, on)?;
     } else {
         report.outcomes.extend(match &engines.against {
             Some(other) => compare(&test, on, other.as_ref()),
@@ -111,7 +115,7 @@ fn run() -> Result<bool, String> {
     }
     print!("{report}");
     if let Some(path) = &arguments.json {
-        std::fs::write(path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
+        write(path, report.json())?;
     }
     Ok(report.failures() == 0)
 }

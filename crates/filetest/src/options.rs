@@ -68,6 +68,10 @@ impl Options {
     fn buffer(&mut self, text: &str) -> Result<BufferId, String> {
         let wrong = || format!("{text}: expected name:type[extents]=init");
         let (name, rest) = text.split_once(':').ok_or_else(wrong)?;
+        // Recordings of outputs are files of this name.
+        if name.contains(['/', '\\']) {
+            return Err(format!("{text}: a buffer's name has no slash"));
+        }
         let (ty, rest) = rest.split_once('[').ok_or_else(wrong)?;
         let (dims, init) = rest.split_once("]=").ok_or_else(wrong)?;
         let (init, read_write) = match init.strip_suffix("+rw") {

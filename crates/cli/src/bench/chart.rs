@@ -14,7 +14,7 @@ pub fn write(path: &Path, title: &str, notes: Vec<String>, rows: &[Measured]) ->
         Some("png") => png(&grid)?,
         _ => return Err(format!("{}: .svg or .png is drawn", path.display()).into()),
     };
-    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()).into())
+    Ok(files::write(path, bytes)?)
 }
 
 fn grid(title: &str, notes: Vec<String>, rows: &[Measured]) -> Grid {

@@ -133,7 +133,7 @@ fn write_json(args: &Args, report: &Report) -> Outcome {
         return output::print_json(report);
     }
     let text = serde_json::to_string_pretty(report)? + "\n";
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+    Ok(files::write(path, text)?)
 }
 
 fn load_times(args: &Args, device: &Device, row: &Row) -> Option<[f64; 2]> {

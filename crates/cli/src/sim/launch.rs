@@ -1,9 +1,10 @@
 //! `--launch launch.json`: a launch captured elsewhere, as [`HELP`] describes it.
 
+use files::Folder;
 use serde::Deserialize;
 use sim::{CapturedBuffer, CapturedLaunch, Options, Outcome, Pointer, Relocation};
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the file holds.
 pub const HELP: &str = r#"Captured launch as JSON instead of the options below:
@@ -11,16 +12,20 @@ pub const HELP: &str = r#"Captured launch as JSON instead of the options below:
 {"ptx": "kernel.ptx", "kernel": "name", "grid": [1, 1, 1], "block": [128, 1, 1],
  "cluster": [1, 1, 1], "smem": 0, "params": ["0000000000000000"],
  "relocs": [{"param": 0, "offset": 0, "buffer": 0, "addend": 0}],
- "buffers": [{"bytes": 1024, "file": null, "init": "zero", "save": "out.bin"},
+ "buffers": [{"bytes": 1024, "name": "out", "file": null, "init": "zero", "save": "out.bin"},
              {"bytes": 64, "relocs": [{"offset": 8, "buffer": 0, "addend": 256}]}]}
 
 `params` are the bytes of each parameter in hex, `smem` is dynamic shared memory. `relocs` say where the address
 of a buffer goes, plus `addend` bytes: into a parameter, or, in the entry of a buffer, into that buffer (arrays
 of pointers, tensor maps in memory). `init` is `zero`, `poison` or `random` and only counts where there is no
-`file`. `save` takes the contents after the run. Paths are relative to the JSON file; `kernel` may be left out
-where there is one, `cluster`, `smem`, `addend` and lists where they are 1, 0 and empty."#;
+`file`, which holds exactly `bytes` bytes. `save` takes the contents after the run, `name` is for messages.
+`kernel` may be left out where there is one, `cluster`, `smem`, `addend` and lists where they are 1, 0 and empty.
+
+Paths are relative to the JSON file and must stay in its folder, links included, unless --any-path is given;
+hidden files are not written. Files that are read must be regular files."#;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Description {
     ptx: String,
     kernel: Option<String>,
@@ -38,6 +43,7 @@ struct Description {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Reloc {
     param: usize,
     offset: usize,
@@ -47,6 +53,7 @@ struct Reloc {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Buffer {
     bytes: u64,
     name: Option<String>,
@@ -58,6 +65,7 @@ struct Buffer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct BufferReloc {
     offset: u64,
     buffer: usize,
@@ -65,25 +73,45 @@ struct BufferReloc {
     addend: i64,
 }
 
-/// Runs the launch a JSON file describes and saves its buffers.
-pub fn execute(path: &Path, options: &Options) -> Result<Outcome, Box<dyn Error>> {
+/// Runs the launch a JSON file describes and saves its buffers; its paths stay in the file's folder
+/// unless `any_path`.
+pub fn execute(path: &Path, any_path: bool, options: &Options) -> Result<Outcome, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let description: Description =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let launch = description.launch(folder)?;
+    let folder = Folder::of(path)?;
+    let folder = if any_path { folder.open() } else { folder };
+    // Before the run, which may take long.
+    let saves = description.saves(&folder)?;
+    let launch = description.launch(&folder)?;
     let outcome = sim::captured_outcome(&launch, options);
-    for (buffer, bytes) in description.buffers.iter().zip(&outcome.report.buffers) {
-        if let Some(save) = &buffer.save {
-            std::fs::write(folder.join(save), bytes).map_err(|e| format!("{save}: {e}"))?;
+    for (save, bytes) in saves.iter().zip(&outcome.report.buffers) {
+        if let Some(path) = save {
+            files::write(path, bytes)?;
         }
     }
     Ok(outcome)
 }
 
 impl Description {
-    fn launch(&self, folder: &Path) -> Result<CapturedLaunch, Box<dyn Error>> {
-        let source = std::fs::read_to_string(folder.join(&self.ptx))
+    /// Where each buffer is saved, if it is.
+    fn saves(&self, folder: &Folder) -> Result<Vec<Option<PathBuf>>, Box<dyn Error>> {
+        let mut saves: Vec<Option<PathBuf>> = Vec::new();
+        for Buffer { save, .. } in &self.buffers {
+            let path = save.as_ref().map(|name| folder.writable(name)).transpose()?;
+            if let Some(first) = saves.iter().position(|other| path.is_some() && *other == path) {
+                let (second, name) = (saves.len(), save.as_deref().unwrap_or_default());
+                return Err(
+                    format!("{name}: buffers {first} and {second} are both saved to it").into()
+                );
+            }
+            saves.push(path);
+        }
+        Ok(saves)
+    }
+
+    fn launch(&self, folder: &Folder) -> Result<CapturedLaunch, Box<dyn Error>> {
+        let source = std::fs::read_to_string(folder.existing(&self.ptx)?)
             .map_err(|e| format!("{}: {e}", self.ptx))?;
         let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", self.ptx))?;
         let kernel = match &self.kernel {
@@ -121,16 +149,11 @@ fn only_kernel(module: &ptx::Module) -> Result<String, String> {
 }
 
 impl Buffer {
-    fn load(&self, index: usize, folder: &Path) -> Result<CapturedBuffer, Box<dyn Error>> {
+    fn load(&self, index: usize, folder: &Folder) -> Result<CapturedBuffer, Box<dyn Error>> {
         let name = self.name.clone().unwrap_or_else(|| format!("buffer {index}"));
         let size = self.bytes as usize;
         let contents = match (&self.file, self.init.as_deref()) {
-            (Some(file), _) => {
-                let mut bytes =
-                    std::fs::read(folder.join(file)).map_err(|e| format!("{file}: {e}"))?;
-                bytes.resize(size, 0);
-                Some(bytes)
-            }
+            (Some(file), _) => Some(self.read(file, &name, folder)?),
             (None, None | Some("zero")) => Some(vec![0; size]),
             (None, Some("poison")) => None,
             (None, Some("random")) => Some(random(size, index as u64)),
@@ -142,6 +165,19 @@ impl Buffer {
             |r: &BufferReloc| Pointer { offset: r.offset, buffer: r.buffer, addend: r.addend };
         let pointers = self.relocs.iter().map(pointer).collect();
         Ok(CapturedBuffer { name, bytes: self.bytes, contents, pointers })
+    }
+}
+
+impl Buffer {
+    /// The contents of `file`, whose size is looked at first.
+    fn read(&self, file: &str, name: &str, folder: &Folder) -> Result<Vec<u8>, Box<dyn Error>> {
+        let path = folder.existing(file)?;
+        let wrong = |e: std::io::Error| format!("{file}: {e}");
+        let size = std::fs::metadata(&path).map_err(wrong)?.len();
+        if size != self.bytes {
+            return Err(format!("{file}: has {size} bytes, but {name} has {}", self.bytes).into());
+        }
+        Ok(std::fs::read(&path).map_err(wrong)?)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The program among files and programs that others made.
 #![cfg(unix)]
 
+mod launch;
 mod tools;
+mod writes;
 
 use files::Scratch;
 use std::fs::{self, Permissions};

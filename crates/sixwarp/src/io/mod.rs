@@ -46,9 +46,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|e| Error::File(format!("{}: {e}", path.display())))
 }
 
-/// Writes a whole file, naming it in errors.
+/// Writes a file whole or not at all, naming it in errors.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    std::fs::write(path, bytes).map_err(|e| Error::File(format!("{}: {e}", path.display())))
+    files::write(path, bytes).map_err(|error| Error::File(error.to_string()))
 }
 
 /// Adds the file's name to an error in its contents.
