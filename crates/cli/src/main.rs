@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sixwarp: {error}");
+            eprintln!("sixwarp: {}", output::readable(&error.to_string()));
             ExitCode::FAILURE
         }
     }

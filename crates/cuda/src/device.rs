@@ -87,9 +87,7 @@ impl fmt::Display for DeviceInfo {
 
 /// The CUDA version the driver supports, if there is a driver.
 pub fn driver_version() -> Result<(u32, u32), Error> {
-    if !driver::present() {
-        return Err(Error::NoDriver);
-    }
+    driver::ensure_present()?;
     Ok(driver::version()?)
 }
 
@@ -100,6 +98,7 @@ impl Device {
         if supports < OLDEST_DRIVER {
             return Err(Error::OldDriver { supports });
         }
+        driver::ensure_complete()?;
         driver::init()?;
         let count = driver::device_count()?;
         if ordinal >= count {
@@ -119,8 +118,9 @@ impl Device {
 
     /// How many GPUs the driver sees; 0 where there is no driver.
     pub fn count() -> Result<u32, Error> {
-        if !driver::present() {
-            return Ok(0);
+        match driver::ensure_present() {
+            Err(Error::NoDriver) => return Ok(0),
+            present => present?,
         }
         match driver::init().and_then(|()| driver::device_count()) {
             Ok(count) => Ok(count),

@@ -35,6 +35,11 @@ impl fmt::Display for DriverError {
 pub enum Error {
     /// There is no NVIDIA driver on this machine.
     NoDriver,
+    /// The driver's library lacks a function.
+    BrokenDriver {
+        /// The function.
+        function: &'static str,
+    },
     /// The driver is older than what kernels here need.
     OldDriver {
         /// The CUDA version it supports.
@@ -104,6 +109,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoDriver => f.write_str("no NVIDIA driver: libcuda.so.1 cannot be loaded"),
+            Error::BrokenDriver { function } => {
+                write!(f, "the NVIDIA driver is broken: its library libcuda has no {function}")
+            }
             Error::OldDriver { supports: (major, minor) } => {
                 write!(f, "the NVIDIA driver supports CUDA {major}.{minor}: 12.0 (R525) is needed")
             }

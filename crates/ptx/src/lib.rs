@@ -12,6 +12,7 @@
 
 pub mod ast;
 pub mod build;
+mod excerpt;
 mod parse;
 mod print;
 mod registers;

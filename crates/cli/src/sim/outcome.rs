@@ -35,7 +35,7 @@ impl Finished {
     pub fn print(&self, as_json: bool, counters: bool) -> crate::Outcome {
         let text = match as_json {
             true => format!("{}\n", self.json()),
-            false => self.text(counters),
+            false => output::readable(&self.text(counters)),
         };
         output::print(&text)
     }
@@ -59,7 +59,7 @@ impl Finished {
                 "seed": seed,
                 "rule": error.rule(),
                 "line": error.line(),
-                "message": error.to_string(),
+                "message": output::readable(&error.to_string()),
                 "allowed": allowed,
                 "notes": report.notes,
             }),

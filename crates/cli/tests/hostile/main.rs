@@ -1,7 +1,9 @@
 //! The program among files and programs that others made.
 #![cfg(unix)]
 
+mod driver;
 mod launch;
+mod messages;
 mod tools;
 mod writes;
 

@@ -4,6 +4,7 @@
 //! the functions below, keep alive what they belong to, and are closed once, when dropped. What a
 //! kernel does with device memory is the business of those who write kernels.
 
+use crate::Error;
 use crate::error::{DriverError, check};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_int};
@@ -16,6 +17,7 @@ mod jit;
 mod launch;
 mod memory;
 mod stream;
+mod symbols;
 mod tensor_map;
 
 pub(crate) use jit::{JitLog, Module};
@@ -28,13 +30,28 @@ pub(crate) use tensor_map::{encode_tensor_map, replace_map_address};
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// Whether the driver's library can be loaded.
-pub(crate) fn present() -> bool {
+/// Ensures that the driver can be asked for its version and its devices.
+///
+/// A library that is missing, or a function in it, makes the functions below panic: this is asked
+/// before them.
+pub(crate) fn ensure_present() -> std::result::Result<(), Error> {
     // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
-    unsafe { sys::is_culib_present() }
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::NoDriver);
+    }
+    ensure_has(symbols::FIRST)
 }
 
-/// Prepares the driver; [`present`] must have been asked first, else a missing library is a panic.
+/// Ensures that the driver has everything that is called on a device.
+pub(crate) fn ensure_complete() -> std::result::Result<(), Error> {
+    ensure_has(symbols::FURTHER)
+}
+
+fn ensure_has(functions: &[&'static str]) -> std::result::Result<(), Error> {
+    symbols::missing(functions).map_or(Ok(()), |function| Err(Error::BrokenDriver { function }))
+}
+
+/// Prepares the driver.
 pub(crate) fn init() -> Result<()> {
     // SAFETY: no preconditions; flags must be 0.
     check("cuInit", unsafe { sys::cuInit(0) })

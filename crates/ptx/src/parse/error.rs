@@ -1,17 +1,22 @@
 //! What is wrong with a PTX text, and where.
 
+use crate::excerpt;
 use std::error::Error;
 use std::fmt;
 
 /// PTX text that could not be read.
 ///
-/// Displays as the place, what was expected, what stands there, and the source line with a caret.
+/// Displays as the place, what was expected, what stands there, and the source line (of a long one,
+/// what is near) with a caret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     line: u32,
     column: u32,
     message: String,
-    source_line: String,
+    /// What stands near the place on its line.
+    near: String,
+    /// Characters of it before the place.
+    before: usize,
 }
 
 impl ParseError {
@@ -21,11 +26,13 @@ impl ParseError {
         let start = source[..offset].rfind('\n').map_or(0, |i| i + 1);
         let end = source[offset..].find('\n').map_or(source.len(), |i| offset + i);
         let line = source[..offset].bytes().filter(|b| *b == b'\n').count() + 1;
+        let (near, before) = excerpt::near(&source[start..end], offset - start);
         ParseError {
             line: u32::try_from(line).unwrap_or(u32::MAX),
             column: u32::try_from(source[start..offset].chars().count() + 1).unwrap_or(u32::MAX),
             message,
-            source_line: source[start..end].trim_end().to_owned(),
+            near,
+            before,
         }
     }
 
@@ -50,11 +57,11 @@ impl fmt::Display for ParseError {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         // Tabs stay tabs so that the caret stands under its character.
-        let before = self.source_line.chars().take(self.column as usize - 1);
+        let before = self.near.chars().take(self.before);
         let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         writeln!(f, "{}:{}: {}", self.line, self.column, self.message)?;
         writeln!(f, "{margin} |")?;
-        writeln!(f, "{number} | {}", self.source_line)?;
+        writeln!(f, "{number} | {}", self.near)?;
         write!(f, "{margin} | {indent}^")
     }
 }

@@ -16,6 +16,7 @@ pub use error::ParseError;
 
 use crate::Symbol;
 use crate::ast::*;
+use crate::excerpt::beginning;
 use lex::{Lexer, Token};
 
 /// How deep blocks, vectors and initialisers may nest. Compilers stay below ten; the limit keeps
@@ -273,9 +274,9 @@ impl<'a> Parser<'a> {
 
 fn describe(token: Token<'_>) -> String {
     match token {
-        Token::Word(text) | Token::Number(text) => format!("`{text}`"),
-        Token::Dot(text) => format!("`.{text}`"),
-        Token::Text(text) => format!("the string \"{text}\""),
+        Token::Word(text) | Token::Number(text) => format!("`{}`", beginning(text)),
+        Token::Dot(text) => format!("`.{}`", beginning(text)),
+        Token::Text(text) => format!("the string \"{}\"", beginning(text)),
         Token::Punct(punct) => format!("`{punct}`"),
         Token::Bad(what) => what.to_owned(),
         Token::End => "the end of the text".to_owned(),

@@ -3,6 +3,7 @@
 //! Both print `ptxas <file>, line 11; error   : <message>`. The line is one of the PTX text; the
 //! closest `.loc` before it, with the module's `.file`s, names the line of Rust that emitted it.
 
+use crate::excerpt::beginning;
 use std::fmt;
 
 /// One message of an assembler.
@@ -12,7 +13,7 @@ pub struct Diagnostic {
     pub message: String,
     /// Line of the PTX text, from 1.
     pub line: Option<u32>,
-    /// That line's text.
+    /// That line's text, or the beginning of a long one's.
     pub text: Option<String>,
     /// What emitted it.
     pub source: Option<SourceLine>,
@@ -63,7 +64,7 @@ fn diagnostic(entry: &str, ptx: &str) -> Diagnostic {
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
     });
     let text = line.and_then(|n| ptx.lines().nth((n as usize).checked_sub(1)?));
-    let text = text.map(|t| t.trim().to_string());
+    let text = text.map(|t| beginning(t.trim()).into_owned());
     let source = line.and_then(|n| SourceLine::of(ptx, n));
     Diagnostic { message: message.into(), line, text, source }
 }
