@@ -22,6 +22,10 @@ BESIDE = ["filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "ty
 OTHERS = {"transformers": "transformers==5.22.2", "jax": "jax==0.10.2", "ml_dtypes": "ml_dtypes"}
 # cudaErrorInsufficientDriver.
 NO_DRIVER = 35
+# Functions that name an error: torch calls them when it reports one.
+NAMES_AN_ERROR = re.compile(r"Get\w*(String|Name)$|^ncclGetLastError$")
+# Says which stand-ins are there, so that those of an older version of this file are replaced.
+MARK, VERSION = "stand-ins.txt", "2"
 
 
 def pip(*arguments):
@@ -55,26 +59,45 @@ def missing_libraries(directory):
     return sorted(needed), symbols
 
 
+def stand_in(name):
+    if NAMES_AN_ERROR.search(name):
+        return f'const char *{name}(void) {{ return "there is no CUDA driver"; }}\n'
+    return f"int {name}(void) {{ return {NO_DRIVER}; }}\n"
+
+
 def write_library(path, version, symbols):
-    """A library whose functions return an error."""
+    """A library whose functions return an error, or its name."""
     with tempfile.TemporaryDirectory() as scratch:
         source, script = pathlib.Path(scratch, "stubs.c"), pathlib.Path(scratch, "versions")
-        source.write_text("".join(f"int {name}(void) {{ return {NO_DRIVER}; }}\n" for name in sorted(symbols)))
+        source.write_text("".join(map(stand_in, sorted(symbols))))
         options = ["-shared", "-fPIC", "-nostdlib", "-w", f"-Wl,-soname,{path.name}"]
         if version and symbols:
             script.write_text(f"{version} {{}};\n")
             options.append(f"-Wl,--version-script={script}")
-        subprocess.run(["cc", *options, "-o", path, source], check=True)
+        made = path.with_suffix(".new")
+        subprocess.run(["cc", *options, "-o", made, source], check=True)
+        made.replace(path)
+
+
+def torch_libraries():
+    return pathlib.Path(importlib.util.find_spec("torch").submodule_search_locations[0]) / "lib"
+
+
+def has_old_stand_ins():
+    """Whether torch's libraries lie beside stand-ins, which are small, that another version of this file wrote."""
+    mark = torch_libraries() / MARK
+    stands_in = any(path.stat().st_size < 100_000 for path in torch_libraries().glob("libcudart.so.*"))
+    return stands_in and not (mark.exists() and mark.read_text() == VERSION)
 
 
 def replace_cuda_libraries():
-    spec = importlib.util.find_spec("torch")
-    directory = pathlib.Path(spec.submodule_search_locations[0]) / "lib"
+    directory = torch_libraries()
     needed, symbols = missing_libraries(directory)
     for name in needed:
         # NCCL has no versions; its library stands for all that have none.
         version = {"libnvshmem": "NVSHMEM", "libnccl": ""}.get(name.partition(".")[0].partition("_")[0], name)
         write_library(directory / name, version, symbols[version])
+    (directory / MARK).write_text(VERSION)
 
 
 def main():
@@ -86,6 +109,8 @@ def main():
             replace_cuda_libraries()
         else:
             pip(TORCH)
+    elif has_old_stand_ins():
+        replace_cuda_libraries()
     missing = [requirement for module, requirement in OTHERS.items() if not has(module)]
     if missing:
         pip(*missing)
