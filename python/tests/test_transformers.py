@@ -203,6 +203,9 @@ MASKS = {
     "window": dict(q_length=8, mask_function=WINDOW),
     "window, offset keys": dict(q_length=3, q_offset=9, kv_offset=4, mask_function=WINDOW),
     "window, padded": dict(q_length=8, mask_function=WINDOW, attention_mask=LEFT),
+    "window, offset keys, padded": dict(
+        q_length=3, q_offset=9, kv_offset=4, mask_function=WINDOW, attention_mask=torch.arange(12).expand(2, 12) > 8
+    ),
     "packed": dict(q_length=8, mask_function=masking_utils.and_masks(CAUSAL, PACKED)),
     "packed windows": dict(q_length=8, mask_function=masking_utils.and_masks(WINDOW, PACKED)),
     "full": dict(q_length=8, mask_function=FULL),
