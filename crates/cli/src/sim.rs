@@ -2,6 +2,7 @@
 
 mod corpus;
 mod launch;
+mod limits;
 mod outcome;
 mod parameters;
 mod rules;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 /// Runs a PTX kernel on the simulator and says what is wrong with it
 ///
 /// The exit status tells the outcome: 0 ok, 2 the launch does not fit the kernel, 3 fault,
-/// 4 hazard, 5 deadlock, 6 unsupported.
+/// 4 hazard, 5 deadlock, 6 unsupported, 7 stopped by a limit.
 #[derive(clap::Args)]
 #[command(group(
     clap::ArgGroup::new("what").args(["file", "launch", "allow"]).multiple(true).required(true)
@@ -58,6 +59,8 @@ pub struct Args {
     /// Prints the outcome as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    limits: limits::LimitArgs,
     #[command(flatten)]
     source: Source,
 }
@@ -118,6 +121,7 @@ pub fn run(args: Args) -> Outcome {
             allow: allow.clone(),
             trace: args.trace.is_some(),
             threads: args.threads,
+            limits: args.limits.limits(),
             ..options
         };
         let finished = Finished::new(mode, args.seed, args.source.execute(&options)?);
@@ -155,6 +159,9 @@ impl Source {
         let test = self.file_test(path)?;
         let run = test.runs.first().ok_or("no launch")?;
         let program = test.program(run)?;
+        if let Err(error) = run.check_memory(&options.limits) {
+            return Ok(sim::Outcome { error: Some(error), ..sim::Outcome::default() });
+        }
         Ok(sim::outcome(&program, &run.contents(), options))
     }
 

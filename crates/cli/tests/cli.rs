@@ -340,3 +340,76 @@ fn tensors_of_unlike_shapes_are_refused() {
     assert_eq!(wrong, "sixwarp: k: must have q's batch, 1, but it is 2\n");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// A kernel that never ends.
+const ENDLESS: &str = "// run: --block 64
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry endless() {
+    .reg .b32 r;
+    mov.u32 r, 0;
+again:
+    add.u32 r, r, 1;
+    bra again;
+}
+";
+
+/// Runs `sixwarp sim` on a text.
+fn simulated(ptx: &str, arguments: &[&str]) -> Output {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("sixwarp-sim-{}-{number}.ptx", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, ptx).unwrap();
+    let output = sixwarp(&[&["sim", path.to_str().unwrap()], arguments].concat());
+    std::fs::remove_file(path).unwrap();
+    output
+}
+
+#[test]
+fn the_simulator_ends_what_does_not_end() {
+    for (limit, reason) in [
+        (["--max-instructions", "5000"], "the launch has executed 5000 warp instructions"),
+        (["--timeout", "0.05"], "the launch has taken 0.05 seconds"),
+    ] {
+        let output = simulated(ENDLESS, &limit);
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+        let report = text(&output.stdout);
+        assert!(report.contains(&format!("stopped: {reason}")), "{report}");
+        let place = "in a loop: CTA (0,0,0) warps 0, 1\n  --> kernel `endless`, PTX line 9 to 10";
+        assert!(report.contains(place), "{report}");
+    }
+}
+
+#[test]
+fn the_simulator_refuses_sizes_that_nothing_has() {
+    let empty = ENDLESS.replace("bra again;", "ret;");
+    for (arguments, status, message) in [
+        (&["--grid", "4294967297"][..], 1, "4294967297 is not between 0 and 2^32 - 1"),
+        (&["--grid", "65536", "--cluster", "65536,65536,1"], 2, "a cluster of [65536, 65536, 1]"),
+        (&["--smem", "4294967295"], 2, "4294967295 bytes of dynamic shared memory"),
+        (&["--block", "1024,1024"], 2, "is 1048576 threads"),
+        (&["--arg", "a:u8[1099511627776]=zero"], 2, "`a` takes 1099511627776 bytes of memory"),
+        (&["--arg", "a:u8[4096]=zero", "--memory", "1K"], 2, "the limit is 1024 (`--memory`)"),
+    ] {
+        let output = simulated(&empty, arguments);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains(message), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_captured_buffer_is_no_larger_than_memory() {
+    let folder = std::env::temp_dir().join(format!("sixwarp-captured-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("k.ptx"), ENDLESS).unwrap();
+    let launch = r#"{"ptx": "k.ptx", "grid": [1, 1, 1], "block": [1, 1, 1],
+                     "buffers": [{"bytes": 1099511627776}]}"#;
+    std::fs::write(folder.join("launch.json"), launch).unwrap();
+    let output = sixwarp(&["sim", "--launch", folder.join("launch.json").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("takes 1099511627776 bytes of memory"));
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -58,6 +58,7 @@ impl Engine for CudaEngine {
 
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
         let program = test.program(run).map_err(EngineError::new)?;
+        run.check_memory(&sim::Limits::default()).map_err(EngineError::new)?;
         let mut buffers = run.contents();
         self.0.run_host(&program, &mut buffers).map_err(EngineError::new)?;
         Ok(buffers)
@@ -100,7 +101,7 @@ impl SimEngine {
 
     /// A run is given up after so many warp instructions.
     pub fn limited(mut self, instructions: u64) -> SimEngine {
-        self.options.max_instructions = instructions;
+        self.options.limits.instructions = instructions;
         self
     }
 
@@ -122,6 +123,7 @@ impl Engine for SimEngine {
 
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
         let program = test.program(run).map_err(EngineError::new)?;
+        run.check_memory(&self.options.limits).map_err(EngineError::new)?;
         self.run(&program, &run.contents()).map_err(EngineError::new)
     }
 }
@@ -158,6 +160,7 @@ impl Engine for Recorded {
     }
 
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
+        run.check_memory(&sim::Limits::default()).map_err(EngineError::new)?;
         let mut contents = run.contents();
         for (spec, bytes) in run.buffers().iter().zip(&mut contents) {
             if spec.access().is_output() {

@@ -146,7 +146,13 @@ impl Run {
         found.map_or(Tolerance::Exact, |(_, tolerance)| *tolerance)
     }
 
-    /// Name and contents of the buffers at the start.
+    /// Whether there is memory for the buffers.
+    pub fn check_memory(&self, limits: &sim::Limits) -> Result<(), sim::Error> {
+        let sizes = self.options.buffers.iter().map(|b| (b.name.as_str(), b.bytes() as u64));
+        limits.check_buffers(sizes)
+    }
+
+    /// The contents of the buffers at the start.
     pub fn contents(&self) -> Vec<Vec<u8>> {
         self.options.buffers.iter().map(|b| b.contents()).collect()
     }

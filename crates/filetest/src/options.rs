@@ -4,6 +4,9 @@ use crate::buffer::{BufferSpec, Init};
 use crate::element::ElementKind;
 use program::{Argument, BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
 
+/// No buffer has more bytes.
+const MOST_BYTES: u64 = 1 << 56;
+
 /// A `run:` line, parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -36,7 +39,7 @@ impl Options {
                 "--grid" => options.grid = extents(value)?,
                 "--block" => options.block = extents(value)?,
                 "--cluster" => options.cluster = extents(value)?,
-                "--smem" => options.shared_bytes = number(value)? as u32,
+                "--smem" => options.shared_bytes = whole(value)?,
                 "--arg" => options.argument(value)?,
                 "--buffer" => {
                     options.buffer(value)?;
@@ -57,8 +60,8 @@ impl Options {
         let (_, rest) = text.split_once(':').ok_or_else(|| format!("{text}: no type"))?;
         let (ty, value) = rest.split_once('=').ok_or_else(|| format!("{text}: no value"))?;
         self.args.push(match ty {
-            "u32" => Argument::U32(number(value)? as u32),
-            "u64" => Argument::U64(number(value)? as u64),
+            "u32" => Argument::U32(word(value, 32)? as u32),
+            "u64" => Argument::U64(word(value, 64)?),
             "f32" => Argument::F32(value.parse().map_err(|_| format!("{value} is no f32"))?),
             _ => return Err(format!("{text}: numbers are u32, u64 or f32")),
         });
@@ -79,10 +82,12 @@ impl Options {
             None => (init, false),
         };
         let element = ElementKind::from_name(ty).ok_or_else(|| format!("{text}: no type {ty}"))?;
+        let elements = list::<u64>(dims)?.into_iter().try_fold(1, u64::checked_mul);
+        let elements = elements.filter(|elements| *elements <= MOST_BYTES / element.bytes() as u64);
         self.buffers.push(BufferSpec {
             name: name.to_owned(),
             element,
-            elements: list(dims)?.iter().product::<u64>() as usize,
+            elements: elements.ok_or_else(|| format!("{text}: more than 2^56 bytes"))? as usize,
             init: parse_init(init)?,
             read_write,
         });
@@ -124,13 +129,12 @@ impl Options {
 }
 
 fn set_field(map: &mut TensorMap, key: &str, value: &str) -> Result<(), String> {
-    let narrow = |values: Vec<u64>| values.into_iter().map(|v| v as u32).collect();
     match key {
         "dims" => map.dims = list(value)?,
         "strides" => map.strides = list(value)?,
-        "box" => map.box_dims = narrow(list(value)?),
-        "steps" => map.element_strides = narrow(list(value)?),
-        "offset" => map.offset = number(value)? as u64,
+        "box" => map.box_dims = list(value)?,
+        "steps" => map.element_strides = list(value)?,
+        "offset" => map.offset = whole(value)?,
         "swizzle" => {
             map.swizzle = match value {
                 "none" => Swizzle::None,
@@ -162,9 +166,10 @@ fn set_field(map: &mut TensorMap, key: &str, value: &str) -> Result<(), String> 
 
 fn packed_strides(map: &TensorMap) -> Vec<u64> {
     let mut strides = Vec::new();
-    let mut elements = 1;
+    let mut elements = 1u64;
     for dim in map.dims.iter().take(map.dims.len().saturating_sub(1)) {
-        elements *= dim;
+        // What is too large for a tensor map stays too large.
+        elements = elements.saturating_mul(*dim).min(MOST_BYTES);
         strides.push(map.element.bytes_of(elements));
     }
     strides
@@ -206,8 +211,24 @@ fn number(text: &str) -> Result<i128, String> {
     parsed.map_err(|_| format!("{text} is no integer"))
 }
 
-fn list(text: &str) -> Result<Vec<u64>, String> {
-    text.split(',').map(|n| number(n).map(|n| n as u64)).collect()
+/// A number from 0 to the largest of its type.
+fn whole<T: TryFrom<i128>>(text: &str) -> Result<T, String> {
+    let most = 8 * size_of::<T>();
+    T::try_from(number(text)?).map_err(|_| format!("{text} is not between 0 and 2^{most} - 1"))
+}
+
+/// The bits of an argument, which may be signed.
+fn word(text: &str, bits: u32) -> Result<u64, String> {
+    let value = number(text)?;
+    let range = -(1i128 << (bits - 1))..1i128 << bits;
+    range
+        .contains(&value)
+        .then_some(value as u64)
+        .ok_or(format!("{text} has more than {bits} bits"))
+}
+
+fn list<T: TryFrom<i128>>(text: &str) -> Result<Vec<T>, String> {
+    text.split(',').map(whole).collect()
 }
 
 fn extents(text: &str) -> Result<[u32; 3], String> {
@@ -215,7 +236,7 @@ fn extents(text: &str) -> Result<[u32; 3], String> {
     if values.is_empty() || values.len() > 3 {
         return Err(format!("{text}: one to three extents"));
     }
-    Ok(std::array::from_fn(|i| values.get(i).copied().unwrap_or(1) as u32))
+    Ok(std::array::from_fn(|i| values.get(i).copied().unwrap_or(1)))
 }
 
 #[cfg(test)]
@@ -245,5 +266,30 @@ mod tests {
         assert_eq!(error("--arg out:f12[4]=zero"), "out:f12[4]=zero: no type f12");
         assert_eq!(error("--map t=a;dims=1"), "t=a;dims=1: no buffer a so far");
         assert_eq!(error("--blok 1"), "there is no option --blok");
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused() {
+        let error = |line: &str| Options::parse(line).unwrap_err();
+        assert_eq!(error("--grid 4294967297"), "4294967297 is not between 0 and 2^32 - 1");
+        assert_eq!(error("--block -1"), "-1 is not between 0 and 2^32 - 1");
+        assert_eq!(error("--smem 0x100000000"), "0x100000000 is not between 0 and 2^32 - 1");
+        assert_eq!(error("--arg n:u32=4294967296"), "4294967296 has more than 32 bits");
+        assert_eq!(
+            error("--arg n:u64=-9223372036854775809"),
+            "-9223372036854775809 has more than 64 bits"
+        );
+        assert_eq!(
+            error("--arg a:u8[4294967296,4294967296]=zero"),
+            "a:u8[4294967296,4294967296]=zero: more than 2^56 bytes"
+        );
+        assert_eq!(
+            error("--arg a:f64[72057594037927935]=zero"),
+            "a:f64[72057594037927935]=zero: more than 2^56 bytes"
+        );
+        let map = "--buffer a:u8[16]=zero --map t=a;box=4294967297";
+        assert_eq!(error(map), "4294967297 is not between 0 and 2^32 - 1");
+        let signed = Options::parse("--arg n:u32=-1 --arg m:u64=-1").unwrap();
+        assert_eq!(signed.args, [Argument::U32(u32::MAX), Argument::U64(u64::MAX)]);
     }
 }

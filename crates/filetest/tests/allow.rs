@@ -1,7 +1,7 @@
 //! Broken rules that a run is told to let pass.
 
 use filetest::{FileTest, files};
-use sim::{Error, Options, Report, Rule};
+use sim::{Error, Limits, Options, Report, Rule};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,8 @@ fn allowable((path, report): &(PathBuf, String)) -> Option<(FileTest, Rule, Opti
     let (_, note) = report.split_once("= note: `--allow ")?;
     let rule = note.split_once('`')?.0.parse().expect("a rule");
     let mode = Options::mode(mode, 1).expect("a mode");
-    let options = Options { threads: 1, max_instructions: 1 << 20, ..mode };
+    let limits = Limits { instructions: 1 << 20, ..Limits::default() };
+    let options = Options { threads: 1, limits, ..mode };
     Some((filetest::load(path).expect("a PTX file"), rule, options))
 }
 

@@ -25,9 +25,11 @@ impl Limits {
         let number = target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
         let sm: u32 = number.parse().ok()?;
         let shared_kib = match sm {
+            50 | 52 | 53 | 60 | 61 | 62 => 48,
+            70 | 72 => 96,
             75 => 64,
             80 | 87 => 163,
-            86 | 89 | 120 | 121 => 99,
+            86 | 88 | 89 | 120 | 121 => 99,
             90 | 100 | 101 | 103 | 110 => 227,
             _ => return None,
         };

@@ -1,8 +1,9 @@
 //! Launches captured elsewhere: parameter bytes, and where buffer addresses go in them.
 
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::load;
-use crate::memory::{Contents, Global};
+use crate::memory::{Contents, Global, Request};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
 use crate::run::Machine;
@@ -78,9 +79,14 @@ pub fn run_captured(launch: &CapturedLaunch, options: &Options) -> Result<Report
 
 /// As [`run_captured`], but keeps what was found before an error ended the run.
 pub fn captured_outcome(launch: &CapturedLaunch, options: &Options) -> Outcome {
-    let mut machine = Machine::new(launch.place_buffers());
-    let error = launch.run(&mut machine, options).err();
-    Outcome { report: machine.report, error }
+    match launch.place_buffers(&options.limits) {
+        Ok(global) => {
+            let mut machine = Machine::new(global);
+            let error = launch.run(&mut machine, options).err();
+            Outcome { report: machine.report, error }
+        }
+        Err(error) => Outcome { error: Some(error), ..Outcome::default() },
+    }
 }
 
 impl CapturedLaunch {
@@ -103,16 +109,18 @@ impl CapturedLaunch {
         Ok(())
     }
 
-    fn place_buffers(&self) -> Global {
-        let mut global = Global::default();
+    fn place_buffers(&self, limits: &Limits) -> Result<Global, Error> {
+        let mut global = Global::new(limits);
         for buffer in &self.buffers {
             let contents = match &buffer.contents {
-                Some(bytes) => Contents::Bytes(bytes.clone()),
+                Some(bytes) => Contents::Bytes(bytes),
                 None => Contents::Poison,
             };
-            global.allocate(&buffer.name, buffer.bytes, &contents, false);
+            let CapturedBuffer { name, bytes, .. } = buffer;
+            let request = Request { name, bytes: *bytes, align: 1, contents, read_only: false };
+            global.allocate(&request)?;
         }
-        global
+        Ok(global)
     }
 
     /// The address `addend` bytes behind the start of a buffer, for the relocation `who`.

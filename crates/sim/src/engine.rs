@@ -54,6 +54,9 @@ pub struct Pending {
     pub work: Work,
 }
 
+/// Operations in flight; hardware has room for a limited number, too, and lets a thread wait to issue more.
+const MOST_IN_FLIGHT: usize = 4096;
+
 /// All work in flight of a cluster.
 #[derive(Default)]
 pub struct Engines {
@@ -64,6 +67,11 @@ impl Engines {
     /// Adds an operation.
     pub fn issue(&mut self, pending: Pending) {
         self.queue.push(pending);
+    }
+
+    /// Whether as much is in flight as can be.
+    pub fn is_full(&self) -> bool {
+        self.queue.len() >= MOST_IN_FLIGHT
     }
 
     /// Whether nothing is in flight.

@@ -20,10 +20,12 @@ pub enum Error {
     Hazard(Box<Hazard>),
     /// No warp can go on.
     Deadlock(Box<Deadlock>),
+    /// A launch took too long.
+    Stopped(Box<Stopped>),
 }
 
 impl Error {
-    /// `load`, `unsupported`, `fault`, `hazard` or `deadlock`.
+    /// `load`, `unsupported`, `fault`, `hazard`, `deadlock` or `stopped`.
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Load(_) => "load",
@@ -31,6 +33,7 @@ impl Error {
             Error::Fault(_) => "fault",
             Error::Hazard(_) => "hazard",
             Error::Deadlock(_) => "deadlock",
+            Error::Stopped(_) => "stopped",
         }
     }
 
@@ -42,6 +45,7 @@ impl Error {
             Error::Fault(fault) => Some(fault.site.line),
             Error::Hazard(hazard) => Some(hazard.site.line),
             Error::Deadlock(deadlock) => deadlock.waiting.first().map(|w| w.site.line),
+            Error::Stopped(stopped) => stopped.running.first().map(|r| r.site.line),
         }
     }
 
@@ -52,6 +56,7 @@ impl Error {
             Error::Fault(fault) => fault.rule,
             Error::Hazard(hazard) => hazard.rule.name(),
             Error::Deadlock(_) => "deadlock",
+            Error::Stopped(_) => "limit",
         }
     }
 
@@ -212,6 +217,30 @@ pub struct Deadlock {
     pub help: Vec<String>,
 }
 
+/// Warps of a launch that took too long, at one place.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Where they are: the first instruction of the innermost loop, and the first of the warps.
+    pub site: Site,
+    /// PTX line and source line of the loop's last instruction, if they are in a loop.
+    pub last: Option<(u32, Option<(String, u32)>)>,
+    /// Whether they wait there for others.
+    pub waits: bool,
+    /// Who they are: `CTA (0,0,0) warps 0 to 3`.
+    pub warps: String,
+}
+
+/// A launch took too long.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The limit that it reached.
+    pub reason: String,
+    /// Where the warps of a cluster were.
+    pub running: Vec<Running>,
+    /// Further places that are not listed.
+    pub unlisted: usize,
+}
+
 impl From<Unsupported> for Error {
     fn from(unsupported: Unsupported) -> Error {
         Error::Unsupported(unsupported)
@@ -227,6 +256,7 @@ impl Display for Error {
             Error::Fault(fault) => write!(f, "{fault}{}", AllowNote(fault.rule)),
             Error::Hazard(hazard) => write!(f, "{hazard}{}", AllowNote(hazard.rule.name())),
             Error::Deadlock(deadlock) => deadlock.fmt(f),
+            Error::Stopped(stopped) => stopped.fmt(f),
         }
     }
 }
@@ -303,5 +333,46 @@ impl Display for Deadlock {
             write!(f, "\n   = help: {line}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for Running {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Site { kernel, line, loc, instruction, .. } = &self.site;
+        let what = match (&self.last, self.waits) {
+            (_, true) => "waiting",
+            (Some(_), false) => "in a loop",
+            (None, false) => "running",
+        };
+        write!(f, "{what}: {}\n  --> kernel `{kernel}`, PTX line {line}", self.warps)?;
+        if let Some((last, _)) = &self.last {
+            write!(f, " to {last}")?;
+        }
+        if let Some((file, line)) = loc {
+            write!(f, " ({file}:{line}")?;
+            match self.last.as_ref().and_then(|(_, last)| last.as_ref()) {
+                Some((end, last)) if end == file && last != line => write!(f, " to {last})")?,
+                Some((end, last)) if end != file => write!(f, " to {end}:{last})")?,
+                _ => write!(f, ")")?,
+            }
+        }
+        write!(f, "\n   | {instruction}")
+    }
+}
+
+impl Display for Stopped {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "stopped: {}, and has not ended", self.reason)?;
+        for running in &self.running {
+            write!(f, "\n  {running}")?;
+        }
+        if self.unlisted > 0 {
+            write!(f, "\n   = note: {} more places are not listed", self.unlisted)?;
+        }
+        write!(
+            f,
+            "\n   = help: look for a loop whose condition never changes; a launch that is only long needs a \
+                   higher limit"
+        )
     }
 }

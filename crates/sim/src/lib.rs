@@ -76,6 +76,8 @@ mod cluster;
 mod engine;
 mod error;
 mod exec;
+mod geometry;
+mod limits;
 mod load;
 pub mod matrix;
 mod mbarrier;
@@ -93,11 +95,15 @@ mod timing;
 mod trace;
 mod variables;
 mod warp;
+mod watchdog;
 
 pub use captured::{
     CapturedBuffer, CapturedLaunch, Pointer, Relocation, captured_outcome, run_captured,
 };
-pub use error::{Deadlock, Error, Fault, Finding, Hazard, Site, Unsupported, Waiting};
+pub use error::{
+    Deadlock, Error, Fault, Finding, Hazard, Running, Site, Stopped, Unsupported, Waiting,
+};
+pub use limits::Limits;
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};

@@ -471,8 +471,6 @@ pub enum Op {
         dst: Addr,
         /// Source.
         src: Addr,
-        /// Bytes.
-        bytes: u32,
     },
     /// `clusterlaunchcontrol.try_cancel`.
     TryCancel {

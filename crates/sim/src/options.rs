@@ -1,5 +1,6 @@
 //! How a program is run.
 
+use crate::limits::Limits;
 use crate::rules::Rule;
 
 /// When asynchronous work completes.
@@ -49,8 +50,8 @@ pub struct Options {
     pub trace: bool,
     /// Host threads; 0 is one per core.
     pub threads: usize,
-    /// Warp instructions after which a launch is given up.
-    pub max_instructions: u64,
+    /// What it may use of the host.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -64,7 +65,7 @@ impl Default for Options {
             allow: Vec::new(),
             trace: false,
             threads: 0,
-            max_instructions: 1 << 40,
+            limits: Limits::default(),
         }
     }
 }

@@ -3,11 +3,14 @@
 use crate::check::{Earlier, Written};
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
+use crate::geometry;
+use crate::limits::Limits;
 use crate::load::{self, Kernel};
-use crate::memory::{Allocation, Contents, Global};
+use crate::memory::{Allocation, Contents, Global, Request};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
 use crate::variables;
+use crate::watchdog::Watchdog;
 use program::{Access, Argument, BufferId, Launch, Program};
 use rayon::prelude::*;
 use std::collections::VecDeque;
@@ -24,7 +27,7 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    match place(program, buffers) {
+    match place(program, buffers, &options.limits) {
         Ok(global) => {
             let mut machine = Machine::new(global);
             let error = machine.run(program, options).err();
@@ -35,16 +38,16 @@ pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Out
 }
 
 /// Global memory with a program's buffers in it.
-fn place(program: &Program, buffers: &[Vec<u8>]) -> Result<Global, Error> {
+fn place(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Global, Error> {
     if buffers.len() != program.buffers.len() {
         let (have, need) = (buffers.len(), program.buffers.len());
         return Err(Error::Load(format!("{have} buffers were given; the program has {need}")));
     }
-    let mut global = Global::default();
+    let mut global = Global::new(limits);
     for (buffer, bytes) in program.buffers.iter().zip(buffers) {
         let contents = match buffer.access {
             Access::Write | Access::Workspace => Contents::Poison,
-            _ => Contents::Bytes(bytes.clone()),
+            _ => Contents::Bytes(bytes),
         };
         if (bytes.len() as u64) < buffer.bytes && !matches!(contents, Contents::Poison) {
             return Err(Error::Load(format!(
@@ -54,7 +57,13 @@ fn place(program: &Program, buffers: &[Vec<u8>]) -> Result<Global, Error> {
                 buffer.bytes
             )));
         }
-        global.allocate(&buffer.name, buffer.bytes, &contents, buffer.access == Access::Read);
+        global.allocate(&Request {
+            name: &buffer.name,
+            bytes: buffer.bytes,
+            align: buffer.align,
+            contents,
+            read_only: buffer.access == Access::Read,
+        })?;
     }
     Ok(global)
 }
@@ -76,7 +85,7 @@ impl Machine {
     fn run(&mut self, program: &Program, options: &Options) -> Result<(), Error> {
         for launch in &program.launches {
             let kernel = load::load(&program.module, &launch.kernel)?;
-            let params = self.parameters(&kernel, launch)?;
+            let params = self.parameters(&kernel, launch, program.buffers.len())?;
             self.launch(&program.module, &kernel, launch, params, options)?;
         }
         let all = || (0..program.buffers.len()).map(|i| self.global.get(i));
@@ -85,8 +94,13 @@ impl Machine {
         Ok(())
     }
 
-    fn address(&self, buffer: BufferId) -> Result<u64, Error> {
-        Ok(self.global.get(buffer.0).base)
+    /// The address `offset` bytes behind the start of a program's buffer.
+    fn address(&self, buffer: BufferId, offset: u64, buffers: usize) -> Result<u64, Error> {
+        if buffer.0 >= buffers {
+            let message = format!("an argument names buffer {}; there are {buffers}", buffer.0);
+            return Err(Error::Load(message));
+        }
+        Ok(self.global.get(buffer.0).base.wrapping_add(offset))
     }
 
     /// A map the driver would refuse is refused here, in words.
@@ -106,7 +120,12 @@ impl Machine {
     }
 
     /// The bytes of all kernel parameters.
-    fn parameters(&mut self, kernel: &Kernel, launch: &Launch) -> Result<Vec<u8>, Error> {
+    fn parameters(
+        &mut self,
+        kernel: &Kernel,
+        launch: &Launch,
+        buffers: usize,
+    ) -> Result<Vec<u8>, Error> {
         if kernel.params.len() != launch.args.len() {
             return Err(Error::Load(format!(
                 "kernel `{}` has {} parameters; the launch gives {} arguments",
@@ -119,14 +138,14 @@ impl Machine {
         for (param, arg) in kernel.params.iter().zip(&launch.args) {
             let value = match arg {
                 Argument::Buffer(buffer, offset) => {
-                    (self.address(*buffer)? + offset).to_le_bytes().to_vec()
+                    self.address(*buffer, *offset, buffers)?.to_le_bytes().to_vec()
                 }
                 Argument::U32(value) => value.to_le_bytes().to_vec(),
                 Argument::U64(value) => value.to_le_bytes().to_vec(),
                 Argument::F32(value) => value.to_le_bytes().to_vec(),
                 Argument::TensorMap(map) => {
                     self.check_map(&param.name, map)?;
-                    map.encode(self.address(map.buffer)?).to_vec()
+                    map.encode(self.address(map.buffer, 0, buffers)?).to_vec()
                 }
             };
             if value.len() != param.bytes as usize {
@@ -152,10 +171,11 @@ impl Machine {
         params: Vec<u8>,
         options: &Options,
     ) -> Result<(), Error> {
-        check_geometry(kernel, launch)?;
+        geometry::check(kernel, launch)?;
+        geometry::check_length(kernel, options)?;
         let variables = variables::place(module, kernel, &mut self.global)?;
         let behind = self.behind.take();
-        let grid_workspace = variables::grid_workspace(kernel, &mut self.global);
+        let grid_workspace = variables::grid_workspace(kernel, &mut self.global)?;
         let state = LaunchState {
             grid_workspace,
             kernel,
@@ -172,6 +192,7 @@ impl Machine {
             synchronised: AtomicBool::new(false),
             allowed: Mutex::default(),
             wide_atomics: Mutex::new(()),
+            watchdog: Watchdog::new(options.limits),
             heartbeat: AtomicU64::new(0),
             next: AtomicU32::new(0),
         };
@@ -190,52 +211,6 @@ impl Machine {
     }
 }
 
-/// Threads of the largest CTA.
-const MAX_THREADS: u32 = 1024;
-/// Shared memory of the largest CTA, the reserved KiB included.
-const MAX_SHARED: u32 = 228 * 1024 + SHARED_PADDING;
-/// What aligning dynamic shared memory behind static variables may cost here; the hardware packs
-/// tighter.
-const SHARED_PADDING: u32 = 1024;
-
-fn check_geometry(kernel: &Kernel, launch: &Launch) -> Result<(), Error> {
-    let Launch { grid, block, cluster, .. } = launch;
-    let wrong = |message: String| Err(Error::Load(format!("kernel `{}`: {message}", kernel.name)));
-    let threads: u32 = block.iter().product();
-    if threads == 0 || threads > MAX_THREADS {
-        return wrong(format!(
-            "a block of {block:?} is {threads} threads; 1 to {MAX_THREADS} are possible"
-        ));
-    }
-    if grid.contains(&0) || cluster.contains(&0) {
-        return wrong(format!("grid {grid:?} in clusters of {cluster:?} has an extent of 0"));
-    }
-    if (0..3).any(|i| grid[i] % cluster[i] != 0) {
-        return wrong(format!("grid {grid:?} is not a multiple of the cluster {cluster:?}"));
-    }
-    if cluster.iter().product::<u32>() > 16 {
-        return wrong(format!("a cluster of {cluster:?}: at most 16 CTAs are possible"));
-    }
-    if let Some(required) = kernel.cluster.filter(|required| required != cluster) {
-        return wrong(format!(
-            "launched with cluster {cluster:?}; .reqnctapercluster says {required:?}"
-        ));
-    }
-    if let Some(required) = kernel.required_threads.filter(|required| *required != threads) {
-        return wrong(format!("launched with {threads} threads; .reqntid says {required}"));
-    }
-    if let Some(most) = kernel.max_threads.filter(|most| threads > *most) {
-        return wrong(format!("launched with {threads} threads; .maxntid says at most {most}"));
-    }
-    let shared = kernel.dynamic_shared + launch.shared_bytes;
-    if shared > MAX_SHARED {
-        return wrong(format!(
-            "{shared} bytes of shared memory (1 KiB reserved included); there are {MAX_SHARED}"
-        ));
-    }
-    Ok(())
-}
-
 /// Instructions a cluster runs before others get a turn on its host thread.
 const TURN: u64 = 1 << 24;
 /// The same where clusters take over the work of others: all that are resident should come to ask.
@@ -252,15 +227,14 @@ fn run_clusters(state: &LaunchState) -> (Results, Option<Error>) {
         n => n,
     };
     let threads = threads.min(state.clusters() as usize).max(1);
-    let failed = AtomicBool::new(false);
     let outcome = Mutex::new((Results::default(), None::<Error>));
     let worker = || {
         let mut results = Results::default();
-        let ended = work(state, &failed, &mut results);
+        let ended = work(state, &mut results);
         let mut outcome = outcome.lock().expect("no worker panics with the lock");
         outcome.0.add(results);
         if let Err(error) = ended {
-            failed.store(true, Ordering::Relaxed);
+            state.watchdog.fail();
             outcome.1.get_or_insert(*error);
         }
     };
@@ -278,38 +252,33 @@ const POLLING_ROUNDS: u32 = 500;
 const POLLING_ALONE: u32 = 32;
 
 /// One host thread: starts clusters and runs them in turn until none is left or a worker has failed.
-fn work(state: &LaunchState, failed: &AtomicBool, total: &mut Results) -> Result<(), Box<Error>> {
+fn work(state: &LaunchState, total: &mut Results) -> Result<(), Box<Error>> {
     let mut resident: VecDeque<Cluster> = VecDeque::new();
     let mut polled = 0;
     let mut heartbeat = 0;
-    let mut steps = 0u64;
     let (wanted, turn) =
         if state.kernel.cancels_clusters { (RESIDENT, SHORT_TURN) } else { (1, TURN) };
     loop {
-        if failed.load(Ordering::Relaxed) {
+        if state.watchdog.has_failed() {
             return Ok(());
         }
         // What those that run wait for may be the work of one that has not started.
         let more = if polled > 0 { 1 } else { wanted.saturating_sub(resident.len()) };
         for number in (0..more).map_while(|_| state.start_next()) {
-            resident.push_front(Cluster::new(state, number));
+            resident.push_front(Cluster::new(state, number)?);
         }
         let Some(mut cluster) = resident.pop_front() else { return Ok(()) };
-        let ran = cluster.run(turn.min(state.options.max_instructions));
+        let ran = cluster.run(turn);
         match ran.inspect_err(|_| total.notes.append(&mut cluster.notes))? {
             Status::Done => {
                 polled = 0;
-                let results = cluster.into_results();
-                steps += results.counters.instructions;
-                total.add(results);
+                total.add(cluster.into_results());
             }
             Status::Running => {
                 polled = 0;
-                if cluster.steps + steps > state.options.max_instructions {
-                    return cluster.deadlock();
-                }
                 resident.push_back(cluster);
             }
+            Status::Abandoned => return Ok(()),
             Status::Polling { everyone } => {
                 let now = state.heartbeat.load(Ordering::Relaxed);
                 polled = if now == heartbeat { polled + 1 } else { 1 };

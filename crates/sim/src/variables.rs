@@ -1,10 +1,10 @@
 //! Module-scope variables: their memory and initial values.
 
 use crate::error::Error;
-use crate::load::{Kernel, align_of, function_address, size_of};
-use crate::memory::{Contents, Global};
+use crate::load::{Kernel, align_of, extents_of, function_address, size_of};
+use crate::memory::{Allocation, Contents, Global, Request};
 use crate::register::R64;
-use ptx::ast::{Initializer, Item, Operand, Space, Type, Variable};
+use ptx::ast::{Initializer, Item, Operand, Space, Variable};
 use ptx::{Module, Symbol};
 use std::collections::HashMap;
 
@@ -31,32 +31,47 @@ pub(crate) fn place(
             continue;
         }
         let variable = find(module, name)?;
-        debug_assert!(align_of(variable) <= 512);
-        let read_only = variable.space == Space::Const;
-        let bytes = size_of(variable).1.max(1);
-        let index = global.allocate(name.as_str(), bytes, &Contents::Bytes(Vec::new()), read_only);
+        let index = global.allocate(&Request {
+            name: name.as_str(),
+            bytes: size_of(variable).1.max(1),
+            align: align_of(variable),
+            contents: ZEROS,
+            read_only: variable.space == Space::Const,
+        })?;
         addresses.insert(name, global.get(index).base);
         placed.push((variable, index));
         variable.init.iter().for_each(|init| names(init, &mut wanted));
     }
     for (variable, index) in placed {
-        global.get(index).write_from(0, &initial(variable, &addresses)?);
+        let Some(init) = &variable.init else { continue };
+        let width = u64::from(variable.ty.bits().max(8) / 8);
+        let writer = Writer { width, addresses: &addresses, memory: global.get(index) };
+        writer
+            .write(init, &extents_of(variable), 0)
+            .map_err(|what| Error::Load(format!("initial value of `{}`: {what}", variable.name)))?;
     }
     Ok(kernel.globals.iter().map(|(name, row)| (*row, addresses[&Symbol::new(name)])).collect())
 }
+
+const ZEROS: Contents = Contents::Bytes(&[]);
 
 /// Bytes of a grid's workspace: its size and a barrier.
 const GRID_WORKSPACE: u64 = 8;
 
 /// Allocates the memory in which the CTAs of a cooperative launch meet, for a kernel that asks for it:
 /// its address, or 0.
-pub(crate) fn grid_workspace(kernel: &Kernel, global: &mut Global) -> u64 {
+pub(crate) fn grid_workspace(kernel: &Kernel, global: &mut Global) -> Result<u64, Error> {
     if !kernel.has_grid_workspace {
-        return 0;
+        return Ok(0);
     }
-    let zeros = Contents::Bytes(Vec::new());
-    let index = global.allocate("the grid's workspace", GRID_WORKSPACE, &zeros, false);
-    global.get(index).base
+    let index = global.allocate(&Request {
+        name: "the grid's workspace",
+        bytes: GRID_WORKSPACE,
+        align: 8,
+        contents: ZEROS,
+        read_only: false,
+    })?;
+    Ok(global.get(index).base)
 }
 
 fn find(module: &Module, name: Symbol) -> Result<&Variable, Error> {
@@ -80,28 +95,36 @@ pub(crate) fn names(init: &Initializer, found: &mut Vec<Symbol>) {
     }
 }
 
-fn initial(variable: &Variable, addresses: &Addresses) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    if let Some(init) = &variable.init {
-        write(init, variable.ty, addresses, &mut bytes)
-            .map_err(|what| Error::Load(format!("initial value of `{}`: {what}", variable.name)))?;
-    }
-    bytes.resize(size_of(variable).1.max(1) as usize, 0);
-    Ok(bytes)
+/// Writes initial values into memory that is zero.
+struct Writer<'a> {
+    /// Bytes of a number.
+    width: u64,
+    addresses: &'a Addresses,
+    memory: &'a Allocation,
 }
 
-fn write(
-    init: &Initializer,
-    ty: Type,
-    addresses: &Addresses,
-    bytes: &mut Vec<u8>,
-) -> Result<(), String> {
-    if let Initializer::List(values) = init {
-        return values.iter().try_for_each(|value| write(value, ty, addresses, bytes));
+impl Writer<'_> {
+    /// Writes a value of these extents at an offset.
+    fn write(&self, init: &Initializer, extents: &[u64], at: u64) -> Result<(), String> {
+        match (init, extents) {
+            (Initializer::List(values), [extent, inner @ ..]) => {
+                if values.len() as u64 > *extent {
+                    return Err(format!("{} values for {extent} elements", values.len()));
+                }
+                let step = inner.iter().product::<u64>() * self.width;
+                let mut places = values.iter().zip((at..).step_by(step.max(1) as usize));
+                places.try_for_each(|(value, at)| self.write(value, inner, at))
+            }
+            (Initializer::List(_), []) => Err("a list where a number is due".into()),
+            (_, [_, ..]) => Err("a number where a list is due".into()),
+            (number, []) => {
+                let width = self.width as usize;
+                let bytes = value(number, width, self.addresses)?.to_le_bytes();
+                self.memory.write_from(at, &bytes[..width]);
+                Ok(())
+            }
+        }
     }
-    let width = ty.bits().max(8) as usize / 8;
-    bytes.extend(&value(init, width, addresses)?.to_le_bytes()[..width]);
-    Ok(())
 }
 
 /// One number. Variables lie in one window here, so their addresses are generic ones as they are.

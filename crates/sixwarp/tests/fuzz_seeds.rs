@@ -6,6 +6,8 @@ mod files;
 mod layouts;
 #[path = "../../../fuzz/checks/problem.rs"]
 mod problems;
+#[path = "../../../fuzz/checks/sim.rs"]
+mod runs;
 #[path = "../../../fuzz/checks/ptx.rs"]
 mod texts;
 
@@ -25,6 +27,11 @@ fn replay(target: &str, check: fn(&[u8])) {
 #[test]
 fn ptx() {
     replay("ptx", texts::check);
+}
+
+#[test]
+fn sim() {
+    replay("sim", runs::check);
 }
 
 #[test]

@@ -79,6 +79,10 @@ pub fn execute(path: &Path, any_path: bool, options: &Options) -> Result<Outcome
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let description: Description =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let sizes = description.buffers.iter().map(|buffer| ("a buffer", buffer.bytes));
+    if let Err(error) = options.limits.check_buffers(sizes) {
+        return Ok(Outcome { error: Some(error), ..Outcome::default() });
+    }
     let folder = Folder::of(path)?;
     let folder = if any_path { folder.open() } else { folder };
     // Before the run, which may take long.

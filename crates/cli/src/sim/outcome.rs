@@ -23,6 +23,7 @@ impl Finished {
             Some(Error::Hazard(_)) => 4,
             Some(Error::Deadlock(_)) => 5,
             Some(Error::Unsupported(_)) => 6,
+            Some(Error::Stopped(_)) => 7,
         }
     }
 

@@ -118,6 +118,13 @@ impl TensorDescriptor {
         self.box_rows() * self.element.shared_bytes_of(self.box_dims[0].into())
     }
 
+    /// Bytes of shared memory that a box reaches over: a row that is narrower than the swizzle's span takes
+    /// the whole span.
+    pub fn pitched_bytes(&self) -> u64 {
+        let row = self.element.shared_bytes_of(self.box_dims[0].into());
+        self.box_rows() * self.swizzle.span().map_or(row, |span| span.max(row))
+    }
+
     /// Bytes by which a copy of a box completes an mbarrier's transaction: without the padding of 4- and
     /// 6-bit numbers in shared memory (so CUTLASS and CuTe DSL announce them).
     pub fn transaction_bytes(&self) -> u64 {

@@ -51,7 +51,7 @@ fn bmsk(pos: u32, len: u32, wrap: bool) -> u32 {
 /// The n-th set bit counted from `base` (`fns`).
 fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     let base = base as i32;
-    let (step, mut left) = (if offset < 0 { -1 } else { 1 }, offset.abs());
+    let (step, mut left) = (if offset < 0 { -1 } else { 1 }, offset.unsigned_abs());
     if offset == 0 {
         return if mask >> (base & 31) & 1 != 0 { base as u32 } else { u32::MAX };
     }

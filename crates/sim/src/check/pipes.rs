@@ -44,6 +44,9 @@ pub(crate) enum Pipe {
     CpAsync = 5,
 }
 
+/// Host memory of what was published at an address, about.
+const LOCATION_BYTES: usize = 512;
+
 /// Bulk copies in flight that are told apart.
 const SLOTS: usize = 64;
 
@@ -104,6 +107,17 @@ impl Checker {
             ordered: pedantic.then(|| vec![Clock::default(); warps]),
             lanes: pedantic.then(|| (0..warps).map(|_| Lanes::default()).collect()),
         }
+    }
+
+    /// Bytes of host memory that its notes take, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let locations = self.locations.len() * LOCATION_BYTES;
+        self.shadows.0.iter().map(|(_, shadow)| shadow.bytes()).sum::<u64>() + locations as u64
+    }
+
+    /// Whether an agent's time is about to outgrow what an [`Access`] can hold.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.times.iter().any(|time| *time > Access::LAST_TIME)
     }
 
     /// The moment of what a warp does next.

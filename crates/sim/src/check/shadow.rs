@@ -11,6 +11,11 @@ use std::collections::HashMap;
 pub struct Access(u64);
 
 impl Access {
+    /// The last instruction that can be told.
+    pub(crate) const LAST_PC: Pc = (1 << 20) - 1;
+    /// The last time at which a launch goes on: what happens until the watchdog looks again can still be told.
+    pub(crate) const LAST_TIME: u32 = (1 << 27) - (1 << 20);
+
     /// An access of the bytes in `mask` of a cell.
     pub fn new(agent: usize, time: u32, pc: Pc, mask: u8) -> Access {
         debug_assert!(agent < 1 << 12 && pc < 1 << 20 && time < 1 << 27);
@@ -155,6 +160,8 @@ const DENSE: u64 = 256;
 pub struct Shadow {
     dense: Vec<Option<Box<[Cell; PAGE]>>>,
     pages: HashMap<u64, Box<[Cell; PAGE]>>,
+    /// Number of pages.
+    allocated: usize,
     /// Reads that did not fit into their cell.
     more: HashMap<u64, Vec<Access>>,
 }
@@ -173,7 +180,10 @@ impl Shadow {
         while at < end {
             let page = at / 4 / PAGE as u64;
             let page_end = ((page + 1) * PAGE as u64 * 4).min(end);
-            let fresh = || Box::new([Cell::default(); PAGE]);
+            let fresh = || {
+                self.allocated += 1;
+                Box::new([Cell::default(); PAGE])
+            };
             let cells = if page < DENSE {
                 if self.dense.len() <= page as usize {
                     self.dense.resize_with(page as usize + 1, || None);
@@ -206,6 +216,11 @@ impl Shadow {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of host memory, about.
+    pub fn bytes(&self) -> u64 {
+        (self.allocated * size_of::<[Cell; PAGE]>()) as u64
     }
 
     /// The last write of the cell at a byte address.

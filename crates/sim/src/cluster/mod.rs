@@ -6,6 +6,7 @@ mod barrier;
 mod deadlock;
 mod schedule;
 mod site;
+mod stopped;
 
 pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
@@ -15,7 +16,9 @@ use crate::check::{Checker, Earlier, Moment, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::Site;
 use crate::exec::{PartialWgmma, TensorState};
-use crate::load::{Fill, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
+use crate::limits::Held;
+use crate::load::{Fill, Frame, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
+use crate::matrix::{TMEM_COLUMNS, TMEM_LANES};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
@@ -25,6 +28,7 @@ use crate::rules::{Allowed, Rule};
 use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
+use crate::watchdog::Watchdog;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -61,6 +65,8 @@ pub struct LaunchState<'a> {
     pub(crate) allowed: Mutex<Vec<Allowed>>,
     /// Held during an atomic operation that is wider than the host's.
     pub(crate) wide_atomics: Mutex<()>,
+    /// Ends the launch when it takes too long or a cluster has failed.
+    pub(crate) watchdog: Watchdog,
     /// Moves on while any cluster does.
     pub(crate) heartbeat: AtomicU64,
     /// The first cluster that has neither started nor been cancelled.
@@ -93,6 +99,17 @@ impl LaunchState<'_> {
 
     fn threads(&self) -> u32 {
         self.block.iter().product()
+    }
+
+    /// Bytes of host memory that a cluster starts with.
+    fn cluster_bytes(&self) -> u64 {
+        let Frame { r32, r64, p } = self.kernel.frame;
+        let row = 32 * (4 * u64::from(r32) + 8 * u64::from(r64)) + 4 * u64::from(p);
+        let warp = row + 32 * u64::from(self.kernel.local_bytes);
+        let tensor = 4 * (TMEM_LANES * TMEM_COLUMNS) as u64;
+        let warps = u64::from(self.threads().div_ceil(32));
+        let ctas: u64 = self.cluster.iter().map(|extent| u64::from(*extent)).product();
+        ctas * (warps * warp + u64::from(self.shared_size()) + tensor)
     }
 
     /// Bytes of shared memory of a CTA, the reserved ones included.
@@ -143,8 +160,9 @@ pub struct Cluster<'a> {
     pub(crate) warpgroups: HashMap<usize, Vec<PartialWgmma>>,
     pub(crate) random: Random,
     pub(crate) counters: Counters,
-    /// Warp instructions executed.
+    /// Warp instructions executed, and how many of them the watchdog knows of.
     pub(crate) steps: u64,
+    watched: u64,
     /// Changes that others may wait for; a cluster without any is stuck.
     pub(crate) events: u64,
     /// Looks at memory or barriers that others may change.
@@ -160,14 +178,17 @@ pub struct Cluster<'a> {
     favourite: usize,
     /// What a random schedule does to each warp.
     sleeps: Vec<schedule::Sleep>,
+    /// Its share of the memory that a run may use.
+    held: Held<'a>,
 }
 
 /// Named barriers of a CTA.
 const NAMED_BARRIERS: usize = 16;
 
 impl<'a> Cluster<'a> {
-    /// The cluster of linear number `number`, x fastest.
-    pub fn new(launch: &'a LaunchState<'a>, number: u32) -> Cluster<'a> {
+    /// The cluster of linear number `number`, x fastest, if there is memory for one.
+    pub fn new(launch: &'a LaunchState<'a>, number: u32) -> Run<Cluster<'a>> {
+        let held = launch.global.tally().hold("a cluster", launch.cluster_bytes())?;
         let size: u32 = launch.cluster.iter().product();
         let mut cluster = Cluster {
             launch,
@@ -182,6 +203,7 @@ impl<'a> Cluster<'a> {
             random: Random::new(launch.options.seed.wrapping_add(u64::from(number))),
             counters: Counters::default(),
             steps: 0,
+            watched: 0,
             events: 0,
             polls: 0,
             progress: schedule::Progress::default(),
@@ -191,6 +213,7 @@ impl<'a> Cluster<'a> {
             notes: Vec::new(),
             favourite: 0,
             sleeps: Vec::new(),
+            held,
         };
         for rank in 0..size {
             cluster.add_cta(rank, launch.first_cta(number));
@@ -202,7 +225,15 @@ impl<'a> Cluster<'a> {
             .options
             .checks
             .then(|| Checker::new(cluster.warps.len(), launch.options.pedantic));
-        cluster
+        Ok(cluster)
+    }
+
+    /// Takes the memory that the cluster has come to use since it started.
+    fn hold_what_grew(&mut self) -> Run<()> {
+        let shadows = self.checker.as_ref().map_or(0, Checker::bytes);
+        let slices = self.trace.slices.len() * size_of::<crate::trace::Slice>();
+        let bytes = self.launch.cluster_bytes() + shadows + slices as u64;
+        Ok(self.held.grow("what is known of a cluster", bytes)?)
     }
 
     fn add_cta(&mut self, rank: u32, first_cta: [u32; 3]) {
@@ -278,7 +309,8 @@ impl<'a> Cluster<'a> {
         let thread = |lane: u32| split(32 * warp + lane, block);
         let lane = |f: &dyn Fn(u32) -> u32| std::array::from_fn(|i| f(i as u32));
         let same = |value: u32| [value; 32];
-        let linear = cta[0] + grid[0] * (cta[1] + grid[1] * cta[2]);
+        let row = u64::from(cta[1]) + u64::from(grid[1]) * u64::from(cta[2]);
+        let linear = u64::from(cta[0]) + u64::from(grid[0]).wrapping_mul(row);
         match special {
             Special::Tid(i) => lane(&|l| thread(l)[i]),
             Special::Ntid(i) => same(block[i]),
@@ -294,7 +326,7 @@ impl<'a> Cluster<'a> {
             Special::Lane => lane(&|l| l),
             Special::Warp => same(warp),
             Special::Warps => same(64),
-            Special::Sm => same(linear % SMS),
+            Special::Sm => same((linear % u64::from(SMS)) as u32),
             Special::Sms => same(SMS),
             Special::Grid | Special::Zero => same(0),
             Special::MaskEq => lane(&|l| 1 << l),
@@ -344,6 +376,9 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// Notes of a launch that are kept.
+const MOST_NOTES: usize = 10_000;
+
 /// What running clusters gave.
 #[derive(Default)]
 pub struct Results {
@@ -360,7 +395,8 @@ impl Results {
     pub fn add(&mut self, other: Results) {
         self.counters += other.counters;
         self.trace.slices.extend(other.trace.slices);
-        self.notes.extend(other.notes);
+        let room = MOST_NOTES.saturating_sub(self.notes.len());
+        self.notes.extend(other.notes.into_iter().take(room));
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::Cluster;
 use super::site::Run;
+use crate::check::Checker;
 use crate::exec::BarrierId;
 use crate::op::Pc;
 use crate::options::{Completion, Schedule};
 use crate::warp::Wait;
+use crate::watchdog::Stop;
 use std::sync::atomic::Ordering;
 
 /// How far a cluster came.
@@ -15,6 +17,8 @@ pub enum Status {
     Done,
     /// Its budget is used up.
     Running,
+    /// Another cluster has failed.
+    Abandoned,
     /// It only polls; perhaps another cluster must run first.
     Polling {
         /// Whether every warp that could run has polled lately; else one may be at work for long.
@@ -53,12 +57,20 @@ const PATIENCE: u64 = 4_000;
 const POLL_LOOP: u64 = 200;
 /// Rounds of timed-out waits without an event that prove a deadlock.
 const TIMEOUTS: u32 = 4;
+/// Rounds after which the watchdog looks.
+const WATCHED_ROUNDS: u32 = 8;
 
 impl Cluster<'_> {
     /// Runs until done, stuck, or about `budget` more instructions were executed.
     pub fn run(&mut self, budget: u64) -> Run<Status> {
         let end = self.steps + budget;
-        while self.steps < end {
+        for round in 0u32.. {
+            if round.is_multiple_of(WATCHED_ROUNDS) && self.is_to_stop()? {
+                return Ok(Status::Abandoned);
+            }
+            if self.steps >= end {
+                break;
+            }
             if self.warps.iter().all(|w| w.done()) {
                 self.finish()?;
                 return Ok(Status::Done);
@@ -77,6 +89,20 @@ impl Cluster<'_> {
             }
         }
         Ok(Status::Running)
+    }
+
+    /// Whether another cluster has failed; a limit that the launch has reached is an error.
+    fn is_to_stop(&mut self) -> Run<bool> {
+        self.hold_what_grew()?;
+        if self.checker.as_ref().is_some_and(Checker::is_exhausted) {
+            return self.stopped(Stop::Clock);
+        }
+        let instructions = self.steps - std::mem::replace(&mut self.watched, self.steps);
+        match self.launch.watchdog.count(instructions) {
+            None => Ok(false),
+            Some(Stop::Failed) => Ok(true),
+            Some(limit) => self.stopped(limit),
+        }
     }
 
     /// Gives warps their turns; whether any instruction ran.

@@ -54,9 +54,11 @@ impl Cluster<'_> {
                 None,
             );
         }
-        if let Some(count) = count.filter(|c| *c == 0 || c % 32 != 0) {
-            let message =
-                format!("a named barrier of {count} threads: the count must be a multiple of 32");
+        let most = self.kernel.chip.threads;
+        if let Some(count) = count.filter(|c| *c == 0 || c % 32 != 0 || *c > most) {
+            let message = format!(
+                "a named barrier of {count} threads: the count must be a multiple of 32, {most} at most"
+            );
             return self.fault(w, None, "barrier-count", message, None);
         }
         let expected = self.ctas[cta].named[id as usize].expected;

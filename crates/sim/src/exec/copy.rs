@@ -64,9 +64,7 @@ impl Cluster<'_> {
                 })?;
                 Ok(Flow::Next)
             }
-            Op::TensormapCopy { dst, src, bytes } => {
-                self.tensormap_copy(w, *dst, *src, *bytes, mask)
-            }
+            Op::TensormapCopy { dst, src } => self.tensormap_copy(w, *dst, *src, mask),
             Op::TryCancel { .. } | Op::IsCanceled { .. } | Op::FirstCta { .. } => {
                 self.launch_control(w, op, mask)
             }
@@ -135,6 +133,9 @@ impl Cluster<'_> {
             let from = lane_address(&self.warps[w].registers, src, lane);
             let read = source_bytes(&self.warps[w].registers, lane);
             if read > 0 {
+                if !from.is_multiple_of(bytes.into()) {
+                    return self.misaligned(w, lane, from, bytes);
+                }
                 self.before_read(w, lane, Place::Global(from), read, Order::Async)?;
             }
             parts.push(CpAsyncPart { cta, offset, from, read, bytes });
@@ -280,12 +281,17 @@ impl Cluster<'_> {
 
     fn tensor(&mut self, w: usize, lane: usize, copy: &TensorCopy) -> Run<()> {
         let map = self.tensor_map(w, lane, copy.map)?;
+        if !map.address.is_multiple_of(16) {
+            let message = format!("the tensor of a map starts at {:#x}", map.address);
+            let help = "a tensor starts at a multiple of 16 bytes";
+            return self.fault(w, Some(lane), "misaligned", message, Some(help));
+        }
         let registers = &self.warps[w].registers;
         let coords: Vec<i32> =
             copy.coords.iter().map(|c| registers.r32(*c).0[lane] as i32).collect();
         let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
-        let rows = if copy.rows4 { 4 } else { 1 };
-        let bytes = rows * map.box_bytes() as u32;
+        let boxes = if copy.rows4 { 4 } else { 1 };
+        let bytes = u32::try_from(boxes * map.pitched_bytes()).unwrap_or(u32::MAX);
         let Some(shared) = copy.shared else { return Ok(()) };
         let at = lane_address(&self.warps[w].registers, shared, lane);
         if !at.is_multiple_of(128) {

@@ -66,33 +66,44 @@ impl Cluster<'_> {
         let place = match space {
             MemSpace::Global => Place::Global(at),
             MemSpace::Shared => return self.shared_place(w, lane, at, bytes),
-            MemSpace::Local => Place::Local(at as u32),
-            MemSpace::Param => Place::Param(at as u32),
+            MemSpace::Local => self.local_place(w, lane, at, bytes)?,
+            MemSpace::Param => self.param_place(w, lane, at, bytes)?,
             MemSpace::Generic => match address::window(at) {
                 Window::Global(at) => Place::Global(at),
                 Window::Shared(at) => return self.shared_place(w, lane, at.into(), bytes),
-                Window::Local(at) => Place::Local(at as u32),
-                Window::Param(at) => Place::Param(at as u32),
+                Window::Local(at) => self.local_place(w, lane, at, bytes)?,
+                Window::Param(at) => self.param_place(w, lane, at, bytes)?,
             },
         };
-        let (end, what) = match place {
-            Place::Local(at) => {
-                (u64::from(at) + u64::from(bytes) <= self.kernel.local_bytes.into(), "local memory")
-            }
-            Place::Param(at) => (
-                u64::from(at) + u64::from(bytes) <= self.kernel.param_bytes.into(),
-                "the parameters",
-            ),
-            _ => (true, ""),
-        };
-        if !end {
-            let message = format!("{bytes} bytes at {at:#x} are outside {what}");
-            return self.fault(w, Some(lane), "out-of-bounds", message, None);
-        }
         Ok(place)
     }
 
-    fn misaligned<T>(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<T> {
+    fn local_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+        self.small_place(w, lane, (at, bytes), (self.kernel.local_bytes, "local memory"))
+            .map(Place::Local)
+    }
+
+    fn param_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+        self.small_place(w, lane, (at, bytes), (self.kernel.param_bytes, "the parameters"))
+            .map(Place::Param)
+    }
+
+    /// An offset in a memory that has less than 4 GiB.
+    fn small_place(
+        &self,
+        w: usize,
+        lane: usize,
+        (at, bytes): (u64, u32),
+        (size, what): (u32, &str),
+    ) -> Run<u32> {
+        if at.checked_add(bytes.into()).is_some_and(|end| end <= size.into()) {
+            return Ok(at as u32);
+        }
+        let message = format!("{bytes} bytes at {at:#x} are outside {what}");
+        self.fault(w, Some(lane), "out-of-bounds", message, None)
+    }
+
+    pub(super) fn misaligned<T>(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<T> {
         let message = format!("address {at:#x} is not a multiple of the {bytes} bytes accessed");
         self.fault(w, Some(lane), "misaligned", message, None)
     }
@@ -118,7 +129,7 @@ impl Cluster<'_> {
             self.survivable(w, Some(lane), Rule::ExitedCta, message, Some(help))?;
         }
         let size = self.ctas[rank].shared.len() as u32;
-        if offset < self.kernel.first_shared || offset + bytes > size {
+        if offset < self.kernel.first_shared || bytes > size.saturating_sub(offset) {
             return self.shared_out_of_bounds(w, lane, offset, bytes, size);
         }
         Ok(Place::Shared(rank, offset))

@@ -78,10 +78,11 @@ impl Cluster<'_> {
 
     /// The next value of a call's packed arguments.
     fn value(&mut self, w: usize, lane: usize, at: &mut u64, bytes: u64) -> u64 {
-        let from = at.next_multiple_of(bytes);
-        *at = from + bytes;
-        (0..bytes)
-            .fold(0, |sum, i| sum | u64::from(self.generic_byte(w, lane, from + i)) << (8 * i))
+        let from = at.checked_next_multiple_of(bytes).unwrap_or(0);
+        *at = from.wrapping_add(bytes);
+        (0..bytes).fold(0, |sum, i| {
+            sum | u64::from(self.generic_byte(w, lane, from.wrapping_add(i))) << (8 * i)
+        })
     }
 
     /// `printf`'s text. Flags and widths are left out; conversions keep their meaning.

@@ -88,6 +88,7 @@ impl Cluster<'_> {
         };
         tensor.allocations.remove(index);
         let now = self.checker.as_ref().map(|checker| checker.now(w));
+        tensor.freed.retain(|(at, n, _)| (*at, *n) != (start, columns));
         tensor.freed.push((start, columns, now));
         self.note_tmem_free(w, cta, start as usize, columns as usize)?;
         self.retry(|wait| *wait == Wait::TensorMemory);

@@ -179,6 +179,9 @@ impl Cluster<'_> {
 
     /// Checks that a rectangle is allocated in every CTA of the group.
     fn check_rect(&self, w: usize, ctas: &[usize], rect: &TmemRect) -> Run<()> {
+        if let Err(error) = rect.check() {
+            return self.operand_error(w, &error);
+        }
         for cta in ctas {
             let tensor = &self.ctas[*cta].tensor;
             if !tensor.allocated(rect) && !self.outlives(w, tensor.freed(rect)) {

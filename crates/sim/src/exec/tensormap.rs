@@ -1,7 +1,6 @@
 //! Tensor maps in memory: reading them, `tensormap.replace`, `tensormap.cp_fenceproxy`.
 
 use super::Flow;
-use super::alu::lanes;
 use super::memory::{Order, Place, advance, lane_address};
 use crate::cluster::{Cluster, Run};
 use crate::op::{Addr, MemSpace};
@@ -20,10 +19,16 @@ impl Cluster<'_> {
             let message = format!("a tensor map at {at:#x}, which is not a multiple of 64");
             return self.fault(w, Some(lane), "misaligned", message, None);
         }
-        let place = self.place(w, lane, space, at, 64)?;
+        let place = self.map_place(w, lane, space, at)?;
         let mut bytes = [0; 128];
         self.copy_out(w, lane, place, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Where the 128 bytes of a tensor map are: aligned to 64 and all of them there.
+    fn map_place(&self, w: usize, lane: usize, space: MemSpace, at: u64) -> Run<Place> {
+        self.place(w, lane, space, at.wrapping_add(64), 64)?;
+        self.place(w, lane, space, at, 64)
     }
 
     /// Copies bytes out of any memory.
@@ -62,7 +67,7 @@ impl Cluster<'_> {
     ) -> Run<()> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         let value = self.warps[w].registers.lane(value, lane);
-        let place = self.place(w, lane, space, at, 64)?;
+        let place = self.map_place(w, lane, space, at)?;
         let mut bytes = [0; 128];
         for (i, chunk) in bytes.chunks_mut(8).enumerate() {
             chunk.copy_from_slice(
@@ -80,19 +85,18 @@ impl Cluster<'_> {
         w: usize,
         dst: Addr,
         src: Addr,
-        bytes: u32,
         mask: u32,
     ) -> Run<Flow> {
         // All lanes name the same addresses; one copies.
         let lane = mask.trailing_zeros() as usize;
         let registers = &self.warps[w].registers;
         let (to, from) = (lane_address(registers, dst, lane), lane_address(registers, src, lane));
-        let from = self.place(w, lane, MemSpace::Shared, from, 64)?;
-        let mut data = vec![0; bytes as usize];
+        let from = self.map_place(w, lane, MemSpace::Shared, from)?;
+        let to = self.map_place(w, lane, MemSpace::Generic, to)?;
+        let mut data = [0; 128];
         self.copy_out(w, lane, from, &mut data)?;
         self.event();
-        self.copy_in(w, lane, Place::Global(to), &data)?;
-        debug_assert!(lanes(mask).count() > 0);
+        self.copy_in(w, lane, to, &data)?;
         Ok(Flow::Next)
     }
 }

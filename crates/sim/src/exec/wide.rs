@@ -76,7 +76,8 @@ impl Cluster<'_> {
                 let message = format!("st.bulk of {bytes} bytes: the size must be a multiple of 8");
                 return self.fault(w, Some(lane), "bulk-size", message, None);
             }
-            for at in (at..at + bytes).step_by(8) {
+            for offset in (0..bytes).step_by(8) {
+                let at = at.wrapping_add(offset);
                 let place = self.place(w, lane, space, at, 8)?;
                 self.before_write(w, lane, place, 8, Order::Weak)?;
                 self.write(w, lane, place, 8, 0);

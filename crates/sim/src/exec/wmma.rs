@@ -51,7 +51,7 @@ impl Cluster<'_> {
         // Loads and stores have at most 8 bytes here.
         let run = op.matrix.run().min(64 / bits);
         let starts = (0..op.matrix.unit()).step_by(run);
-        let place = |j| base + op.matrix.place(u, lane, j, stride) * bits as u64 / 8;
+        let place = |j| base.wrapping_add(op.matrix.place(u, lane, j, stride) * bits as u64 / 8);
         starts.map(|j| (j * bits, place(j), (run * bits / 8) as u32)).collect()
     }
 

@@ -154,6 +154,9 @@ impl Cluster<'_> {
     /// Queues an operation of the current instruction.
     pub(crate) fn issue(&mut self, w: usize, stream: Stream, group: Group, work: Work) -> Run<()> {
         self.event();
+        if self.engines.is_full() {
+            self.complete_next(None, true)?;
+        }
         let clocks = self.note_issue(w, stream, group, &work)?;
         let ready = self.steps + LATENCY * self.warps.len() as u64;
         let (pc, time) = (self.pc(w), self.warps[w].time);

@@ -232,9 +232,10 @@ impl<'m> Loader<'m> {
         let with_op = i.instruction.modifiers.first().and_then(|m| BoolOp::from_name(m.as_str()));
         let (d, p) = match arg(i, 0)? {
             Arg::Pair(a, b) => {
-                let d = match &**a {
-                    Arg::Sink => self.frame.new32(),
-                    a => self.source32(a)?,
+                let d = match self.destination(a)? {
+                    None => self.frame.new32(),
+                    Some(Reg::R32(d)) => d,
+                    Some(_) => return Err("lop3 into a register of another width".into()),
                 };
                 (d, Some(self.predicate_destination(b)?))
             }
@@ -302,7 +303,10 @@ impl<'m> Loader<'m> {
         let (a, b) = if opcode.starts_with("mad") {
             let half = integer_op(&format!("mul{}", mods.rest), type_of(mods.ty()?)?);
             let product = self.frame.new_reg(if wide { Type::B64 } else { Type::B32 });
-            let s = [slot(self.source(arg(i, 1)?, bits)?), slot(self.source(arg(i, 2)?, bits)?), 0];
+            let s = match wide {
+                true => [self.s64(i, 1)?.0, self.s64(i, 2)?.0, 0],
+                false => [self.s32(i, 1)?.0, self.s32(i, 2)?.0, 0],
+            };
             self.emit(i, Op::Row { f: half.ok_or("this product")?, d: slot(product), s });
             (product, self.source(arg(i, 3)?, bits)?)
         } else {

@@ -81,7 +81,7 @@ impl<'m> Loader<'m> {
             return match () {
                 _ if has("commit_group") => self.emit_ok(i, Op::BulkCommit),
                 _ if has("wait_group") => {
-                    let pending = self.immediate(i, 0)? as u32;
+                    let pending = self.count(i, 0)?;
                     self.emit_ok(i, Op::BulkWait { pending, read: has("read") })
                 }
                 _ if has("tensor") => self.tensor_copy(i),
@@ -96,7 +96,7 @@ impl<'m> Loader<'m> {
             return self.emit_ok(i, Op::CpAsyncWait(None));
         }
         if has("wait_group") {
-            let n = self.immediate(i, 0)? as u32;
+            let n = self.count(i, 0)?;
             return self.emit_ok(i, Op::CpAsyncWait(Some(n)));
         }
         if has("mbarrier") {
@@ -113,11 +113,13 @@ impl<'m> Loader<'m> {
 
     fn cp_async(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let (dst, src) = (self.address(i, 0)?, self.address(i, 1)?);
-        let bytes = self.immediate(i, 2)? as u32;
+        let bytes = self.count(i, 2)?;
+        if !matches!(bytes, 4 | 8 | 16) {
+            return Err(format!("cp.async of {bytes} bytes: 4, 8 or 16 are possible"));
+        }
         let (mut source_bytes, mut ignore) = (None, None);
         let hint = i.instruction.has("L2::cache_hint");
-        let extra = i.args.len() - 3 - usize::from(hint);
-        if extra > 0 {
+        if i.args.len() > 3 + usize::from(hint) {
             let operand = arg(i, 3)?;
             match operand {
                 Arg::Reg(r) if matches!(self.registers[r.0 as usize], Reg::P(_)) => {
@@ -217,8 +219,13 @@ impl<'m> Loader<'m> {
         let has = |name: &str| i.instruction.has(name);
         if has("cp_fenceproxy") {
             let (dst, src) = (self.address(i, 0)?, self.address(i, 1)?);
-            let bytes = self.immediate(i, 2)? as u32;
-            return self.emit_ok(i, Op::TensormapCopy { dst, src, bytes });
+            let bytes = self.count(i, 2)?;
+            if bytes != 128 {
+                return Err(format!(
+                    "tensormap.cp_fenceproxy of {bytes} bytes: a tensor map has 128"
+                ));
+            }
+            return self.emit_ok(i, Op::TensormapCopy { dst, src });
         }
         if !has("replace") {
             return Err("this tensormap instruction is not known here".into());
@@ -239,7 +246,7 @@ impl<'m> Loader<'m> {
         let field = FIELDS.into_iter().find(|f| has(f)).ok_or("tensormap.replace of this field")?;
         let indexed =
             matches!(field, "box_dim" | "global_dim" | "global_stride" | "element_stride");
-        let ordinal = if indexed { self.immediate(i, 1)? as u32 } else { 0 };
+        let ordinal = if indexed { self.count(i, 1)? } else { 0 };
         let bits = if has("b64") { 64 } else { 32 };
         let value = self.source(arg(i, 1 + usize::from(indexed))?, bits)?;
         let (map, space) = (self.address(i, 0)?, space(i.instruction));
@@ -250,6 +257,9 @@ impl<'m> Loader<'m> {
     pub(super) fn store_async(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let ty = i.instruction.modifiers.last().and_then(|m| Type::from_name(m.as_str()));
         let bits = ty.ok_or("unknown type")?.bits();
+        if !matches!(bits, 32 | 64) {
+            return Err(format!("numbers of {bits} bits: 32 and 64 are known here"));
+        }
         let value = arg(i, 1)?.clone();
         let src = self.elements(&value).iter().map(|e| self.source(e, bits));
         let src = src.collect::<Decoded<Box<[Reg]>>>()?;

@@ -14,14 +14,14 @@ use crate::op::{Addr, Load, MemSpace, Pc, Store, SystemCall};
 use crate::register::Reg;
 use ptx::Symbol;
 use ptx::ast::{Item, Module, Space, Type, Variable};
-use ptx::resolve::{Arg, Body, Resolved, resolve};
+use ptx::resolve::{Arg, Body, Resolved, Var, resolve};
 use std::collections::HashMap;
 
 /// Device functions by name.
 pub(super) type Functions<'m> = HashMap<Symbol, Body<'m>>;
 
 /// Decoded instructions a kernel may have, its calls inlined.
-const MAX_CODE: usize = 1 << 22;
+const MAX_CODE: usize = 1 << 20;
 
 /// The functions with a body that a kernel calls, directly or not.
 pub(super) fn reachable<'m>(module: &'m Module, kernel: &Body<'m>) -> Result<Functions<'m>, Error> {
@@ -296,6 +296,10 @@ impl<'m> Loader<'m> {
         self.emit_unguarded(Op::Store(Box::new(store)));
     }
 
+    fn bytes_of(&self, var: Var) -> u64 {
+        size_of(self.body.variables[var.0 as usize].variable).1
+    }
+
     /// A call of something every driver provides.
     pub(super) fn call_system(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let [results, arguments] = passed(i, target(i));
@@ -309,15 +313,23 @@ impl<'m> Loader<'m> {
             Some(name) => return Err(format!("`{name}` is defined nowhere in the module")),
             None => return Err("a call of no function".into()),
         };
-        let place = |arg: &Arg| match arg {
+        let place = |(arg, bytes): (&Arg, u64)| match arg {
             Arg::Variable(var, 0) => match self.place_of(*var)? {
+                Place::Local(_) if self.bytes_of(*var) < bytes => {
+                    Err(format!("a parameter has {} bytes: {bytes} are due", self.bytes_of(*var)))
+                }
                 Place::Local(at) => Ok(at),
                 _ => Err("parameters of a call must be .param variables".to_string()),
             },
             other => Err(format!("a parameter that is {}", kind(other))),
         };
-        let arguments = arguments.iter().map(place).collect::<Decoded<Box<[u32]>>>()?;
-        let result = results.first().map(place).transpose()?;
+        // Pointers, but for the line of a failed assertion.
+        let sizes = match call {
+            SystemCall::Print => [8, 8, 8, 8, 8],
+            SystemCall::AssertionFailed => [8, 8, 4, 8, 8],
+        };
+        let arguments = arguments.iter().zip(sizes).map(place).collect::<Decoded<Box<[u32]>>>()?;
+        let result = results.first().map(|result| place((result, 4))).transpose()?;
         self.emit(i, Op::System { call, arguments, result });
         Ok(())
     }

@@ -58,8 +58,10 @@ impl<'m> Loader<'m> {
 
     /// `set`: a comparison into a register, of packed types half by half.
     pub(super) fn set(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let n = i.instruction.modifiers.len();
-        let to = i.instruction.modifiers[n.saturating_sub(2)].as_str();
+        let [.., to, _] = &i.instruction.modifiers[..] else {
+            return Err("set without types".into());
+        };
+        let to = to.as_str();
         let yes = match to {
             "f32" => 1f32.to_bits(),
             "f16" | "f16x2" => 0x3C00,
@@ -93,8 +95,9 @@ impl<'m> Loader<'m> {
     }
 
     pub(super) fn slct(&mut self, i: &Resolved<'m>) -> Decoded<()> {
-        let modifiers = &i.instruction.modifiers;
-        let (ty, by) = (modifiers[modifiers.len() - 2], modifiers[modifiers.len() - 1]);
+        let [.., ty, by] = &i.instruction.modifiers[..] else {
+            return Err("slct without types".into());
+        };
         let by = Type::from_name(by.as_str()).ok_or("unknown type")?;
         let zero = self.constants.const32(&mut self.frame, 0);
         let f = match by {
@@ -122,7 +125,7 @@ impl<'m> Loader<'m> {
     pub(super) fn testp(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let modifiers = &i.instruction.modifiers;
         let ty = modifiers.last().and_then(|m| Type::from_name(m.as_str())).ok_or("no type")?;
-        let f = match modifiers[0].as_str() {
+        let f = match modifiers.first().map_or("", |m| m.as_str()) {
             "notanumber" => compare_float("nan", ty, false),
             "number" => compare_float("num", ty, false),
             name => test_property(name, ty),

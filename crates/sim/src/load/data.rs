@@ -1,5 +1,6 @@
 //! Decoding of moves, loads, stores and atomics.
 
+use super::operand::holding;
 use super::{Decoded, Loader, arg};
 use crate::alu::compare_integer;
 use crate::op::{AtomOp, Atomic, Load, MemSpace, Op, Store};
@@ -39,6 +40,15 @@ pub(super) fn space(instruction: &Instruction) -> MemSpace {
 
 fn is_strong(instruction: &Instruction) -> bool {
     ["volatile", "relaxed", "acquire", "release", "mmio"].iter().any(|m| instruction.has(m))
+}
+
+/// Checks what a load or store moves: one, two, four or eight elements of whole bytes.
+fn check_vector(ty: Type, elements: usize) -> Decoded<()> {
+    match (ty, elements) {
+        (Type::Pred, _) => Err("a predicate has no place in memory".into()),
+        (_, 1 | 2 | 4 | 8) => Ok(()),
+        _ => Err(format!("a vector of {elements} elements: there are those of 2, 4 and 8")),
+    }
 }
 
 fn element_type(instruction: &Instruction) -> Decoded<Type> {
@@ -137,6 +147,8 @@ impl<'m> Loader<'m> {
     fn load_op(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let ty = element_type(i.instruction)?;
         let dst = self.destinations(arg(i, 0)?)?;
+        check_vector(ty, dst.len())?;
+        dst.iter().flatten().try_for_each(|d| holding(*d, ty.bits()).map(|_| ()))?;
         let addr = self.address(i, 1)?;
         let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32);
         let mut space = space(i.instruction);
@@ -166,6 +178,7 @@ impl<'m> Loader<'m> {
         let value = arg(i, 1)?.clone();
         let src = self.elements(&value).iter().map(|e| self.source(e, ty.bits()));
         let src = src.collect::<Decoded<Box<[Reg]>>>()?;
+        check_vector(ty, src.len())?;
         let mut space = space(i.instruction);
         if self.is_call_parameter(arg(i, 0)?) {
             space = MemSpace::Local;
@@ -183,7 +196,9 @@ impl<'m> Loader<'m> {
             return Err("st.bulk stores zeros only".into());
         }
         let space = space(i.instruction);
-        let (addr, bytes) = (self.address(i, 0)?, self.source(arg(i, 1)?, 64)?);
+        let size = arg(i, 1)?;
+        let bits = if matches!(size, Arg::Reg(_)) { 32 } else { 64 };
+        let (addr, bytes) = (self.address(i, 0)?, self.source(size, bits)?);
         self.emit(i, Op::StoreZeros { space, addr, bytes });
         Ok(())
     }
@@ -215,6 +230,8 @@ impl<'m> Loader<'m> {
         let value = arg(i, first + 1)?.clone();
         let src = self.elements(&value).iter().map(|e| self.source(e, bits));
         let src = src.collect::<Decoded<Box<[Reg]>>>()?;
+        check_vector(Type::B32, src.len())?;
+        dst.iter().flatten().try_for_each(|d| holding(*d, bits).map(|_| ()))?;
         let swap = match op {
             AtomOp::Cas => Some(self.source(arg(i, first + 2)?, bits)?),
             _ => None,

@@ -1,4 +1,4 @@
-use ptx::ast::{Linkage, Space, Variable};
+use ptx::ast::{Initializer, Linkage, Space, Variable};
 use ptx::resolve::{Arg, Base, Body, Owner, Var, VariableUse};
 use std::collections::{HashMap, HashSet};
 
@@ -47,34 +47,62 @@ pub(super) struct Variables {
     pub(super) local_bytes: u32,
 }
 
-/// Bytes of one element and of the whole variable; an open extent counts as 0.
+/// Array extents and the vector's length. An open extent has as many elements as its initial value, or none.
+pub(crate) fn extents_of(variable: &Variable) -> Vec<u64> {
+    let open = match &variable.init {
+        Some(Initializer::List(values)) => values.len() as u64,
+        _ => 0,
+    };
+    let arrays = variable.extents.iter().map(|extent| extent.unwrap_or(open));
+    arrays.chain(variable.vector.map(u64::from)).collect()
+}
+
+/// Bytes of one element and of the whole variable, at most [`u64::MAX`].
 pub(crate) fn size_of(variable: &Variable) -> (u64, u64) {
-    let element =
-        u64::from(variable.ty.bits().max(8) / 8) * u64::from(variable.vector.unwrap_or(1));
-    let count: u64 = variable.extents.iter().map(|e| e.unwrap_or(0)).product();
-    (element, element * count)
+    let number = u64::from(variable.ty.bits().max(8) / 8);
+    let bytes = extents_of(variable).into_iter().fold(number, u64::saturating_mul);
+    (number * u64::from(variable.vector.unwrap_or(1)), bytes)
 }
 
 pub(crate) fn align_of(variable: &Variable) -> u64 {
     variable.align.map_or_else(|| size_of(variable).0, u64::from).max(1)
 }
 
-/// A region that grows at its end.
-struct Region(u64);
+/// A region that grows at its end, up to what the chip has of it.
+struct Region {
+    what: &'static str,
+    end: u64,
+    most: u64,
+}
 
 impl Region {
-    fn take(&mut self, variable: &Variable) -> u32 {
-        let at = self.0.next_multiple_of(align_of(variable));
-        self.0 = at + size_of(variable).1;
-        at as u32
+    fn take(&mut self, variable: &Variable) -> Result<u32, String> {
+        let (align, bytes) = (align_of(variable), size_of(variable).1);
+        let start = self.end.checked_next_multiple_of(align);
+        let end = start.and_then(|start| start.checked_add(bytes)).filter(|end| *end <= self.most);
+        let (Some(start), Some(end)) = (start, end) else {
+            let Region { what, end: taken, most } = self;
+            return Err(format!(
+                "`{}` has {bytes} bytes, aligned to {align}: {taken} of {most} bytes of {what} are taken",
+                variable.name
+            ));
+        };
+        self.end = end;
+        Ok(start as u32)
     }
 }
 
+/// Local memory of a thread, on every architecture.
+const MOST_LOCAL: u64 = 512 << 10;
+
 impl Variables {
     /// Places the variables of a kernel's body and of the functions it calls.
-    pub(super) fn place(kernel: &Body, functions: &[&Body]) -> Result<Variables, String> {
-        let mut regions =
-            Regions { params: Region(0), shared: Region(RESERVED_SHARED.into()), local: Region(0) };
+    pub(super) fn place(
+        kernel: &Body,
+        functions: &[&Body],
+        chip: &program::Limits,
+    ) -> Result<Variables, String> {
+        let mut regions = Regions::new(chip);
         let mut placed = Variables {
             places: HashMap::new(),
             params: Vec::new(),
@@ -98,9 +126,9 @@ impl Variables {
                 }
             }
         }
-        placed.param_bytes = regions.params.0 as u32;
-        placed.local_bytes = regions.local.0.next_multiple_of(16) as u32;
-        placed.place_dynamic(&dynamic, regions.shared.0);
+        placed.param_bytes = regions.params.end as u32;
+        placed.local_bytes = regions.local.end.next_multiple_of(16) as u32;
+        placed.place_dynamic(&dynamic, &regions.shared)?;
         Ok(placed)
     }
 
@@ -114,14 +142,14 @@ impl Variables {
         let bytes = size_of(variable).1 as u32;
         let place = match variable.space {
             Space::Param if parameter => {
-                let offset = regions.params.take(variable);
+                let offset = regions.params.take(variable)?;
                 self.params.push(Parameter { name, offset, bytes });
                 Place::Param(offset)
             }
             // Parameters of calls live with the thread.
-            Space::Param | Space::Local => Place::Local(regions.local.take(variable)),
+            Space::Param | Space::Local => Place::Local(regions.local.take(variable)?),
             Space::Shared => {
-                let offset = regions.shared.take(variable);
+                let offset = regions.shared.take(variable)?;
                 self.shared.push(SharedVariable { name, offset });
                 Place::Shared(offset)
             }
@@ -138,14 +166,20 @@ impl Variables {
     }
 
     /// Every open-ended shared array starts where the static ones end.
-    fn place_dynamic(&mut self, dynamic: &[&Variable], end: u64) {
+    fn place_dynamic(&mut self, dynamic: &[&Variable], shared: &Region) -> Result<(), String> {
         let align = dynamic.iter().map(|v| align_of(v)).max().unwrap_or(16).max(16);
-        self.dynamic_shared = end.next_multiple_of(align) as u32;
+        let start = shared.end.checked_next_multiple_of(align);
+        let start = start.filter(|start| *start <= shared.most.next_multiple_of(16));
+        self.dynamic_shared = start.ok_or_else(|| {
+            let (end, most) = (shared.end, shared.most);
+            format!("dynamic shared memory aligned to {align}, behind {end} of {most} bytes")
+        })? as u32;
         for &variable in dynamic {
             let offset = self.dynamic_shared;
             self.places.insert(variable, Place::Shared(offset));
             self.shared.push(SharedVariable { name: variable.name.to_string(), offset });
         }
+        Ok(())
     }
 }
 
@@ -153,6 +187,18 @@ struct Regions {
     params: Region,
     shared: Region,
     local: Region,
+}
+
+impl Regions {
+    fn new(chip: &program::Limits) -> Regions {
+        let reserved = u64::from(RESERVED_SHARED);
+        let most_shared = reserved + u64::from(chip.shared_bytes);
+        Regions {
+            params: Region { what: "parameters", end: 0, most: chip.param_bytes },
+            shared: Region { what: "shared memory", end: reserved, most: most_shared },
+            local: Region { what: "local memory", end: 0, most: MOST_LOCAL },
+        }
+    }
 }
 
 fn is_dynamic(variable: &Variable) -> bool {

@@ -23,14 +23,14 @@ impl<'m> Loader<'m> {
         let op = match opcode {
             "wgmma" if has("fence") => Op::WgmmaFence,
             "wgmma" if has("commit_group") => Op::WgmmaCommit,
-            "wgmma" if has("wait_group") => Op::WgmmaWait(self.immediate(i, 0)? as u32),
+            "wgmma" if has("wait_group") => Op::WgmmaWait(self.count(i, 0)?),
             "wgmma" => self.wgmma(i)?,
             "mma" if has("f64") => self.mma_f64(i)?,
             "mma" => self.mma_sync(i)?,
             "wmma" => self.wmma(i)?,
             "ldmatrix" => {
                 let shape = Ldmatrix::from_modifiers(modifiers(i)).map_err(told)?;
-                let d = self.row_list(arg(i, 0)?)?;
+                let d = self.destination_list(arg(i, 0)?)?;
                 same_count(d.len(), shape.registers())?;
                 Op::Ldmatrix { shape, d, addr: self.address(i, 1)?, space: space(i.instruction) }
             }
@@ -48,21 +48,25 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    /// Registers of a vector operand.
+    /// Sources of a vector operand.
     pub(super) fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
-        self.elements(arg)
-            .to_vec()
-            .iter()
-            .map(|e| match e {
-                Arg::Sink => Ok(self.frame.new32()),
-                e => self.source32(e),
-            })
-            .collect()
+        self.elements(arg).to_vec().iter().map(|e| self.source32(e)).collect()
+    }
+
+    /// Destinations of a vector operand.
+    pub(super) fn destination_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
+        let destinations = self.destinations(arg)?;
+        let row = |d: &Option<Reg>| match d {
+            Some(Reg::R32(r)) => Ok(*r),
+            Some(_) => Err("a matrix in registers that have not 32 bits".into()),
+            None => Ok(self.frame.new32()),
+        };
+        destinations.iter().map(row).collect()
     }
 
     fn wgmma(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
         let mma = Wgmma::from_modifiers(modifiers(i)).map_err(told)?;
-        let d = self.row_list(arg(i, 0)?)?;
+        let d = self.destination_list(arg(i, 0)?)?;
         same_count(d.len(), mma.d_registers())?;
         let a = match arg(i, 1)? {
             Arg::Vector(_) => {
@@ -89,7 +93,7 @@ impl<'m> Loader<'m> {
 
     fn mma_sync(&mut self, i: &Resolved<'m>) -> Decoded<Op> {
         let mma = MmaSync::from_modifiers(modifiers(i)).map_err(told)?;
-        let [mut d, mut a] = [self.row_list(arg(i, 0)?)?, self.row_list(arg(i, 1)?)?];
+        let [mut d, mut a] = [self.destination_list(arg(i, 0)?)?, self.row_list(arg(i, 1)?)?];
         let [b, mut c] = [self.row_list(arg(i, 2)?)?, self.row_list(arg(i, 3)?)?];
         same_count(a.len(), mma.a_registers())?;
         same_count(b.len(), mma.b_registers())?;
@@ -110,6 +114,10 @@ impl<'m> Loader<'m> {
         let Some(&(_, down, depth)) = shape else {
             return Err("mma of f64 has shape m8n8k4, m16n8k4, m16n8k8 or m16n8k16".into());
         };
+        let destinations = self.destinations(arg(i, 0)?)?;
+        if !destinations.iter().all(|d| matches!(d, Some(Reg::R64(_)))) {
+            return Err("an mma of f64 into registers that have not 64 bits".into());
+        }
         let mut wide = |index: usize, due: usize| -> Decoded<Box<[R64]>> {
             let elements = self.elements(arg(i, index)?).to_vec();
             same_count(elements.len(), due)?;
@@ -139,17 +147,17 @@ impl<'m> Loader<'m> {
             "fence::after_thread_sync" => Tcgen05::Fence { after: true },
             "ld" => {
                 let transfer = TmemTransfer::from_modifiers(modifiers(i)).map_err(told)?;
-                let d = self.row_list(arg(i, 0)?)?;
+                let d = self.destination_list(arg(i, 0)?)?;
                 same_count(d.len(), transfer.registers())?;
-                let immediate = if i.args.len() > 2 { self.immediate(i, 2)? as u32 } else { 0 };
+                let immediate = if i.args.len() > 2 { self.count(i, 2)? } else { 0 };
                 Tcgen05::Load { transfer, d, address: self.address(i, 1)?, immediate }
             }
             "st" => {
                 let transfer = TmemTransfer::from_modifiers(modifiers(i)).map_err(told)?;
-                let last = i.args.len() - 1;
+                let last = i.args.len().saturating_sub(1);
                 let s = self.row_list(arg(i, last)?)?;
                 same_count(s.len(), transfer.registers())?;
-                let immediate = if last > 1 { self.immediate(i, 1)? as u32 } else { 0 };
+                let immediate = if last > 1 { self.count(i, 1)? } else { 0 };
                 Tcgen05::Store { transfer, s, address: self.address(i, 0)?, immediate }
             }
             "mma" => Tcgen05::Mma(Box::new(self.tcgen05_mma(i)?)),

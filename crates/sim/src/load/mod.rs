@@ -19,7 +19,7 @@ mod wmma;
 
 pub use constant::{Fill, Special};
 pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
-pub(crate) use layout::{align_of, size_of};
+pub(crate) use layout::{align_of, extents_of, size_of};
 pub(crate) use pointer::address as function_address;
 
 use crate::error::{Error, Unsupported};
@@ -64,12 +64,14 @@ pub struct Kernel {
     pub globals: Vec<(String, R64)>,
     /// The carry flag.
     pub carry: P,
+    /// What the chip it is for allows a launch.
+    pub chip: program::Limits,
     /// `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
     /// `.reqntid`, if given.
-    pub required_threads: Option<u32>,
+    pub required_threads: Option<u64>,
     /// `.maxntid`, if given.
-    pub max_threads: Option<u32>,
+    pub max_threads: Option<u64>,
     /// Registers of a thread at launch, if its directives say.
     pub registers_at_launch: Option<u32>,
     /// Whether its clusters may take over the work of others (`clusterlaunchcontrol.try_cancel`).
@@ -136,6 +138,7 @@ struct Loader<'m> {
     /// The functions of the module whose address is taken, by number.
     taken: Vec<Option<Symbol>>,
     module: &'m Module,
+    chip: program::Limits,
     files: Vec<(u32, String)>,
     /// The function being decoded, the rows of its registers, and its branches whose targets are
     /// PTX instruction numbers still.
@@ -146,6 +149,7 @@ struct Loader<'m> {
     calls: Vec<Symbol>,
     called_registers: HashMap<Symbol, Vec<Reg>>,
     sources: Vec<Source>,
+    first_sources: HashMap<Symbol, usize>,
     frame: Frame,
     constants: Constants,
     variables: Variables,
@@ -158,11 +162,12 @@ struct Loader<'m> {
 /// Decodes the kernel called `name`.
 pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     let function = module.entry(name).ok_or_else(|| no_such_kernel(module, name))?;
+    let chip = chip(module)?;
     let body = ptx::resolve::resolve(module, function).map_err(|e| Error::Load(e.to_string()))?;
     let functions = call::reachable(module, &body)?;
     let mut called: Vec<&Body> = functions.values().collect();
     called.sort_by_key(|body| body.function.name.as_str());
-    let variables = Variables::place(&body, &called).map_err(Error::Load)?;
+    let variables = Variables::place(&body, &called, &chip).map_err(Error::Load)?;
     let mut frame = Frame::default();
     let registers = body.registers.iter().map(|r| frame.new_reg(r.ty)).collect();
     let carry = frame.new_p();
@@ -170,6 +175,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
         functions: &functions,
         taken: pointer::taken(module),
         module,
+        chip,
         files: files(module),
         body: &body,
         registers,
@@ -177,6 +183,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
         calls: Vec::new(),
         called_registers: HashMap::new(),
         sources: Vec::new(),
+        first_sources: HashMap::new(),
         frame,
         constants: Constants::default(),
         variables,
@@ -191,6 +198,13 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     Ok(loader.finish(function))
 }
 
+/// What the chip that a module is for allows.
+fn chip(module: &Module) -> Result<program::Limits, Error> {
+    let target = module.target.first().map_or("", |target| target.as_str());
+    program::Limits::of(target)
+        .ok_or_else(|| Error::Load(format!("`.target {target}`: not an architecture known here")))
+}
+
 fn no_such_kernel(module: &Module, name: &str) -> Error {
     let names: Vec<_> = module.functions().filter(|f| f.entry).map(|f| f.name.as_str()).collect();
     Error::Load(format!("no kernel `{name}` in the module; it has: {}", names.join(", ")))
@@ -201,11 +215,11 @@ impl<'m> Loader<'m> {
     fn instructions(&mut self) -> Result<(), Error> {
         let mut starts = Vec::with_capacity(self.body.instructions.len() + 1);
         let body = self.body;
-        let first_source = self.sources.len();
-        self.add_sources();
+        let first_source = self.add_sources();
         for (i, resolved) in body.instructions.iter().enumerate() {
             starts.push(self.code.len() as Pc);
             self.source = (first_source + i) as u32;
+            self.check_guard(resolved)?;
             if let Some(callee) = self.callee(resolved) {
                 self.inline(resolved, callee)?;
                 continue;
@@ -225,7 +239,14 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    fn add_sources(&mut self) {
+    /// The texts of the current function's instructions; the number of the first. A function that is inlined
+    /// several times has them once.
+    fn add_sources(&mut self) -> usize {
+        let first = self.sources.len();
+        let known = *self.first_sources.entry(self.body.function.name).or_insert(first);
+        if known != first {
+            return known;
+        }
         let files = &self.files;
         let loc = |i: &Resolved| {
             i.loc.map(|loc| {
@@ -238,6 +259,7 @@ impl<'m> Loader<'m> {
             line: i.instruction.line.0,
             loc: loc(i),
         }));
+        first
     }
 
     fn instruction(&mut self, i: &Resolved<'m>) -> Decoded<()> {
@@ -281,10 +303,24 @@ impl<'m> Loader<'m> {
         }
     }
 
+    fn check_guard(&self, i: &Resolved<'m>) -> Result<(), Error> {
+        let Some((register, _)) = i.guard else { return Ok(()) };
+        let ty = self.body.registers[register.0 as usize].ty;
+        match ty {
+            Type::Pred => Ok(()),
+            _ => {
+                Err(call::unsupported(i, format!("a guard must be a predicate; this one is .{ty}")))
+            }
+        }
+    }
+
     fn emit(&mut self, i: &Resolved<'m>, op: Op) {
-        let guard = i.guard.map(|(register, negated)| match self.registers[register.0 as usize] {
-            Reg::P(p) => (p, negated),
-            _ => unreachable!("the resolver only accepts predicates as guards"),
+        let guard = i.guard.and_then(|(register, negated)| {
+            match self.registers[register.0 as usize] {
+                Reg::P(p) => Some((p, negated)),
+                // `check_guard` let no other pass.
+                _ => None,
+            }
         });
         let opcode = i.instruction.opcode.as_str();
         let mufu = matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt")
@@ -329,9 +365,13 @@ impl<'m> Loader<'m> {
     fn finish(self, function: &Function) -> Kernel {
         let globals = self.constants.globals.iter().map(|(name, r)| (name.to_string(), *r));
         let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
-        let product = |name: &str| directive(name).map(|d| d.values.iter().product::<u64>() as u32);
+        let product = |name: &str| {
+            let values = &directive(name)?.values;
+            Some(values.iter().fold(1, |product: u64, value| product.saturating_mul(*value)))
+        };
         let cluster = directive("reqnctapercluster").map(|d| {
-            let at = |i: usize| d.values.get(i).map_or(1, |v| *v as u32);
+            let at =
+                |i: usize| d.values.get(i).map_or(1, |v| u32::try_from(*v).unwrap_or(u32::MAX));
             [at(0), at(1), at(2)]
         });
         let cancels = |inst: &Inst| matches!(inst.op, Op::TryCancel { .. });
@@ -355,6 +395,7 @@ impl<'m> Loader<'m> {
             local_bytes: self.variables.local_bytes,
             globals: globals.collect(),
             carry: self.carry,
+            chip: self.chip,
             cluster,
             required_threads: product("reqntid"),
             max_threads: product("maxntid"),

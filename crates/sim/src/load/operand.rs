@@ -130,11 +130,14 @@ impl<'m> Loader<'m> {
         Ok(self.constants.const64(&mut self.frame, value))
     }
 
-    /// A source in a register of its own width, or a constant of `bits`.
+    /// A source of `bits` in a register that has as many or more, or a constant.
     pub(super) fn source(&mut self, arg: &Arg, bits: u32) -> Decoded<Reg> {
         match arg {
-            Arg::Reg(_) => self.any_reg(arg),
+            Arg::Reg(_) => holding(self.any_reg(arg)?, bits),
             Arg::Vector(elements) if elements.len() == 1 => self.source(&elements[0], bits),
+            _ if bits > 64 => {
+                Err(format!("expected a register of {bits} bits, found {}", kind(arg)))
+            }
             _ if bits == 64 => self.source64(arg).map(Reg::R64),
             _ => self.source32(arg).map(Reg::R32),
         }
@@ -166,8 +169,15 @@ impl<'m> Loader<'m> {
     pub(super) fn predicate_destination(&mut self, arg: &Arg) -> Decoded<P> {
         match arg {
             Arg::Sink => Ok(self.frame.new_p()),
-            other => self.predicate(other).map(|(p, _)| p),
+            Arg::Reg(_) => self.predicate(arg).map(|(p, _)| p),
+            other => Err(format!("expected a predicate register, found {}", kind(other))),
         }
+    }
+
+    /// An immediate that counts something.
+    pub(super) fn count(&self, i: &Resolved, index: usize) -> Decoded<u32> {
+        let value = self.immediate(i, index)?;
+        u32::try_from(value).map_err(|_| format!("operand {} is {value}", index + 1))
     }
 
     /// An immediate integer.
@@ -268,6 +278,22 @@ impl<'m> Loader<'m> {
             "param" | "param::entry" => address::PARAM_WINDOW,
             other => return Err(format!("address space .{other} is not known here")),
         })
+    }
+}
+
+/// `reg`, if it has at least `bits` bits.
+pub(super) fn holding(reg: Reg, bits: u32) -> Decoded<Reg> {
+    let has = match reg {
+        Reg::P(_) => 1,
+        Reg::R32(_) => 32,
+        Reg::R64(_) => 64,
+        Reg::R128(_) => 128,
+    };
+    // A predicate holds nothing but itself, and 128 bits are moved as a whole.
+    let whole = bits != 1 && has == 1 || bits <= 64 && has == 128;
+    match has >= bits && !whole {
+        true => Ok(reg),
+        false => Err(format!("a register of {has} bits where {bits} are due")),
     }
 }
 

@@ -51,7 +51,8 @@ impl<'m> Loader<'m> {
             let operand: Arg = arg(i, index)?.clone();
             self.row_list(&operand)
         };
-        let [d, a, b, c] = [list(0)?, list(1)?, list(2)?, list(3)?];
+        let [a, b, c] = [list(1)?, list(2)?, list(3)?];
+        let d = self.destination_list(arg(i, 0)?)?;
         let (down, across) = (shape.rows / 8, shape.columns / 8);
         let k_tiles = shape.depth / (4 * mma.a.per_register());
         let repeated = |tiles: usize| if mma.a == Element::F16 { HALF_REGISTERS } else { tiles };

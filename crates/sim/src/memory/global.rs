@@ -4,22 +4,41 @@
 //! atomic one. A simulated race is then a simulated race, never undefined behaviour of the host.
 
 use super::address::GLOBAL_BASE;
+use crate::error::Error;
+use crate::limits::{Limits, Tally};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Unmapped bytes between allocations.
 const GUARD: u64 = 1 << 20;
-/// Alignment of every allocation.
+/// Alignment of every allocation, at least.
 const ALIGN: u64 = 512;
 
+/// Allocations start below this address.
+const MOST_ADDRESS: u64 = 1 << 56;
+
 /// What an allocation holds before the kernel runs.
-#[derive(Clone, Debug)]
-pub enum Contents {
+#[derive(Clone, Copy, Debug)]
+pub enum Contents<'a> {
     /// These bytes; the rest of the allocation is zero.
-    Bytes(Vec<u8>),
+    Bytes(&'a [u8]),
     /// Nothing: reading a byte before it is written is an error.
     Poison,
+}
+
+/// What to allocate.
+pub struct Request<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Size.
+    pub bytes: u64,
+    /// Alignment, a power of two.
+    pub align: u64,
+    /// What it holds before the kernel runs.
+    pub contents: Contents<'a>,
+    /// Whether stores are errors.
+    pub read_only: bool,
 }
 
 /// A named piece of global memory.
@@ -64,7 +83,8 @@ impl fmt::Display for GlobalError {
 const POISON: u64 = u64::MAX;
 
 impl Allocation {
-    fn new(name: String, base: u64, len: u64, contents: &Contents, read_only: bool) -> Allocation {
+    fn new(request: &Request, base: u64) -> Allocation {
+        let &Request { name, bytes: len, contents, read_only, .. } = request;
         let count = len.div_ceil(8) as usize;
         let (words, written) = match contents {
             Contents::Poison => {
@@ -82,7 +102,7 @@ impl Allocation {
                 ((0..count).map(word).collect(), None)
             }
         };
-        Allocation { name, base, len, read_only, words, written }
+        Allocation { name: name.into(), base, len, read_only, words, written }
     }
 
     /// The whole contents.
@@ -219,24 +239,34 @@ impl Allocation {
 }
 
 /// All global memory of a run.
-#[derive(Default)]
 pub struct Global {
     allocations: Vec<Allocation>,
+    tally: Tally,
 }
 
 impl Global {
-    /// Adds an allocation behind the others; its index.
-    pub fn allocate(
-        &mut self,
-        name: &str,
-        len: u64,
-        contents: &Contents,
-        read_only: bool,
-    ) -> usize {
+    /// No allocations yet.
+    pub fn new(limits: &Limits) -> Global {
+        Global { allocations: Vec::new(), tally: Tally::new(limits) }
+    }
+
+    /// Adds an allocation behind the others, if the limit of memory allows; its index.
+    pub fn allocate(&mut self, request: &Request) -> Result<usize, Error> {
+        let &Request { name, bytes, align, contents, .. } = request;
+        let marks = if matches!(contents, Contents::Poison) { bytes.div_ceil(8) } else { 0 };
+        self.tally.take(format_args!("`{name}`"), bytes.saturating_add(marks))?;
         let end = self.allocations.last().map_or(GLOBAL_BASE, |a| a.base + a.len);
-        let base = (end + GUARD).next_multiple_of(ALIGN);
-        self.allocations.push(Allocation::new(name.into(), base, len, contents, read_only));
-        self.allocations.len() - 1
+        let base = (end + GUARD).checked_next_multiple_of(align.max(ALIGN));
+        let base = base.filter(|base| *base < MOST_ADDRESS).ok_or_else(|| {
+            Error::Load(format!("`{name}`: alignment {align} leaves no address for it"))
+        })?;
+        self.allocations.push(Allocation::new(request, base));
+        Ok(self.allocations.len() - 1)
+    }
+
+    /// What memory of all kinds is counted in.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// All allocations, in the order of their indices.
@@ -301,10 +331,15 @@ mod tests {
 
     #[test]
     fn accesses_find_their_allocation_or_its_neighbour() {
-        let mut global = Global::default();
-        let a = global.allocate("a", 100, &Contents::Bytes(vec![7; 100]), false);
-        let b = global.allocate("b", 64, &Contents::Poison, false);
+        let mut global = Global::new(&Limits::default());
+        let (sevens, read_only) = ([7; 100], false);
+        let mut allocate = |name, bytes, align, contents| {
+            global.allocate(&Request { name, bytes, align, contents, read_only }).unwrap()
+        };
+        let a = allocate("a", 100, 1, Contents::Bytes(&sevens));
+        let b = allocate("b", 64, 4096, Contents::Poison);
         let (base_a, base_b) = (global.get(a).base, global.get(b).base);
+        assert!(base_b.is_multiple_of(4096));
         let mut hint = 0;
         assert_eq!(global.find(base_a + 96, 4, &mut hint).unwrap().1, 96);
         let error = global.find(base_a + 98, 4, &mut hint).err().unwrap();

@@ -4,5 +4,5 @@ pub mod address;
 mod global;
 mod shared;
 
-pub use global::{Allocation, Contents, Global};
+pub use global::{Allocation, Contents, Global, Request};
 pub use shared::Shared;

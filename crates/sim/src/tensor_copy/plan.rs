@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
         }
         self.part(high..width, None);
         // A row narrower than the swizzle's span still takes the whole span (seen on an H200).
-        self.next += map.swizzle.span().map_or(width, |span| span as u32);
+        self.next += map.swizzle.span().map_or(width, |span| width.max(span as u32));
     }
 
     /// Adds bytes `range` of the row: from or to `global`, or outside the tensor.

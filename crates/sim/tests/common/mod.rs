@@ -58,6 +58,12 @@ impl Case {
         self.buffer(vec![0; 4 * words], Access::Write)
     }
 
+    /// Zeros that are read and written, 32-bit words.
+    #[allow(dead_code)]
+    pub fn zeros(self, words: usize) -> Case {
+        self.buffer(vec![0; 4 * words], Access::ReadWrite)
+    }
+
     /// A 32-bit argument.
     #[allow(dead_code)]
     pub fn word(mut self, value: u32) -> Case {
@@ -69,6 +75,13 @@ impl Case {
     #[allow(dead_code)]
     pub fn map(mut self, map: program::TensorMap) -> Case {
         self.program.launches[0].args.push(Argument::TensorMap(map));
+        self
+    }
+
+    /// Grid and cluster along x, y and z.
+    #[allow(dead_code)]
+    pub fn extents(mut self, grid: [u32; 3], cluster: [u32; 3]) -> Case {
+        (self.program.launches[0].grid, self.program.launches[0].cluster) = (grid, cluster);
         self
     }
 

@@ -1,0 +1,102 @@
+//! Where the warps of a launch are that ran too long.
+
+use super::Cluster;
+use super::site::Run;
+use crate::error::{Error, Running, Stopped};
+use crate::op::{Op, Pc};
+use crate::warp::Wait;
+use crate::watchdog::Stop;
+use std::collections::BTreeMap;
+
+/// Places listed in a report; the rest is counted.
+const LISTED: usize = 8;
+
+/// First and last instruction of a place where warps are, and whether they wait there.
+type Place = (Pc, Pc, bool);
+
+impl Cluster<'_> {
+    /// The report of a launch that a limit ended: the loops its warps are in, the most crowded first.
+    pub(crate) fn stopped<T>(&self, stop: Stop) -> Run<T> {
+        let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+        for (w, warp) in self.warps.iter().enumerate() {
+            for fragment in &warp.fragments {
+                let warps = places.entry(self.place_of(fragment)).or_default();
+                if warps.last() != Some(&w) {
+                    warps.push(w);
+                }
+            }
+        }
+        let mut places: Vec<(Place, Vec<usize>)> = places.into_iter().collect();
+        places.sort_by_key(|((.., waits), warps)| (*waits, std::cmp::Reverse(warps.len())));
+        let unlisted = places.len().saturating_sub(LISTED);
+        let running = places.iter().take(LISTED).map(|(place, warps)| self.running(*place, warps));
+        let stopped = Stopped { reason: stop.to_string(), running: running.collect(), unlisted };
+        Err(Box::new(Error::Stopped(Box::new(stopped))))
+    }
+
+    fn place_of(&self, fragment: &crate::warp::Fragment) -> Place {
+        if fragment.wait != Wait::Ready {
+            return (fragment.wait_pc, fragment.wait_pc, true);
+        }
+        let (first, last) = self.innermost_loop(fragment.pc).unwrap_or((fragment.pc, fragment.pc));
+        (first, last, false)
+    }
+
+    /// The shortest loop around an instruction: where a branch behind it goes, and that branch.
+    fn innermost_loop(&self, pc: Pc) -> Option<(Pc, Pc)> {
+        let backward = |(last, inst): (usize, &crate::op::Inst)| match &inst.op {
+            Op::Branch { target } if *target <= pc => Some((*target, last as Pc)),
+            Op::BranchIndex { targets, .. } => {
+                let first = targets.iter().copied().filter(|target| *target <= pc).max()?;
+                Some((first, last as Pc))
+            }
+            _ => None,
+        };
+        let loops = self.kernel.code.iter().enumerate().skip(pc as usize).filter_map(backward);
+        loops.min_by_key(|(first, last)| last - first)
+    }
+
+    fn running(&self, (first, last, waits): Place, warps: &[usize]) -> Running {
+        let w = warps.first().copied().unwrap_or(0);
+        let end = self.site(w, last, None);
+        let last = (last != first).then_some((end.line, end.loc));
+        Running { site: self.site(w, first, None), last, waits, warps: self.names(warps) }
+    }
+
+    /// `CTA (0,0,0) warps 0 to 3, 5; CTA (1,0,0) warp 0`.
+    fn names(&self, warps: &[usize]) -> String {
+        let of_cta = |cta: usize| {
+            let indices = warps.iter().map(|w| &self.warps[*w]).filter(|warp| warp.cta == cta);
+            let indices: Vec<u32> = indices.map(|warp| warp.index).collect();
+            let [x, y, z] = self.ctas[cta].id;
+            let s = if indices.len() == 1 { "" } else { "s" };
+            (!indices.is_empty()).then(|| format!("CTA ({x},{y},{z}) warp{s} {}", ranges(&indices)))
+        };
+        (0..self.ctas.len()).filter_map(of_cta).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// `0 to 3, 5`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let text = |&(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first} to {last}"),
+    };
+    runs.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn neighbours_are_ranges() {
+        assert_eq!(super::ranges(&[0, 1, 2, 3, 5, 7, 8]), "0 to 3, 5, 7, 8");
+    }
+}
