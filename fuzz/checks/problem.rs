@@ -2,8 +2,8 @@
 //! about; accepted problems without memory are refused, not run.
 
 use sixwarp::{
-    Arch, DType, Device, HostBuffers, Mask, Problem, QueryLengths, Segment, Storage, View,
-    attention, plan,
+    Arch, AttnMask, DType, Device, HostBuffers, Mask, MaskElement, Problem, QueryLengths, Segment,
+    Storage, View, attention, plan,
 };
 
 /// Bytes read as choices; zeros behind their end.
@@ -79,11 +79,20 @@ impl Choices<'_> {
         if self.yes() { segment.used() } else { segment }
     }
 
+    fn attn_mask(&mut self) -> AttnMask {
+        let floats = [DType::F64, DType::F32, DType::F16, DType::Bf16].map(MaskElement::Float);
+        let element = match self.one_of(5) {
+            0 => MaskElement::Bool,
+            n => floats[usize::from(n - 1)],
+        };
+        let shape = [(); 4].map(|()| self.number());
+        let strides = [(); 4].map(|()| self.number());
+        AttnMask { shape, strides, element }
+    }
+
     fn problem(&mut self) -> Option<Problem> {
         let mut builder = Problem::builder(self.view());
-        for _ in 0..self.one_of(4) {
-            builder = builder.segment(self.segment());
-        }
+        let segments: Vec<Segment> = (0..self.one_of(4)).map(|_| self.segment()).collect();
         if self.yes() {
             let (batch, longest) = (self.number(), self.number());
             builder = builder.query_lengths(QueryLengths::Packed { batch, longest });
@@ -91,7 +100,15 @@ impl Choices<'_> {
         if self.yes() {
             builder = builder.out(self.view());
         }
-        builder.scale(f32::from_bits(self.word() as u32)).build().ok()
+        builder = builder.scale(f32::from_bits(self.word() as u32));
+        // Last, so that seeds from before there were mask tensors mean what they meant.
+        for segment in segments {
+            builder = builder.segment(match self.yes() {
+                true => segment.attn_mask(self.attn_mask()),
+                false => segment,
+            });
+        }
+        builder.build().ok()
     }
 }
 

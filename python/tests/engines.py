@@ -10,9 +10,22 @@ def strided(x, order, gap):
     """`x` (`[…, heads, tokens, dim]`) in memory of the given order with `gap` NaNs after each row."""
     if order == "bshd":
         x = x.swapaxes(-3, -2)
-    padded = np.full((*x.shape[:-1], x.shape[-1] + gap), np.nan, np.float32)
+    padded = np.full((*x.shape[:-1], x.shape[-1] + gap), np.nan, x.dtype)
     padded[..., : x.shape[-1]] = x
     return padded
+
+
+def attn_mask(mask, convert):
+    """The mask tensor of a case, in its order of memory, without its outer dimensions of one entry."""
+    if mask is None:
+        return None
+    order = [axis for axis, letter in enumerate("bhqk") if letter not in mask["dims"]]
+    order += ["bhqk".index(letter) for letter in mask["dims"]]
+    made = convert(np.ascontiguousarray(mask["elements"].transpose(order)), mask["kind"])
+    made = made.transpose(*np.argsort(order)) if isinstance(made, np.ndarray) else made.permute(*np.argsort(order))
+    while made.ndim > 2 and made.shape[0] == 1:
+        made = made[0]
+    return made
 
 
 def run(case, convert, to_numpy):
@@ -31,6 +44,7 @@ def run(case, convert, to_numpy):
         sinks=None if data.sinks is None else convert(data.sinks, "f32"), scale=case.get("scale"),
         cu_seqlens_q=integers(data.cu_q), cu_seqlens_k=integers(data.cu_k),
         seqused_k=integers(data.used), page_table=integers(data.table), return_lse=True,
+        attn_mask=attn_mask(data.attn_mask, convert),
     )  # fmt: skip
     out, lse = to_numpy(out), to_numpy(lse)
     if order == "bshd":

@@ -35,7 +35,9 @@ def is_plain(case):
 
 
 def rounded(x, dtype):
-    """`x` rounded to nearest even in `dtype`, as float32."""
+    """`x` rounded to nearest even in `dtype`, as float32 (float64 where that is the type)."""
+    if dtype == "f64":
+        return np.asarray(x, np.float64)
     x = np.asarray(x, np.float32)
     if dtype == "f16":
         with np.errstate(over="ignore"):
@@ -99,6 +101,7 @@ class Data:
             self.q = np.stack(self.q_rows)
         self.cu_k = self.used = self.table = None
         self.place_keys()
+        self.make_attn_mask()
 
     def packed(self, rows, heads, dim, spare=0):
         stray = np.full((heads, spare, dim), np.nan, np.float32)
@@ -132,6 +135,45 @@ class Data:
                 self.v[page, :, : part.stop - part.start] = self.v_rows[b][:, part]
         if ragged or (self.table is not None and longest % rows):
             self.used = np.array(self.keys, np.int32)
+
+    def make_attn_mask(self):
+        """The case's mask tensor: a dictionary of type, memory order, and elements `[b, h, q, k]`."""
+        self.attn_mask = None
+        if "attn_mask" not in self.case:
+            return
+        kind, _, dims = self.case["attn_mask"].partition("-")
+        keys = max(self.keys)
+        if self.table is not None:
+            keys = self.table.shape[1] * self.case["page"]
+        extents = (self.batch, self.heads, self.queries[0], keys)
+        shape = [extent if letter in dims else 1 for letter, extent in zip("bhqk", extents)]
+        if kind == "bool":
+            elements = self.rng.random(shape) < 0.75
+            elements[self.rng.random(shape[:3]) < 0.125] = False
+        else:
+            elements = rounded(2 * self.rng.standard_normal(shape, np.float32), kind)
+            elements[self.rng.random(shape) < 0.25] = -np.inf
+            elements[self.rng.random(shape[:3]) < 0.125] = -np.inf
+            # Finite, though in f16 small enough to leave the scores some bits.
+            elements[self.rng.random(shape[:3]) < 0.125] = -1000 if kind == "f16" else np.finfo(np.float32).min
+            elements = rounded(elements, kind)
+            seen = np.zeros(extents, bool)
+            for b, length in enumerate(self.keys):
+                seen[b, :, :, :length] = self.visible(self.queries[0], length)
+            unused = tuple(axis for axis, letter in enumerate("bhqk") if letter not in dims)
+            elements[~seen.any(axis=unused, keepdims=True)] = np.nan
+        self.attn_mask = {"kind": kind, "dims": dims, "elements": elements}
+
+    def bias(self, b, queries, keys):
+        """What the mask tensor adds to the scores of sequence `b`."""
+        if self.attn_mask is None:
+            return 0.0
+        elements = self.attn_mask["elements"]
+        if elements.dtype == bool:
+            elements = np.where(elements, 0.0, -np.inf)
+        row = elements[b if elements.shape[0] > 1 else 0].astype(np.float64)[..., :keys]
+        row = np.broadcast_to(row, (self.heads, queries, keys))
+        return np.where(np.isneginf(row), row, np.clip(row, -1e38, 1e38))
 
     def mask(self):
         """(causal, window) of the case."""
@@ -167,6 +209,7 @@ class Data:
             s = self.case["softcap"] * np.tanh(s / self.case["softcap"])
         if naive:
             s = rounded(s, self.dtype).astype(np.float64)
+        s = s + self.bias(b, q.shape[1], k.shape[1])
         s = np.where(self.visible(q.shape[1], k.shape[1]), s, -np.inf)
         top = s.max(-1, keepdims=True, initial=-np.inf)
         top = np.where(np.isinf(top), 0.0, top)

@@ -102,7 +102,7 @@ def test_a_plan_takes_its_tensors_by_name(library):
                 rest = {name: x for name, x in tensors.items() if name != left_out}
                 with pytest.raises(ValueError, match=f"{left_out} is missing"):
                     plan(**rest)
-                for instead in ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "lse"):
+                for instead in ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "attn_mask", "lse"):
                     if instead not in tensors:
                         with pytest.raises(ValueError, match=f"{left_out} is missing|{instead} is given"):
                             plan(**rest, **{instead: tensors[left_out]})

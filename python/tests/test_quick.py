@@ -31,7 +31,7 @@ def options(**given):
     return tuple({**defaults, **given}.values())
 
 
-NAMES = ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "out")
+NAMES = ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "attn_mask", "out")
 
 
 def quick(q, k, v, **given):
@@ -56,8 +56,10 @@ def i32(*values):
         dict(causal=True, return_lse=True),
         dict(window=(3, 0), softcap=20.0, scale=0.3),
         dict(sinks=torch.tensor([0.5, -1.0, 3.0, float("-inf")]), seqused_k=i32(3, 0), return_lse=True),
+        dict(attn_mask=torch.arange(21).reshape(3, 7) % 4 > 0),
+        dict(attn_mask=torch.linspace(-3, 3, 84).reshape(1, 4, 7, 3).transpose(2, 3), return_lse=True),
     ],
-    ids=["plain", "causal", "window", "sinks"],
+    ids=["plain", "causal", "window", "sinks", "mask", "bias"],
 )
 def test_a_known_call_is_what_the_long_way_gives(given):
     q, k, v = tensors(dim=40)
@@ -99,6 +101,12 @@ def test_calls_that_differ_in_anything_are_not_known():
     ):  # fmt: skip
         assert quick(*inputs, **known) is None
     assert quick(q, k, v, **known, seqused_k=i32(1, 1)) is None
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    assert quick(q, k, v, **known, attn_mask=mask) is None
+    sixwarp.attention(q, k, v, **known, attn_mask=mask)
+    assert quick(q, k, v, **known, attn_mask=mask) is not None
+    for other in (mask.to(torch.uint8), mask.float(), mask[:1], mask.expand(2, 1, 3, 7), mask.T.contiguous().T, None):
+        assert quick(q, k, v, **known, attn_mask=other) is None or other is None
     assert quick(q, k, v, **known, out=torch.empty(2, 3, 4, 24, dtype=torch.float16)) is None
 
 

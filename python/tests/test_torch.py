@@ -12,7 +12,14 @@ import table
 
 CASES = [case for case in table.load() if table.is_plain(case)]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32}
+TYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i32": torch.int32,
+    "bool": torch.bool,
+}
 
 
 @pytest.fixture(params=DEVICES)
@@ -49,8 +56,9 @@ def test_the_operator_is_well_formed(device):
     q, k, v = tensors(device)
     lengths = torch.tensor([3, 12], dtype=torch.int32, device=device)
     sinks = torch.randn(4, device=device)
-    plain = (q, k, v, None, None, None, None, None, "bshd", True, None, None, None, None, None, None, None)
-    full = (q, k, v, sinks, None, None, lengths, None, "bshd", False, 7, 0, 30.0, 0.1, None, None, None)
+    mask = torch.rand(5, 12, device=device) < 0.8
+    plain = (q, k, v, None, None, None, None, None, None, "bshd", True, None, None, None, None, None, None, None)
+    full = (q, k, v, sinks, None, None, lengths, None, mask, "bshd", False, 7, 0, 30.0, 0.1, None, None, None)
     for arguments in (plain, full):
         torch.library.opcheck(torch.ops.sixwarp.attention.default, arguments)
 
@@ -88,8 +96,10 @@ def test_sdpa_is_torchs(device, queries, causal):
 
 def test_sdpa_says_what_it_does_not_do():
     q, k, v = (x.transpose(1, 2) for x in tensors("cpu"))
-    with pytest.raises(NotImplementedError, match="attn_mask"):
-        ours.sdpa(q, k, v, attn_mask=torch.zeros(5, 12), enable_gqa=True)
+    with pytest.raises(NotImplementedError, match="dropout"):
+        ours.sdpa(q, k, v, dropout_p=0.1, enable_gqa=True)
+    with pytest.raises(ValueError, match="attn_mask and is_causal"):
+        ours.sdpa(q, k, v, attn_mask=torch.zeros(5, 12), is_causal=True, enable_gqa=True)
     with pytest.raises(ValueError, match="enable_gqa"):
         ours.sdpa(q, k, v)
 

@@ -1,3 +1,4 @@
+use crate::attn_mask;
 use problem::{DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Storage, Values, View};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -94,6 +95,9 @@ pub struct Keys {
     /// Whether rows are packed in DeepSeek-V4's fp8 format.
     #[serde(default)]
     pub model1: bool,
+    /// A mask tensor: element type and dimensions, `bool-bhqk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attn_mask: Option<String>,
 }
 
 /// A length for every sequence, or one each.
@@ -182,8 +186,18 @@ pub(crate) const CASE_FIELDS: [&str; 19] = [
     "lean",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
-pub(crate) const KEYS_FIELDS: [&str; 9] =
-    ["keys", "mask", "layout", "page", "shared", "indices", "entries", "lists", "model1"];
+pub(crate) const KEYS_FIELDS: [&str; 10] = [
+    "keys",
+    "mask",
+    "layout",
+    "page",
+    "shared",
+    "indices",
+    "entries",
+    "lists",
+    "model1",
+    "attn_mask",
+];
 
 fn bf16() -> String {
     "bf16".to_string()
@@ -355,6 +369,10 @@ impl Case {
         }
         if keys.model1 {
             segment = segment.stored(Storage::Model1);
+        }
+        if let Some(text) = &keys.attn_mask {
+            let extents = [self.query_batch(), self.heads, self.query_tokens(), segment.longest()];
+            segment = segment.attn_mask(attn_mask::parse(text, extents, self.gap)?);
         }
         debug_assert_eq!(keys.shared, matches!(segment.values, Values::SameAsKeys { .. }));
         Ok(segment)

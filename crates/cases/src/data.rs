@@ -1,9 +1,10 @@
+use crate::attn_mask;
 use crate::{Case, Keys, Layout, Lengths, Lists, Rng, Sinks};
 use cpu::model1;
 use half::bf16;
 use problem::{
-    DType, HostBuffers, HostMut, HostVec, InvalidProblem, Problem, Segment, SegmentSlot, Slot,
-    Storage, Values, View,
+    AttnMask, DType, HostBuffers, HostMut, HostVec, InvalidProblem, Problem, Segment, SegmentSlot,
+    Slot, Storage, Values, View,
 };
 use std::collections::BTreeMap;
 
@@ -167,6 +168,10 @@ impl Maker<'_> {
             let lists = self.lists(keys, segment, &placed, width);
             tensors.insert(slot(SegmentSlot::Indices), HostVec::I32(lists));
         }
+        if let Some(mask) = &segment.attn_mask {
+            let memory = self.attn_mask(keys, segment, mask);
+            tensors.insert(slot(SegmentSlot::AttnMask), memory);
+        }
         let k = match segment.storage {
             Storage::Elements => self.rows(slot(SegmentSlot::K), &segment.k, &placed),
             Storage::Model1 => self.model1_rows(segment, &placed),
@@ -176,6 +181,24 @@ impl Maker<'_> {
             let v = self.rows(slot(SegmentSlot::V), &view, &placed);
             tensors.insert(slot(SegmentSlot::V), v);
         }
+    }
+
+    /// A mask tensor, of which only what some query sees of its keys may be looked at.
+    fn attn_mask(&mut self, keys: &Keys, segment: &Segment, mask: &AttnMask) -> HostVec {
+        let queries = self.problem.longest_query();
+        let positions = self.positions();
+        let mut seen = vec![false; mask.span().unwrap_or(0) as usize];
+        for (b, query) in (0..self.problem.batch()).flat_map(|b| (0..queries).map(move |q| (b, q)))
+        {
+            let (length, position) = (keys.keys.of(b), positions[b as usize] as u64);
+            let (first, end) = segment.mask.range(query, queries, length, position);
+            for head in 0..mask.shape[1] {
+                for key in first..end {
+                    seen[mask.offset([b, head, query, key]) as usize] = true;
+                }
+            }
+        }
+        attn_mask::fill(&mut self.rng, mask, |at| seen[at as usize])
     }
 
     /// Decides where each sequence's keys lie.

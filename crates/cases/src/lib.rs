@@ -5,6 +5,7 @@
 //! NaN wherever an engine must not look and in every output. [`check`] runs one case on an
 //! [`Engine`] and judges the result by the rule of [`cpu::compare()`].
 
+mod attn_mask;
 mod case;
 mod data;
 mod random;

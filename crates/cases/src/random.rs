@@ -2,11 +2,32 @@ use crate::{Case, Keys, Layout, Lengths, Lists, Order, Rng, Sinks};
 
 const DIMS: [u64; 10] = [8, 16, 32, 64, 80, 96, 128, 192, 256, 512];
 const PAGES: [u64; 6] = [1, 2, 3, 16, 64, 128];
+/// Sets the numbers that mask tensors are drawn from apart from the others.
+const MASK_TENSORS: u64 = 0x6d61_736b;
 /// The most multiply-adds of one head's scores, so that a case stays quick on the oracle.
 const MOST_WORK: u64 = 1 << 22;
 
 /// A random valid case, the same for the same seed; its name tells the seed.
 pub fn random_case(seed: u64) -> Case {
+    let mut case = without_mask_tensors(seed);
+    // From numbers of their own: what a seed gave before there were mask tensors, it still gives.
+    let mut rng = Rng::new(seed ^ MASK_TENSORS);
+    let packed = matches!(case.queries, Lengths::Each(_));
+    for keys in std::iter::once(&mut case.first).chain(&mut case.second) {
+        let possible = !packed && keys.layout != Layout::Packed && keys.indices.is_none();
+        keys.attn_mask = (rng.one_in(4) && possible).then(|| random_attn_mask(&mut rng));
+    }
+    case
+}
+
+/// An element type and some dimensions in some order.
+fn random_attn_mask(rng: &mut Rng) -> String {
+    let element = rng.choose(&["bool", "bool", "f32", "f16", "bf16"]);
+    let dims = rng.choose(&["bhqk", "bhqk", "qk", "bk", "bqk", "hqk", "bhkq", "hk", "q", "k"]);
+    format!("{element}-{dims}")
+}
+
+fn without_mask_tensors(seed: u64) -> Case {
     let mut rng = Rng::new(seed);
     let batch = rng.choose(&[1, 1, 2, 3, 5]);
     let dim = rng.choose(&DIMS);
@@ -93,6 +114,7 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
             false => Lists::Mixed,
         },
         model1,
+        attn_mask: None,
     }
 }
 
@@ -131,6 +153,7 @@ mod tests {
             let problem = case.problem().unwrap_or_else(|e| panic!("{e}\n{case}"));
             assert!(problem.flops() < 4e9, "{case}");
         }
+        assert!(cases.iter().any(|c| c.segments().any(|keys| keys.attn_mask.is_some())));
         assert_eq!(random_case(7), cases[7]);
         assert!(cases.iter().any(|c| c.first.model1) && cases.iter().any(|c| c.second.is_some()));
         let inputs =

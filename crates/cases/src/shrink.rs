@@ -60,6 +60,7 @@ fn simpler_keys(keys: &Keys, add: &mut dyn FnMut(Keys)) {
     add(whole);
     add(Keys { lists: Lists::Mixed, ..keys.clone() });
     add(Keys { mask: "full".to_string(), ..keys.clone() });
+    add(Keys { attn_mask: None, ..keys.clone() });
     add(Keys { model1: false, ..keys.clone() });
     add(Keys { shared: false, model1: false, ..keys.clone() });
     add(Keys { keys: Lengths::Same(keys.keys.longest()), ..keys.clone() });

@@ -48,10 +48,14 @@ pub struct ProblemArgs {
     /// Rows are packed in DeepSeek-V4's fp8 format
     #[arg(long)]
     pub model1: bool,
+    /// A tensor that hides keys or is added to scores: its element type (bool, f32, f16, bf16), then the
+    /// dimensions it has, outermost in memory first, of batch, heads, queries and keys: bool-bhqk
+    #[arg(long, value_name = "TYPE[-DIMS]")]
+    pub attn_mask: Option<String>,
     /// A second segment under the same softmax, as TOML: 'keys = 512, shared = true'
     #[arg(long, value_name = "TOML")]
     pub second: Option<String>,
-    /// bf16, f16 or f32
+    /// bf16, f16, f32 or, on the CPU, f64
     #[arg(long, default_value = "bf16")]
     pub dtype: String,
     /// Memory order of tensors: bhsd or bshd
@@ -107,6 +111,7 @@ impl ProblemArgs {
                 entries: vec![],
                 lists: Lists::Mixed,
                 model1: self.model1,
+                attn_mask: self.attn_mask.clone(),
             },
             second,
             scale: self.scale,
@@ -185,6 +190,9 @@ fn segment(keys: &Keys) -> String {
     }
     if let Some(width) = keys.indices {
         text.push_str(&format!(" through lists of {width}"));
+    }
+    if let Some(mask) = &keys.attn_mask {
+        text.push_str(&format!(" under a mask tensor ({mask})"));
     }
     text
 }
@@ -294,6 +302,10 @@ mod tests {
         assert_eq!((problem.query_heads(), problem.kv_heads(), problem.batch()), (32, 8, 2));
         assert_eq!((problem.key_dim(), problem.value_dim()), (192, 128));
         assert!(problem.segments[0].reads_page_table());
+        let masked = case("x|--heads|4|--keys|9|--attn-mask|f32-hk").unwrap();
+        assert!(describe(&masked).contains("9 keys (full) under a mask tensor (f32-hk)"));
+        let mask = masked.problem().unwrap().segments[0].attn_mask.unwrap();
+        assert_eq!(mask.shape, [1, 4, 1, 9]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use cases::{CaseData, Rng};
 use cuda::{CubinCache, Device, DeviceBuffer, Samples};
 use half::{bf16, f16};
 use program::{Access, Program};
-use sixwarp::{DType, Plan, Problem, Segment, Slot, Storage};
+use sixwarp::{DType, MaskElement, Plan, Problem, Segment, Slot, Storage};
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -80,7 +80,7 @@ fn memory(
 }
 
 fn contents(problem: &Problem, slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
-    use problem::SegmentSlot::{Indices, K, V};
+    use problem::SegmentSlot::{AttnMask, Indices, K, V};
     let segment = |n: u8| &problem.segments[n as usize];
     match slot {
         Slot::Segment(n, Indices) => Ok(scattered_rows(segment(n), bytes / 4)),
@@ -89,6 +89,11 @@ fn contents(problem: &Problem, slot: Slot, bytes: usize, pattern: &[u8]) -> Resu
             Ok(pattern.iter().copied().cycle().take(bytes).collect())
         }
         Slot::Sinks => Ok(vec![0; bytes]),
+        Slot::Segment(n, AttnMask) => Ok(match segment(n).attn_mask.map(|mask| mask.element) {
+            // Every key is seen, and nothing added.
+            Some(MaskElement::Bool) => vec![1; bytes],
+            _ => vec![0; bytes],
+        }),
         _ => Err(format!("{slot}: problems with lengths or pages are not timed").into()),
     }
 }
@@ -105,6 +110,7 @@ fn pattern(dtype: DType) -> Vec<u8> {
     Rng::new(1).fill_normal(&mut numbers);
     let numbers = numbers.into_iter();
     match dtype {
+        DType::F64 => numbers.flat_map(|x| f64::from(x).to_le_bytes()).collect(),
         DType::F32 => numbers.flat_map(f32::to_le_bytes).collect(),
         DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
         DType::Bf16 => numbers.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect(),

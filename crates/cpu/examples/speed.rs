@@ -41,6 +41,7 @@ impl Tensor {
             memory.set(at, (state >> 8) as f32 / (1 << 23) as f32 - 1.0);
         }
         let skip = match memory.as_ref() {
+            HostRef::F64(all) => all.as_ptr().align_offset(LINE),
             HostRef::F32(all) => all.as_ptr().align_offset(LINE),
             HostRef::F16(all) => all.as_ptr().align_offset(LINE),
             HostRef::Bf16(all) => all.as_ptr().align_offset(LINE),
@@ -51,6 +52,7 @@ impl Tensor {
 
     fn as_ref(&self) -> HostRef<'_> {
         match self.memory.as_ref() {
+            HostRef::F64(all) => HostRef::F64(&all[self.used.clone()]),
             HostRef::F32(all) => HostRef::F32(&all[self.used.clone()]),
             HostRef::F16(all) => HostRef::F16(&all[self.used.clone()]),
             HostRef::Bf16(all) => HostRef::Bf16(&all[self.used.clone()]),
@@ -60,6 +62,7 @@ impl Tensor {
 
     fn as_mut(&mut self) -> Option<HostMut<'_>> {
         self.memory.as_mut().map(|memory| match memory {
+            HostMut::F64(all) => HostMut::F64(&mut all[self.used.clone()]),
             HostMut::F32(all) => HostMut::F32(&mut all[self.used.clone()]),
             HostMut::F16(all) => HostMut::F16(&mut all[self.used.clone()]),
             HostMut::Bf16(all) => HostMut::Bf16(&mut all[self.used.clone()]),

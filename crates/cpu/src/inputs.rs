@@ -9,9 +9,10 @@
 //! 5. Index-list entries in use are negative or name existing rows.
 //! 6. Positions are not negative.
 
+use crate::mask::MaskTensor;
 use problem::{
-    DType, HostBuffers, HostRef, InvalidProblem, Problem, QueryLengths, Segment, SegmentSlot, Slot,
-    Storage, Values,
+    DType, HostBuffers, HostRef, InvalidProblem, MaskElement, Problem, QueryLengths, Segment,
+    SegmentSlot, Slot, Storage, Values,
 };
 use std::ops::Range;
 
@@ -39,6 +40,7 @@ pub(crate) struct SegmentInputs<'a> {
     used: Option<&'a [i32]>,
     page_table: Option<&'a [i32]>,
     indices: Option<&'a [i32]>,
+    pub attn_mask: Option<MaskTensor<'a>>,
 }
 
 /// Checked memory of a whole problem.
@@ -134,7 +136,21 @@ impl<'a> Finder<'_, '_, 'a> {
             used: self.i32s(slot(SegmentSlot::Used), segment.lengths.used)?,
             page_table: self.i32s(slot(SegmentSlot::PageTable), segment.reads_page_table())?,
             indices: self.i32s(slot(SegmentSlot::Indices), segment.indices.is_some())?,
+            attn_mask: self.attn_mask(slot(SegmentSlot::AttnMask), segment)?,
         })
+    }
+
+    fn attn_mask(
+        &self,
+        slot: Slot,
+        segment: &Segment,
+    ) -> Result<Option<MaskTensor<'a>>, InvalidProblem> {
+        let Some(mask) = segment.attn_mask else { return Ok(None) };
+        let memory = match mask.element {
+            MaskElement::Bool => self.bytes(slot)?,
+            MaskElement::Float(dtype) => self.floats(slot, dtype)?,
+        };
+        Ok(Some(MaskTensor::new(&mask, memory)))
     }
 }
 

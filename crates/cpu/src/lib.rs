@@ -5,6 +5,7 @@ mod attention;
 pub mod ceilings;
 pub mod compare;
 mod inputs;
+mod mask;
 pub mod model1;
 pub mod naive;
 pub mod oracle;

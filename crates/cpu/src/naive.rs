@@ -16,6 +16,7 @@ struct Rounded(DType);
 impl Rounded {
     fn round(&self, x: f64) -> f64 {
         match self.0 {
+            DType::F64 => x,
             DType::F32 => x as f32 as f64,
             DType::F16 => f16::from_f64(x).to_f64(),
             DType::Bf16 => bf16::from_f64(x).to_f64(),
@@ -24,8 +25,11 @@ impl Rounded {
 }
 
 impl Arithmetic for Rounded {
-    /// Summed in f32, one product after the other.
+    /// Summed in f32 (f64 where that is the type), one product after the other.
     fn dot(&self, a: &[f64], b: &[f64]) -> f64 {
+        if self.0 == DType::F64 {
+            return a.iter().zip(b).fold(0.0, |sum, (x, y)| sum + x * y);
+        }
         a.iter().zip(b).fold(0f32, |sum, (x, y)| sum + *x as f32 * *y as f32) as f64
     }
     fn score(&self, exact: f64) -> f64 {

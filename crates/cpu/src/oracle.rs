@@ -6,7 +6,7 @@
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
 use crate::model1;
 use crate::reference::{Reference, dense_row};
-use problem::{HostBuffers, HostRef, InvalidProblem, Problem, Storage, View};
+use problem::{HostBuffers, HostMut, HostRef, InvalidProblem, Problem, Slot, Storage, View};
 use rayon::prelude::*;
 
 /// How a computation rounds on its way; the oracle does not.
@@ -44,6 +44,38 @@ impl Arithmetic for Exact {
 /// If an input slot has no memory, too little, or holds impossible lengths, pages or indices.
 pub fn oracle(problem: &Problem, buffers: &HostBuffers) -> Result<Reference, InvalidProblem> {
     attention(problem, buffers, &Exact)
+}
+
+/// Computes `problem` in f64 from the definition and writes it to `buffers`, rounded once.
+///
+/// # Errors
+/// As [`oracle`], and if an output has no memory, too little or of another type.
+pub fn answer(problem: &Problem, buffers: &mut HostBuffers) -> Result<(), InvalidProblem> {
+    let result = oracle(problem, buffers)?;
+    let (mut out, mut lse) = (None, None);
+    for (slot, memory) in buffers.outputs_mut() {
+        match (slot, memory) {
+            (Slot::Lse, HostMut::F32(memory)) => lse = Some(&mut **memory),
+            (Slot::Out, memory) => out = Some(memory),
+            _ => {}
+        }
+    }
+    let needed = problem.slot_bytes(Slot::Out) / problem.dtype().bytes();
+    let fits = |out: &&mut HostMut| {
+        let out = out.as_ref();
+        out.dtype() == Some(problem.dtype()) && out.len() as u64 >= needed
+    };
+    let out = out.filter(fits).ok_or_else(|| {
+        let rule = format!("needs memory for {needed} {} (memory rule 1)", problem.dtype());
+        InvalidProblem::new(Slot::Out, rule, "less, or of another type")
+    })?;
+    let rows = problem.lse_len() as usize;
+    if problem.return_lse && lse.as_ref().is_none_or(|lse| lse.len() < rows) {
+        let rule = format!("needs memory for {rows} f32 (memory rule 1)");
+        return Err(InvalidProblem::new(Slot::Lse, rule, "less, or of another type"));
+    }
+    result.store(problem, out, lse.filter(|_| problem.return_lse));
+    Ok(())
 }
 
 /// Attention from the definition, rounding where `arithmetic` says.
@@ -158,13 +190,19 @@ fn load_model1(inputs: &SegmentInputs, at: RowAt) -> KeyValue {
     KeyValue { key, value }
 }
 
+/// A key and value that a query sees, and what is added to its score.
+struct Seen<'s> {
+    row: &'s KeyValue,
+    bias: f64,
+}
+
 /// The keys and values that `query` sees, over all segments.
 fn visible_rows<'s>(
     inputs: &Inputs,
     shared: &'s SharedRows,
     listed: &'s mut Vec<KeyValue>,
     query: Query,
-) -> Vec<&'s KeyValue> {
+) -> Vec<Seen<'s>> {
     let problem = inputs.problem;
     let kv_head = query.head / problem.group();
     let flat_token = query.q_batch * problem.q.tokens() + query.token;
@@ -173,16 +211,21 @@ fn visible_rows<'s>(
             (0..segment.keys(query.b)).filter_map(|j| segment.listed_row(query.b, flat_token, j));
         listed.extend(entries.map(|at| load(segment, kv_head, at)));
     }
-    let mut rows: Vec<&KeyValue> = Vec::new();
+    let mut rows: Vec<Seen> = Vec::new();
     for (segment, all) in inputs.segments.iter().zip(&shared.segments) {
         if !segment.is_listed() {
             let position = inputs.position(query.b);
             let index = query.token - query.first;
             let range = segment.visible(query.b, index, query.count, position);
-            rows.extend(&all[range.start as usize..range.end as usize]);
+            rows.extend(range.filter_map(|key| {
+                let at = [query.b, query.head, index, key];
+                let bias = segment.attn_mask.map_or(0.0, |mask| mask.bias(at));
+                let seen = bias != f64::NEG_INFINITY;
+                seen.then(|| Seen { row: &all[key as usize], bias })
+            }));
         }
     }
-    rows.extend(listed.iter());
+    rows.extend(listed.iter().map(|row| Seen { row, bias: 0.0 }));
     rows
 }
 
@@ -196,14 +239,15 @@ fn attend(inputs: &Inputs, shared: &SharedRows, query: Query, arithmetic: &impl 
     );
     let mut listed = Vec::new();
     let rows = visible_rows(inputs, shared, &mut listed, query);
-    let scores: Vec<f64> =
-        rows.iter().map(|row| score(problem, arithmetic.dot(&q, &row.key), arithmetic)).collect();
+    let score =
+        |Seen { row, bias }: &Seen| score(problem, arithmetic.dot(&q, &row.key), arithmetic) + bias;
+    let scores: Vec<f64> = rows.iter().map(score).collect();
     let sink = inputs.sinks.map_or(f64::NEG_INFINITY, |s| s[query.head as usize] as f64);
     softmax_times_values(problem, &scores, &rows, sink, arithmetic)
 }
 
 fn score(problem: &Problem, product: f64, arithmetic: &impl Arithmetic) -> f64 {
-    let s = problem.scale as f64 * product;
+    let s = problem.scale * product;
     arithmetic.score(match problem.softcap {
         Some(cap) => cap as f64 * (s / cap as f64).tanh(),
         None => s,
@@ -227,7 +271,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 fn softmax_times_values(
     problem: &Problem,
     scores: &[f64],
-    rows: &[&KeyValue],
+    rows: &[Seen],
     sink: f64,
     arithmetic: &impl Arithmetic,
 ) -> Row {
@@ -238,7 +282,7 @@ fn softmax_times_values(
         return Row { out, lse: f64::NEG_INFINITY };
     }
     let denominator = sum + (sink - max).exp();
-    for (s, row) in scores.iter().zip(rows) {
+    for (s, Seen { row, .. }) in scores.iter().zip(rows) {
         let p = arithmetic.probability((s - max).exp() / denominator);
         for (o, v) in out.iter_mut().zip(&row.value) {
             *o += p * v;

@@ -35,7 +35,7 @@ impl Reference {
                 let row = dense_row(problem, b, h, t);
                 let offset = problem.out.row_offset(b, h, t) as usize;
                 for d in 0..dim as usize {
-                    out.set(offset + d, self.out[row * dim as usize + d] as f32);
+                    out.set(offset + d, self.out[row * dim as usize + d]);
                 }
                 if let Some(lse) = &mut lse {
                     lse[row] = self.lse[row] as f32;

@@ -2,7 +2,8 @@
 //! the same attention.
 
 use problem::{
-    DType, HostBuffers, HostRef, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot, View,
+    AttnMask, DType, HostBuffers, HostMut, HostRef, Mask, MaskElement, Problem, QueryLengths,
+    Segment, SegmentSlot, Slot, View,
 };
 use sixwarp_cpu::oracle::oracle;
 use sixwarp_cpu::{Reference, compare, naive::naive};
@@ -253,4 +254,77 @@ fn comparison_accepts_rounding_and_refuses_errors_and_nan() {
     assert!(!judge(&out, &wrong).passes());
     wrong[4] = f32::NAN;
     assert!(!judge(&out, &wrong).passes());
+}
+
+/// One query of two heads over three keys with scores 0, whose values are 1, 2 and 4.
+fn masked(mask: AttnMask, memory: HostRef) -> Reference {
+    let (q, k, v) = ([0.0f32; 2], [0.0f32; 6], [1.0f32, 2.0, 4.0, 1.0, 2.0, 4.0]);
+    let keys = view([1, 2, 3, 1]);
+    let segment = Segment::new(keys, keys).attn_mask(mask);
+    let problem = Problem::builder(view([1, 2, 1, 1])).segment(segment).build().unwrap();
+    let inputs = HostBuffers::new().input(Slot::Q, &q[..]).input(Slot::K, &k[..]);
+    let slot = Slot::Segment(0, SegmentSlot::AttnMask);
+    run(&problem, inputs.input(Slot::V, &v[..]).input(slot, memory))
+}
+
+#[test]
+fn a_mask_tensor_hides_keys_or_is_added_to_scores() {
+    let bools = AttnMask::new(MaskElement::Bool, [1, 2, 1, 3]);
+    let hidden = masked(bools, HostRef::U8(&[1, 0, 255, 0, 0, 0]));
+    close(&hidden.out, &[2.5, 0.0]);
+    close(&hidden.lse, &[2f64.ln(), f64::NEG_INFINITY]);
+    let floats = AttnMask::new(MaskElement::Float(DType::F64), [1, 1, 1, 3]);
+    let added = masked(floats, HostRef::F64(&[3f64.ln(), f64::NEG_INFINITY, 0.0]));
+    close(&added.out, &[7.0 / 4.0, 7.0 / 4.0]);
+    close(&added.lse, &[4f64.ln(), 4f64.ln()]);
+}
+
+#[test]
+fn only_minus_infinity_hides_and_other_biases_are_kept_finite() {
+    let floats = AttnMask::new(MaskElement::Float(DType::F32), [1, 1, 1, 3]);
+    let lowest = masked(floats, HostRef::F32(&[f32::MIN; 3]));
+    close(&lowest.out, &[7.0 / 3.0; 2]);
+    assert_eq!(lowest.lse[0], -1e38f32 as f64);
+    let most = masked(floats, HostRef::F32(&[0.0, f32::MAX, f32::INFINITY]));
+    close(&most.out, &[3.0; 2]);
+    let nan = masked(floats, HostRef::F32(&[0.0, f32::NAN, 0.0]));
+    assert!(nan.out[0].is_nan() && nan.lse[0].is_nan());
+    let one_row = masked(floats.with_strides([9, 9, 9, 0]), HostRef::F32(&[1.0]));
+    close(&one_row.out, &[7.0 / 3.0; 2]);
+}
+
+#[test]
+fn a_batch_may_be_empty() {
+    let none = View::bhsd(DType::F32, [0, 2, 3, 4]);
+    let mask = AttnMask::new(MaskElement::Bool, [0, 1, 3, 3]);
+    let segment = Segment::new(none, none).attn_mask(mask);
+    let problem = Problem::builder(none).segment(segment).return_lse().build().unwrap();
+    let (no, no_bytes): ([f32; 0], [u8; 0]) = ([], []);
+    let slot = Slot::Segment(0, SegmentSlot::AttnMask);
+    let inputs = || {
+        let inputs = HostBuffers::new().input(Slot::Q, &no[..]).input(Slot::K, &no[..]);
+        inputs.input(Slot::V, &no[..]).input(slot, &no_bytes[..])
+    };
+    assert!(run(&problem, inputs()).out.is_empty());
+    let mut outputs: [[f32; 0]; 2] = [[], []];
+    let [out, lse] = outputs.each_mut().map(|memory| HostMut::F32(memory));
+    let mut buffers = inputs().output(Slot::Out, out).output(Slot::Lse, lse);
+    sixwarp_cpu::attention(&problem, &mut buffers).unwrap();
+}
+
+#[test]
+fn double_precision_is_kept() {
+    let numbers = |seed| numbers(24, seed).into_iter().map(f64::from).collect::<Vec<_>>();
+    let (q, k, v) = (numbers(1), numbers(2), numbers(3));
+    let rows = View::bhsd(DType::F64, [1, 2, 3, 4]);
+    let segment = Segment::new(rows, rows).mask(Mask::Causal);
+    let problem = Problem::builder(rows).segment(segment).build().unwrap();
+    let inputs = || HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+    let mut out = vec![0.0f64; 24];
+    sixwarp_cpu::attention(&problem, &mut inputs().output(Slot::Out, &mut out)).unwrap();
+    close(&out, &run(&problem, inputs()).out);
+    assert!(out.iter().any(|x| f64::from(*x as f32) != *x), "rounded to single precision");
+    let mut narrow = vec![0.0f32; 24];
+    let error = sixwarp_cpu::attention(&problem, &mut inputs().output(Slot::Out, &mut narrow));
+    assert!(error.unwrap_err().to_string().starts_with("out: needs memory for 24 f64"));
 }

@@ -29,9 +29,12 @@ pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan
 }
 
 fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
-    if problem.dtype() == DType::F32 {
-        return Err(Unsupported::new("dtype f32", format!("{arch} kernels take 16-bit inputs"))
-            .nearest("bf16"));
+    if let dtype @ (DType::F32 | DType::F64) = problem.dtype() {
+        let why = format!("{arch} kernels take 16-bit inputs");
+        return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
+    }
+    if problem.segments.iter().any(|segment| segment.attn_mask.is_some()) {
+        return Err(Unsupported::new("attn_mask", format!("{arch} kernels read no mask tensors")));
     }
     for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
         check_dim(name, dim, arch)?;

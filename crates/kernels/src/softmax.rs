@@ -143,10 +143,11 @@ impl Softmax {
     /// Declares the scale parameters.
     #[track_caller]
     pub fn declare(b: &mut Builder, args: &mut Arguments, problem: &Problem) -> Self {
+        let scale = problem.scale as f32;
         let (prepare, natural) = match problem.softcap {
-            None if problem.scale > 0.0 => (Prepare::Nothing, problem.scale),
-            None => (Prepare::Scale(args.f32(b, "scale", problem.scale)), 1.0),
-            Some(cap) => (Prepare::Cap(Tanh::declare(b, args, problem.scale / cap)), cap),
+            None if scale > 0.0 => (Prepare::Nothing, scale),
+            None => (Prepare::Scale(args.f32(b, "scale", scale)), 1.0),
+            Some(cap) => (Prepare::Cap(Tanh::declare(b, args, scale / cap)), cap),
         };
         Softmax {
             factor: args.f32(b, "factor", natural * LOG2_E),

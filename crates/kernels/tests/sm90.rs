@@ -8,7 +8,7 @@ use program::Argument;
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 1] = ["dtype f32"];
+const DECLINED: [&str; 3] = ["dtype f32", "dtype f64", "attn_mask"];
 
 fn hopper() -> Simulated {
     Simulated::on(Arch::Sm90)

@@ -1,21 +1,24 @@
 //! Building a [`Problem`] and the rules every engine may rely on.
 //!
 //! Rules, by number:
-//! 1. Every extent is at least 1 (tokens may be 0) and below 2^56, the last stride is 1, and no
-//!    tensor, table or list spans 2^56 bytes or more.
+//! 1. Every extent is at least 1 (tokens and the batch may be 0) and below 2^56, the last stride is 1,
+//!    and no tensor, table or list spans 2^56 bytes or more.
 //! 2. `q`, `k`, `v` and `out` share one dtype.
 //! 3. `k` has `q`'s dim; `v` has `out`'s dim; K = V needs value dim ≤ key dim.
 //! 4. KV heads divide query heads; both segments agree on heads and dims.
-//! 5. Batches agree; packed views have batch 1; paged views have a page size of at least 1.
+//! 5. Batches agree; packed views have batch 1; paged views have at least one page of at least one row.
 //! 6. One or two segments; a segment is not both packed and paged.
 //! 7. `scale` and `softcap` are finite; `softcap` is positive; a compression ratio is at least 1.
 //! 8. Outputs do not overlap themselves: by rising stride, each dimension steps over all smaller ones.
 //! 9. An index list has at least one entry, a full mask, and keys that are not packed.
 //! 10. MODEL1 rows are bf16 of dim 512, one KV head, K = V.
+//! 11. Each extent of an `attn_mask` is 1 or that of the problem: batch, query heads, queries, and the
+//!     segment's keys (those that its page table has room for, where it is paged). Queries and keys are
+//!     not packed, and keys not listed.
 
 use crate::{
-    DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot, Storage,
-    Values, View,
+    AttnMask, DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot,
+    Storage, Values, View,
 };
 
 /// Collects the parts of a [`Problem`].
@@ -25,7 +28,7 @@ pub struct ProblemBuilder {
     out: Option<View>,
     query_lengths: QueryLengths,
     segments: Vec<Segment>,
-    scale: Option<f32>,
+    scale: Option<f64>,
     softcap: Option<f32>,
     sinks: bool,
     return_lse: bool,
@@ -61,8 +64,8 @@ impl ProblemBuilder {
         self
     }
     /// Sets the factor on scores (default `1/sqrt(dim)`).
-    pub fn scale(mut self, scale: f32) -> Self {
-        self.scale = Some(scale);
+    pub fn scale(mut self, scale: impl Into<f64>) -> Self {
+        self.scale = Some(scale.into());
         self
     }
     /// Caps scores softly.
@@ -88,7 +91,7 @@ impl ProblemBuilder {
         };
         let out = self.out.unwrap_or_else(|| default_out(&self.q, first.value_dim()));
         let problem = Problem {
-            scale: self.scale.unwrap_or(1.0 / (self.q.dim() as f32).sqrt()),
+            scale: rounded_scale(&self.q, self.scale),
             q: self.q,
             out,
             query_lengths: self.query_lengths,
@@ -99,6 +102,15 @@ impl ProblemBuilder {
         };
         problem.check()?;
         Ok(problem)
+    }
+}
+
+/// The factor on scores, in the precision that engines compute with.
+fn rounded_scale(q: &View, scale: Option<f64>) -> f64 {
+    match (q.dtype, scale) {
+        (DType::F64, _) => scale.unwrap_or(1.0 / (q.dim() as f64).sqrt()),
+        (_, Some(scale)) => f64::from(scale as f32),
+        (_, None) => f64::from(1.0 / (q.dim() as f32).sqrt()),
     }
 }
 
@@ -134,13 +146,8 @@ pub(crate) fn check(problem: &Problem) -> Result<(), InvalidProblem> {
 }
 
 fn check_view(slot: Slot, view: &View) -> Result<(), InvalidProblem> {
-    let [b, h, _, d] = view.shape;
-    ensure(
-        b > 0 && h > 0 && d > 0,
-        slot,
-        "batch, heads and dim must be at least 1 (rule 1)",
-        view,
-    )?;
+    let [_, h, _, d] = view.shape;
+    ensure(h > 0 && d > 0, slot, "heads and dim must be at least 1 (rule 1)", view)?;
     let most = view.shape.into_iter().fold(0, u64::max);
     ensure(most < 1 << 56, slot, "every extent must be below 2^56 (rule 1)", view)?;
     ensure(view.strides[3] == 1, slot, "the last stride must be 1 (rule 1)", view.strides[3])?;
@@ -235,7 +242,11 @@ fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     check_tables(problem, n, segment)?;
     check_indices(k_slot, segment)?;
     check_storage(k_slot, segment)?;
-    check_batches(problem, n, segment)
+    check_batches(problem, n, segment)?;
+    match &segment.attn_mask {
+        Some(mask) => check_attn_mask(problem, n, segment, mask),
+        None => Ok(()),
+    }
 }
 
 fn check_tables(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
@@ -278,6 +289,32 @@ fn check_storage(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
     ensure(bytes < 1 << 56, slot, "must span less than 2^56 bytes (rule 1)", k)
 }
 
+fn check_attn_mask(
+    problem: &Problem,
+    n: u8,
+    segment: &Segment,
+    mask: &AttnMask,
+) -> Result<(), InvalidProblem> {
+    let slot = Slot::Segment(n, SegmentSlot::AttnMask);
+    let packed = problem.query_lengths != QueryLengths::Full || segment.lengths.packed.is_some();
+    let rule = "needs queries and keys that are not packed (rule 11)";
+    ensure(!packed, slot, rule, "beside packed sequences")?;
+    let rule = "needs keys that are not listed (rule 11)";
+    ensure(segment.indices.is_none(), slot, rule, "beside index lists")?;
+    let names = ["batch", "query heads", "queries", "keys"];
+    let extents =
+        [problem.batch(), problem.query_heads(), problem.longest_query(), segment.longest()];
+    for ((name, extent), found) in names.iter().zip(extents).zip(mask.shape) {
+        if found != 1 && found != extent {
+            let rule = format!("its extent of {name} must be 1 or {extent} (rule 11)");
+            return Err(InvalidProblem::new(slot, rule, found));
+        }
+    }
+    let bytes = mask.span().and_then(|n| n.checked_mul(mask.element.bytes()));
+    let small = bytes.is_some_and(|n| n < 1 << 56);
+    ensure(small, slot, "must span less than 2^56 bytes (rule 1)", mask)
+}
+
 fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
     let k = &segment.k;
     let slot = Slot::Segment(n, SegmentSlot::K);
@@ -289,6 +326,7 @@ fn check_batches(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
         "both",
     )?;
     if segment.paging.is_some() {
+        ensure(k.batch() > 0, slot, "there is at least one page (rule 5)", k.batch())?;
         return ensure(k.tokens() > 0, slot, "a page holds at least one row (rule 5)", k.tokens());
     }
     if packed {

@@ -4,6 +4,8 @@ use half::{bf16, f16};
 /// Host memory to read a slot from.
 #[derive(Clone, Copy, Debug)]
 pub enum HostRef<'a> {
+    /// f64 elements.
+    F64(&'a [f64]),
     /// f32 elements.
     F32(&'a [f32]),
     /// f16 elements.
@@ -12,13 +14,15 @@ pub enum HostRef<'a> {
     Bf16(&'a [bf16]),
     /// i32 elements (offsets, lengths, tables).
     I32(&'a [i32]),
-    /// Bytes of a packed row format (see [`Storage`](crate::Storage)).
+    /// Bytes of a packed row format (see [`Storage`](crate::Storage)), or of a boolean mask.
     U8(&'a [u8]),
 }
 
 /// Host memory to write a slot to.
 #[derive(Debug)]
 pub enum HostMut<'a> {
+    /// f64 elements.
+    F64(&'a mut [f64]),
     /// f32 elements.
     F32(&'a mut [f32]),
     /// f16 elements.
@@ -47,13 +51,14 @@ macro_rules! from_mut_slices {
         }
     )*};
 }
-from_slices!(F32 f32, F16 f16, Bf16 bf16, I32 i32, U8 u8);
-from_mut_slices!(F32 f32, F16 f16, Bf16 bf16);
+from_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16, I32 i32, U8 u8);
+from_mut_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16);
 
 impl HostRef<'_> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
+            HostRef::F64(s) => s.len(),
             HostRef::F32(s) => s.len(),
             HostRef::F16(s) => s.len(),
             HostRef::Bf16(s) => s.len(),
@@ -73,6 +78,7 @@ impl HostRef<'_> {
     /// If `index` is out of range.
     pub fn get(&self, index: usize) -> f64 {
         match self {
+            HostRef::F64(s) => s[index],
             HostRef::F32(s) => s[index] as f64,
             HostRef::F16(s) => s[index].to_f64(),
             HostRef::Bf16(s) => s[index].to_f64(),
@@ -84,6 +90,7 @@ impl HostRef<'_> {
     /// The elements as little-endian bytes, as a device holds them.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
+            HostRef::F64(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::F32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::F16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::Bf16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -95,6 +102,7 @@ impl HostRef<'_> {
     /// What the elements are.
     pub fn element(&self) -> Element {
         match self {
+            HostRef::F64(_) => Element::Float(DType::F64),
             HostRef::F32(_) => Element::Float(DType::F32),
             HostRef::F16(_) => Element::Float(DType::F16),
             HostRef::Bf16(_) => Element::Float(DType::Bf16),
@@ -106,6 +114,7 @@ impl HostRef<'_> {
     /// The floating-point type, `None` for integers and bytes.
     pub fn dtype(&self) -> Option<DType> {
         match self {
+            HostRef::F64(_) => Some(DType::F64),
             HostRef::F32(_) => Some(DType::F32),
             HostRef::F16(_) => Some(DType::F16),
             HostRef::Bf16(_) => Some(DType::Bf16),
@@ -118,6 +127,7 @@ impl HostMut<'_> {
     /// The same memory, to read.
     pub fn as_ref(&self) -> HostRef<'_> {
         match self {
+            HostMut::F64(s) => HostRef::F64(s),
             HostMut::F32(s) => HostRef::F32(s),
             HostMut::F16(s) => HostRef::F16(s),
             HostMut::Bf16(s) => HostRef::Bf16(s),
@@ -128,11 +138,13 @@ impl HostMut<'_> {
     ///
     /// # Panics
     /// If `index` is out of range.
-    pub fn set(&mut self, index: usize, value: f32) {
+    pub fn set(&mut self, index: usize, value: impl Into<f64>) {
+        let value = value.into();
         match self {
-            HostMut::F32(s) => s[index] = value,
-            HostMut::F16(s) => s[index] = f16::from_f32(value),
-            HostMut::Bf16(s) => s[index] = bf16::from_f32(value),
+            HostMut::F64(s) => s[index] = value,
+            HostMut::F32(s) => s[index] = value as f32,
+            HostMut::F16(s) => s[index] = f16::from_f64(value),
+            HostMut::Bf16(s) => s[index] = bf16::from_f64(value),
         }
     }
 
@@ -140,6 +152,10 @@ impl HostMut<'_> {
     pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
         let halves = bytes.as_chunks::<2>().0.iter();
         match self {
+            HostMut::F64(s) => {
+                let words = bytes.as_chunks::<8>().0.iter();
+                s.iter_mut().zip(words).for_each(|(x, b)| *x = f64::from_le_bytes(*b));
+            }
             HostMut::F32(s) => {
                 let words = bytes.as_chunks::<4>().0.iter();
                 s.iter_mut().zip(words).for_each(|(x, b)| *x = f32::from_le_bytes(*b));

@@ -6,11 +6,13 @@
 //!
 //! Conventions (they hold for every engine):
 //! - Views are `[batch, heads, tokens, dim]`, strides in elements, the last one 1.
-//! - Scores are `scale · q·k`, then `softcap · tanh(s / softcap)` where a soft cap is set, then masks.
+//! - Scores are `scale · q·k`, then `softcap · tanh(s / softcap)` where a soft cap is set, plus the
+//!   [`AttnMask`] where there is one. Then masks, lengths and the `-inf` of an `AttnMask` hide keys.
 //! - LSE is a natural logarithm without the sink; `-inf` for a row that sees no key, whose output is 0.
 //! - A sink is one logit per query head, added to the denominator once, never scaled.
 //! - Causal is bottom-right aligned: the last query of a sequence sees its last key.
 
+mod attn_mask;
 mod builder;
 mod dtype;
 mod error;
@@ -22,6 +24,7 @@ mod slot;
 mod storage;
 mod view;
 
+pub use attn_mask::{AttnMask, MaskElement};
 pub use builder::ProblemBuilder;
 pub use dtype::DType;
 pub use error::{InvalidProblem, Unsupported};
@@ -59,8 +62,8 @@ pub struct Problem {
     pub query_lengths: QueryLengths,
     /// One or two key/value segments under one softmax.
     pub segments: Vec<Segment>,
-    /// Factor on `q·k`.
-    pub scale: f32,
+    /// Factor on `q·k`; single precision unless the tensors are f64.
+    pub scale: f64,
     /// Soft cap on scores.
     pub softcap: Option<f32>,
     /// Whether [`Slot::Sinks`] (f32, one logit per query head) is given.

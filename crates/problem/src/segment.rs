@@ -1,4 +1,4 @@
-use crate::{Mask, Storage, View};
+use crate::{AttnMask, Mask, Storage, View};
 
 /// Where a segment's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct Segment {
     pub mask: Mask,
     /// How rows lie in memory.
     pub storage: Storage,
+    /// A tensor that hides keys or is added to scores, beside what `mask` hides.
+    pub attn_mask: Option<AttnMask>,
 }
 
 impl Segment {
@@ -77,9 +79,16 @@ impl Segment {
     }
 
     fn with_values(k: View, values: Values) -> Self {
-        let lengths = KeyLengths::FULL;
-        let storage = Storage::Elements;
-        Self { k, values, lengths, paging: None, indices: None, mask: Mask::Full, storage }
+        Self {
+            k,
+            values,
+            lengths: KeyLengths::FULL,
+            paging: None,
+            indices: None,
+            mask: Mask::Full,
+            storage: Storage::Elements,
+            attn_mask: None,
+        }
     }
 
     /// Sets the mask.
@@ -103,6 +112,11 @@ impl Segment {
     /// Each query token sees only the keys of its list.
     pub fn indexed(self, width: u64) -> Self {
         Self { indices: Some(IndexList { width }), ..self }
+    }
+
+    /// A tensor hides keys or is added to scores.
+    pub fn attn_mask(self, mask: AttnMask) -> Self {
+        Self { attn_mask: Some(mask), ..self }
     }
 
     /// Rows lie in memory as `storage` says.

@@ -1,4 +1,4 @@
-use crate::{DType, Problem, Storage, Values};
+use crate::{DType, MaskElement, Problem, Storage, Values};
 use std::fmt;
 
 /// A tensor of a [`Problem`], by role.
@@ -35,6 +35,8 @@ pub enum SegmentSlot {
     PageTable,
     /// Index lists, i32 `[batch, tokens, width]`.
     Indices,
+    /// Masks or biases of scores ([`AttnMask`](crate::AttnMask)).
+    AttnMask,
 }
 
 impl Slot {
@@ -73,6 +75,7 @@ impl fmt::Display for SegmentSlot {
             SegmentSlot::Used => "seqused_k",
             SegmentSlot::PageTable => "page_table",
             SegmentSlot::Indices => "indices",
+            SegmentSlot::AttnMask => "attn_mask",
         })
     }
 }
@@ -86,15 +89,22 @@ pub enum Element {
     I32,
     /// Bytes of a packed row format (see [`Storage`]).
     U8,
+    /// Booleans: bytes, true unless 0.
+    Bool,
 }
 
 impl Element {
+    /// Whether host memory of `found` holds these; booleans are held by bytes.
+    pub fn is_held_by(self, found: Element) -> bool {
+        self == found || (self, found) == (Element::Bool, Element::U8)
+    }
+
     /// Bytes of one.
     pub fn bytes(self) -> u64 {
         match self {
             Element::Float(dtype) => dtype.bytes(),
             Element::I32 => 4,
-            Element::U8 => 1,
+            Element::U8 | Element::Bool => 1,
         }
     }
 }
@@ -105,6 +115,7 @@ impl fmt::Display for Element {
             Element::Float(dtype) => dtype.fmt(f),
             Element::I32 => f.write_str("i32"),
             Element::U8 => f.write_str("u8"),
+            Element::Bool => f.write_str("bool"),
         }
     }
 }
@@ -120,6 +131,12 @@ pub(crate) fn element_of(problem: &Problem, slot: Slot) -> Element {
             Element::U8
         }
         Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => Element::Float(problem.dtype()),
+        Slot::Segment(n, SegmentSlot::AttnMask) => {
+            match problem.segments[n as usize].attn_mask.map(|mask| mask.element) {
+                Some(MaskElement::Float(dtype)) => Element::Float(dtype),
+                Some(MaskElement::Bool) | None => Element::Bool,
+            }
+        }
         Slot::Segment(..) => Element::I32,
     }
 }
@@ -139,6 +156,7 @@ pub(crate) fn slots_of(problem: &Problem) -> Vec<Slot> {
         push(part(SegmentSlot::Used), segment.lengths.used);
         push(part(SegmentSlot::PageTable), segment.reads_page_table());
         push(part(SegmentSlot::Indices), segment.indices.is_some());
+        push(part(SegmentSlot::AttnMask), segment.attn_mask.is_some());
     }
     slots
 }
@@ -169,6 +187,9 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
                     let tokens = problem.q.batch() * problem.q.tokens();
                     tokens * segment.indices.map_or(0, |i| i.width) * 4
                 }
+                SegmentSlot::AttnMask => segment
+                    .attn_mask
+                    .map_or(0, |mask| mask.span().unwrap_or(u64::MAX / 16) * mask.element.bytes()),
             }
         }
     }

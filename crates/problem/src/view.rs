@@ -54,15 +54,20 @@ impl View {
 
     /// Elements from the first to one past the last, `None` on overflow; 0 if a dimension is 0.
     pub fn span(&self) -> Option<u64> {
-        if self.shape.contains(&0) {
-            return Some(0);
-        }
-        let mut last = 0u64;
-        for (extent, stride) in self.shape.iter().zip(self.strides) {
-            last = last.checked_add((extent - 1).checked_mul(stride)?)?;
-        }
-        last.checked_add(1)
+        span(&self.shape, &self.strides)
     }
+}
+
+/// Elements from the first to one past the last, `None` on overflow; 0 if a dimension is 0.
+pub(crate) fn span(shape: &[u64; 4], strides: &[u64; 4]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let mut last = 0u64;
+    for (extent, stride) in shape.iter().zip(strides) {
+        last = last.checked_add((extent - 1).checked_mul(*stride)?)?;
+    }
+    last.checked_add(1)
 }
 
 /// A product that stays at the largest number where it would overflow, which no problem accepts.

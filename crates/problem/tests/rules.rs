@@ -1,6 +1,9 @@
 //! Each rule of a problem, broken once: the error names the tensor, the rule and the value.
 
-use sixwarp_problem::{DType, Mask, Problem, ProblemBuilder, QueryLengths, Segment, Storage, View};
+use sixwarp_problem::{
+    AttnMask, DType, Mask, MaskElement, Problem, ProblemBuilder, QueryLengths, Segment,
+    SegmentSlot, Slot, Storage, View,
+};
 
 fn view(shape: [u64; 4]) -> View {
     View::bhsd(DType::Bf16, shape)
@@ -27,6 +30,8 @@ fn refused(builder: ProblemBuilder, message: &str) {
 fn a_plain_problem_is_accepted() {
     let problem = queries().segment(segment()).build().unwrap();
     assert_eq!(problem.scale, 0.125);
+    let scaled = |q: ProblemBuilder| q.segment(segment()).scale(0.1).build().unwrap().scale;
+    assert_eq!(scaled(queries()), f64::from(0.1f32));
     assert_eq!((problem.group(), problem.value_dim()), (2, 64));
     assert_eq!(problem.flops(), 4.0 * 64.0 * 15.0 * 8.0);
 }
@@ -34,8 +39,8 @@ fn a_plain_problem_is_accepted() {
 #[test]
 fn rule_1_extents_strides_and_sizes() {
     refused(
-        Problem::builder(view([0, 4, 3, 64])).segment(segment()),
-        "q: batch, heads and dim must be at least 1 (rule 1), but it is bf16[0,4,3,64]:[768,192,64,1]",
+        Problem::builder(view([2, 0, 3, 64])).segment(segment()),
+        "q: heads and dim must be at least 1 (rule 1), but it is bf16[2,0,3,64]:[0,192,64,1]",
     );
     let strided = view([2, 4, 3, 64]).with_strides([768, 192, 64, 2]);
     refused(
@@ -117,6 +122,12 @@ fn rule_5_batches_and_pages() {
         queries().segment(segment().packed(5)),
         "k: packed sequences need a view of batch 1 (rule 5), but it is bf16[2,2,5,64]:[640,320,64,1]",
     );
+    let none = view([0, 2, 5, 64]);
+    refused(
+        queries().segment(Segment::new(none, none).paged(1)),
+        "k: there is at least one page (rule 5), but it is 0",
+    );
+    assert!(Problem::builder(none).segment(Segment::new(none, none)).build().is_ok());
     let empty = view([2, 2, 0, 64]);
     refused(
         queries().segment(Segment::new(empty, empty).paged(1)),
@@ -148,6 +159,10 @@ fn rule_7_numbers() {
     refused(
         queries().segment(segment()).scale(f32::NAN),
         "scale: must be finite (rule 7), but it is NaN",
+    );
+    refused(
+        queries().segment(segment()).scale(1e300),
+        "scale: must be finite (rule 7), but it is inf",
     );
     refused(
         queries().segment(segment()).softcap(0.0),
@@ -219,5 +234,49 @@ fn rule_10_packed_rows() {
         queries().segment(Segment::shared(keys(), 64).stored(Storage::Model1)),
         "k: MODEL1 rows are bf16 of dim 512 with one KV head (rule 10), but it is \
          bf16[2,2,5,64]:[640,320,64,1]",
+    );
+}
+
+#[test]
+fn rule_11_mask_tensors() {
+    let mask = |shape| AttnMask::new(MaskElement::Bool, shape);
+    for shape in [[2, 4, 3, 5], [1, 1, 1, 1], [1, 4, 1, 5], [2, 1, 3, 1]] {
+        let problem = queries().segment(segment().attn_mask(mask(shape))).build().unwrap();
+        let slot = Slot::Segment(0, SegmentSlot::AttnMask);
+        assert_eq!(problem.slots().last(), Some(&slot));
+        assert_eq!(problem.slot_bytes(slot), shape.iter().product::<u64>());
+    }
+    let names = ["batch", "query heads", "queries", "keys"];
+    for (d, (name, extent)) in names.iter().zip([2, 4, 3, 5]).enumerate() {
+        let mut shape = [2, 4, 3, 5];
+        shape[d] += 1;
+        refused(
+            queries().segment(segment().attn_mask(mask(shape))),
+            &format!(
+                "attn_mask: its extent of {name} must be 1 or {extent} (rule 11), but it is {}",
+                extent + 1
+            ),
+        );
+    }
+    refused(
+        queries().segment(segment().paged(3).attn_mask(mask([1, 1, 1, 5]))),
+        "attn_mask: its extent of keys must be 1 or 15 (rule 11), but it is 5",
+    );
+    refused(
+        queries().segment(segment()).segment(segment().indexed(5).attn_mask(mask([1; 4]))),
+        "segment 1 attn_mask: needs keys that are not listed (rule 11), but it is beside index lists",
+    );
+    let one = view([1, 2, 5, 64]);
+    let packed = Segment::new(one, one).packed(5).attn_mask(mask([1; 4]));
+    refused(
+        Problem::builder(view([1, 4, 3, 64])).segment(packed),
+        "attn_mask: needs queries and keys that are not packed (rule 11), but it is beside packed \
+         sequences",
+    );
+    let far = AttnMask::new(MaskElement::Float(DType::F32), [2, 4, 3, 5]);
+    refused(
+        queries().segment(segment().attn_mask(far.with_strides([1 << 60, 1, 1, 1]))),
+        "attn_mask: must span less than 2^56 bytes (rule 1), but it is \
+         f32[2,4,3,5]:[1152921504606846976,1,1,1]",
     );
 }

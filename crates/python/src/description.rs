@@ -1,6 +1,8 @@
 //! A problem as JSON.
 
-use problem::{DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Storage, View};
+use problem::{
+    AttnMask, DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Storage, View,
+};
 use serde::Deserialize;
 use sixwarp::{Error, Split};
 
@@ -19,7 +21,7 @@ pub struct Description {
     segments: Vec<Keys>,
     /// Factor on scores.
     #[serde(default)]
-    scale: Option<f32>,
+    scale: Option<f64>,
     /// Soft cap on scores.
     #[serde(default)]
     softcap: Option<f32>,
@@ -63,6 +65,17 @@ struct Keys {
     indices: Option<u64>,
     #[serde(default)]
     model1: bool,
+    #[serde(default)]
+    attn_mask: Option<MaskTensor>,
+}
+
+/// A mask in name order: batch, heads, queries, keys.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MaskTensor {
+    shape: [u64; 4],
+    strides: [u64; 4],
+    dtype: String,
 }
 
 impl Description {
@@ -142,7 +155,18 @@ impl Keys {
         if self.model1 {
             segment = segment.stored(Storage::Model1);
         }
+        if let Some(mask) = &self.attn_mask {
+            segment = segment.attn_mask(mask.mask()?);
+        }
         Ok(segment)
+    }
+}
+
+impl MaskTensor {
+    fn mask(&self) -> Result<AttnMask, InvalidProblem> {
+        let wrong = |rule: String| InvalidProblem::new("attn_mask", rule, &self.dtype);
+        let element = self.dtype.parse().map_err(wrong)?;
+        Ok(AttnMask { shape: self.shape, strides: self.strides, element })
     }
 }
 

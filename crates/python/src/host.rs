@@ -32,11 +32,12 @@ pub(crate) unsafe fn readable<'a>(address: u64, count: usize, element: Element) 
     // SAFETY: as the caller of this function vouches.
     unsafe {
         match element {
+            Element::Float(DType::F64) => HostRef::F64(slice(address, count)),
             Element::Float(DType::F32) => HostRef::F32(slice(address, count)),
             Element::Float(DType::F16) => HostRef::F16(slice::<f16>(address, count)),
             Element::Float(DType::Bf16) => HostRef::Bf16(slice::<bf16>(address, count)),
             Element::I32 => HostRef::I32(slice(address, count)),
-            Element::U8 => HostRef::U8(slice(address, count)),
+            Element::U8 | Element::Bool => HostRef::U8(slice(address, count)),
         }
     }
 }
@@ -47,6 +48,7 @@ pub(crate) unsafe fn writable<'a>(address: u64, count: usize, element: Element) 
     // SAFETY: as the caller of this function vouches.
     unsafe {
         match element {
+            Element::Float(DType::F64) => HostMut::F64(slice_mut(address, count)),
             Element::Float(DType::F16) => HostMut::F16(slice_mut::<f16>(address, count)),
             Element::Float(DType::Bf16) => HostMut::Bf16(slice_mut::<bf16>(address, count)),
             _ => HostMut::F32(slice_mut(address, count)),

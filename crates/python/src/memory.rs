@@ -18,7 +18,7 @@ use std::ops::Range;
 pub struct Memory {
     /// The slot's number, from the plan's information.
     pub slot: u32,
-    /// The element type's number: f32, f16, bf16, i32, u8 from 0 on.
+    /// The element type's number: f32, f16, bf16, i32, u8, f64, bool from 0 on.
     pub element: u32,
     /// The GPU's number, -1 for the CPU.
     pub device: i32,
@@ -36,12 +36,14 @@ pub(crate) const CPU: i32 = -1;
 /// What a workspace is aligned to.
 const WORKSPACE_ALIGN: u64 = 256;
 
-const ELEMENTS: [Element; 5] = [
+const ELEMENTS: [Element; 7] = [
     Element::Float(DType::F32),
     Element::Float(DType::F16),
     Element::Float(DType::Bf16),
     Element::I32,
     Element::U8,
+    Element::Float(DType::F64),
+    Element::Bool,
 ];
 
 /// The number by which callers name a slot.
@@ -65,6 +67,7 @@ fn segment_slot_number(part: SegmentSlot) -> u32 {
         SegmentSlot::Used => 3,
         SegmentSlot::PageTable => 4,
         SegmentSlot::Indices => 5,
+        SegmentSlot::AttnMask => 6,
     }
 }
 

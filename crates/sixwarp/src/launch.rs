@@ -107,7 +107,7 @@ fn pointers(problem: &Problem, buffers: &DeviceBuffers) -> Result<Vec<DevicePtr>
             },
         };
         let wanted = problem.slot_element(slot);
-        match element == wanted {
+        match wanted.is_held_by(element) {
             true => Ok(pointer),
             false => Err(InvalidProblem::new(slot, format!("must hold {wanted}"), element)),
         }

@@ -52,9 +52,9 @@ pub use sim;
 pub use tensor::{DeviceBuffers, DeviceMut, DeviceRef, DeviceTensor, Pending, Scalar};
 
 pub use problem::{
-    DType, Element, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem, KeyLengths,
-    Mask, Paging, Problem, ProblemBuilder, QueryLengths, Segment, SegmentSlot, Slot, Storage,
-    Unsupported, Values, View,
+    AttnMask, DType, Element, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem,
+    KeyLengths, Mask, MaskElement, Paging, Problem, ProblemBuilder, QueryLengths, Segment,
+    SegmentSlot, Slot, Storage, Unsupported, Values, View,
 };
 
 /// The example of README.md runs.

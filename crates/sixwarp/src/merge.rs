@@ -45,7 +45,7 @@ pub fn merge(
         for d in 0..view.dim() as usize {
             let seen = parts.iter().zip(&weights).filter(|(_, weight)| **weight > 0.0);
             let sum: f64 = seen.map(|((part, _), weight)| weight * part.get(offset + d)).sum();
-            out.set(offset + d, if total > 0.0 { (sum / total) as f32 } else { 0.0 });
+            out.set(offset + d, if total > 0.0 { sum / total } else { 0.0 });
         }
         lse[row] = (max + total.ln()) as f32;
     }

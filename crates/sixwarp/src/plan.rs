@@ -2,7 +2,7 @@ use crate::device::Kind;
 use crate::launch::Ready;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, PlanOptions, programs};
-use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
+use problem::{DType, HostBuffers, Problem};
 
 /// How a problem will be computed on a device; can be run many times.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Plan {
     pub fn summary(&self) -> String {
         match (&self.emitted, &self.device.0) {
             (Some(plan), _) => plan.summary.clone(),
-            (None, Kind::Oracle) => "f64 from the definition".to_string(),
+            (None, _) if self.is_by_definition() => "f64 from the definition".to_string(),
             (None, _) => format!("tiles of keys under an online softmax, {:?}", cpu::Isa::best()),
         }
     }
@@ -88,9 +88,14 @@ impl Plan {
     pub fn workspace_bytes(&self) -> u64 {
         match (&self.emitted, &self.device.0) {
             (Some(plan), _) => plan.program.workspace_bytes(),
-            (None, Kind::Oracle) => oracle_bytes(&self.problem),
+            (None, _) if self.is_by_definition() => oracle_bytes(&self.problem),
             (None, _) => 0,
         }
+    }
+
+    /// Whether the oracle computes it: for its own device, and f64 on the CPU.
+    fn is_by_definition(&self) -> bool {
+        matches!(self.device.0, Kind::Oracle) || self.problem.dtype() == DType::F64
     }
 
     fn check_memory(&self) -> Result<(), Error> {
@@ -138,7 +143,7 @@ impl Plan {
                 programs::scatter(&self.problem, report.buffers, &report.unwritten, buffers);
                 Ok(())
             }
-            (Kind::Oracle, _) => run_oracle(&self.problem, buffers),
+            (Kind::Oracle, _) => Ok(cpu::oracle::answer(&self.problem, buffers)?),
             _ => Ok(cpu::attention(&self.problem, buffers)?),
         }
     }
@@ -150,26 +155,4 @@ fn oracle_bytes(problem: &Problem) -> u64 {
     let keys = problem.segments.iter().map(|s| s.longest()).fold(0, u64::saturating_add);
     let rows = keys.saturating_mul(problem.key_dim() + problem.value_dim());
     results.saturating_add(rows).saturating_mul(8)
-}
-
-fn run_oracle(problem: &Problem, buffers: &mut HostBuffers) -> Result<(), Error> {
-    let result = cpu::oracle::oracle(problem, buffers)?;
-    let (mut out, mut lse) = (None, None);
-    for (slot, memory) in buffers.outputs_mut() {
-        match (slot, memory) {
-            (Slot::Lse, HostMut::F32(memory)) => lse = Some(&mut **memory),
-            (Slot::Out, memory) => out = Some(memory),
-            _ => {}
-        }
-    }
-    let needed = problem.slot_bytes(Slot::Out) / problem.dtype().bytes();
-    let out = out
-        .filter(|out| out.as_ref().len() as u64 >= needed)
-        .ok_or_else(|| InvalidProblem::new(Slot::Out, "needs memory for its view", "less"))?;
-    let rows = problem.lse_len() as usize;
-    if problem.return_lse && lse.as_ref().is_none_or(|lse| lse.len() < rows) {
-        return Err(InvalidProblem::new(Slot::Lse, "needs memory for every row", "less").into());
-    }
-    result.store(problem, out, lse.filter(|_| problem.return_lse));
-    Ok(())
 }

@@ -32,7 +32,7 @@ fn slot_bytes(
     let memory = found.ok_or_else(|| InvalidProblem::new(slot, "needs memory", "missing"))?;
     let (bytes, found_element) = (memory.to_bytes(), memory.element());
     let element = problem.slot_element(slot);
-    if found_element != element {
+    if !element.is_held_by(found_element) {
         let rule = format!("must hold {element}");
         return Err(InvalidProblem::new(slot, rule, found_element));
     }

@@ -12,7 +12,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Types that tensors have elements of: `f32`, `f16`, `bf16`, `i32`, `u8`.
+/// Types that tensors have elements of: `f64`, `f32`, `f16`, `bf16`, `i32`, `u8`.
 pub trait Scalar: sealed::Sealed + Copy + Default + 'static {
     /// The type.
     const ELEMENT: Element;
@@ -43,6 +43,7 @@ macro_rules! scalars {
     )*};
 }
 scalars! {
+    f64, F64, Element::Float(DType::F64), |values| Some(HostMut::F64(values));
     f32, F32, Element::Float(DType::F32), |values| Some(HostMut::F32(values));
     f16, F16, Element::Float(DType::F16), |values| Some(HostMut::F16(values));
     bf16, Bf16, Element::Float(DType::Bf16), |values| Some(HostMut::Bf16(values));

@@ -50,6 +50,37 @@ fn simulated_gpus_pass_small_cases_and_decline_what_they_cannot() {
 }
 
 #[test]
+fn an_empty_batch_is_answered_everywhere() {
+    for (name, dim) in ["cpu", "oracle", "sim-sm90", "sim-sm100"]
+        .into_iter()
+        .flat_map(|name| [64, 512].map(|dim| (name, dim)))
+    {
+        let none = View::bshd(DType::Bf16, [0, 4, 3, dim]);
+        let pages = View::bshd(DType::Bf16, [2, 4, 16, dim]);
+        for segment in [Segment::new(none, none), Segment::new(pages, pages).paged(2).used()] {
+            let builder = Problem::builder(none).segment(segment).sinks().return_lse();
+            let problem = builder.build().unwrap();
+            let pages = vec![bf16::ZERO; problem.slot_bytes(Slot::K) as usize / 2];
+            let (q, mut out): (Vec<bf16>, Vec<bf16>) = (vec![], vec![]);
+            let (sinks, mut lse) = (vec![0.0f32; 4], Vec::<f32>::new());
+            let lengths: Vec<i32> = vec![];
+            let part = |part| Slot::Segment(0, part);
+            let mut buffers = HostBuffers::new()
+                .input(Slot::Q, &q)
+                .input(Slot::K, &pages)
+                .input(Slot::V, &pages)
+                .input(Slot::Sinks, &sinks)
+                .input(part(SegmentSlot::Used), &lengths)
+                .input(part(SegmentSlot::PageTable), &lengths)
+                .output(Slot::Out, &mut out)
+                .output(Slot::Lse, &mut lse);
+            let device: Device = name.parse().unwrap();
+            attention(&problem, &mut buffers, &device).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+}
+
+#[test]
 fn devices_have_names() {
     for name in ["cpu", "oracle", "sim-sm90", "sim-sm100"] {
         assert_eq!(name.parse::<Device>().unwrap().to_string(), name);

@@ -14,6 +14,7 @@ fn tensors() -> BTreeMap<String, Tensor> {
         ("d".to_string(), tensor(&[0, 7], HostVec::I32(vec![]))),
         ("e".to_string(), tensor(&[1, 2, 1], HostVec::I32(vec![-1, 7]))),
         ("f".to_string(), tensor(&[3], HostVec::U8(vec![1, 2, 255]))),
+        ("g".to_string(), tensor(&[2], HostVec::F64(vec![1e300, -0.1]))),
     ])
 }
 
@@ -96,8 +97,8 @@ fn mistakes_are_named() {
     };
     assert!(header("[]").starts_with("the header is not a JSON object"));
     assert_eq!(
-        entry("F64", "[1]", "[0,8]"),
-        "tensor `x`: element type `F64` is not one of F32, F16, BF16, I32, I64, U8"
+        entry("C64", "[1]", "[0,8]"),
+        "tensor `x`: element type `C64` is not one of F64, F32, F16, BF16, I32, I64, U8, BOOL"
     );
     assert_eq!(entry("F32", "[3]", "[0,8]"), "tensor `x`: shape [3] needs 12 bytes of data, not 8");
     assert_eq!(

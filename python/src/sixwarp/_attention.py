@@ -36,6 +36,7 @@ def attention(
     max_seqlen_k: Optional[int] = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    attn_mask: Any = None,
     return_lse: bool = False,
     out: Any = None,
     stream: Any = None,
@@ -56,6 +57,10 @@ def attention(
     - `cu_seqlens_k`, `max_seqlen_k`: likewise for `k` and `v`.
     - `seqused_k` (`[batch]`): how many keys of each sequence count.
     - `page_table` (`[batch, pages]`): `k` and `v` are pages, `[page, row, heads, dim]`.
+    - `attn_mask`: anything that broadcasts to `[batch, heads, queries, keys]` in either layout, at any strides.
+      Of booleans, keys are seen where it is true. Of floats, it is added to scores, behind `scale` and `softcap`;
+      `-inf` hides a key, and other numbers count as 1e38 at most. It goes with everything but `cu_seqlens`. A
+      row that sees no key is 0, and its log-sum-exp -inf.
     - `return_lse` returns `(out, lse)`, the log-sum-exp a natural logarithm `[batch, heads, tokens]`.
     - `out` is written instead of a new tensor; `stream` is used instead of the current one.
     - `split` fixes how many keys are one part on a GPU, so that a result does not depend on the batch.
@@ -73,12 +78,12 @@ def attention(
     if type(window) is list:
         window = tuple(window)
     result = _quick.attention(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out, stream, layout, causal,
-        window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, stream, layout,
+        causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
     )  # fmt: skip
     if result is not None:
         return result
-    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
+    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
     options = (layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
     return _attention(tensors, checked(*options), stream)
 
@@ -93,7 +98,7 @@ def _attention(tensors: Tensors, options: Options, stream: Optional[int]) -> Any
     ensure_given(q=tensors.q, k=tensors.k, v=tensors.v)
     a = adapter_for(tensors._fields, tensors)
     q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
-    a.refuse_gradients(q, k, v, tensors.sinks, out)
+    a.refuse_gradients(q, k, v, tensors.sinks, tensors.attn_mask, out)
     key_of = a.key
     views = tuple([None if x is None else key_of(x) for x in tensors])
     key = (views, v is k or a.pointer(v) == a.pointer(k), options)
@@ -162,6 +167,7 @@ def plan(
     max_seqlen_k: Optional[int] = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    attn_mask: Any = None,
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
@@ -181,7 +187,7 @@ def plan(
     """
     options = checked(layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
     ensure_given(q=q, k=k, v=v)
-    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
+    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
     a = adapter_for(tensors._fields, tensors)
     tensors = tensors.converted(a)
     return PlannedAttention(prepare(a, tensors, options), options.return_lse, tensors)

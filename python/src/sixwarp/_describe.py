@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 LAYOUTS = ("bshd", "bhsd")
-FLOATS = ("f32", "f16", "bf16")
+FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
     """A tensor in name order (batch, heads, tokens, dim); three dimensions are a batch of one."""
     shape, strides, dtype = adapter.shape(x), adapter.strides(x, name), adapter.dtype(x)
     if dtype not in FLOATS:
-        raise TypeError(f"{name} is {dtype}: float32, float16 or bfloat16 is needed")
+        raise TypeError(f"{name} is {dtype}: float32, float16, bfloat16 or, on the CPU, float64 is needed")
     if len(shape) == 3:
         shape, strides = (1, *shape), (0, *strides)
     if len(shape) != 4:
@@ -23,6 +23,18 @@ def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
     if strides[3] != 1:
         raise ValueError(f"{name} has a last stride of {strides[3]}: rows must be contiguous")
     return {"shape": [shape[i] for i in order], "strides": strides, "dtype": dtype}
+
+
+def attn_mask(adapter: Any, x: Any) -> dict:
+    """A mask in name order (batch, heads, queries, keys); dimensions that are not there are broadcast."""
+    shape, strides, dtype = tuple(adapter.shape(x)), adapter.strides(x, "attn_mask"), adapter.dtype(x)
+    if dtype != "bool" and dtype not in FLOATS:
+        raise TypeError(f"attn_mask is {dtype}: bool, float32, float16, bfloat16 or, on the CPU, float64 is needed")
+    if len(shape) > 4:
+        raise ValueError(f"attn_mask has shape {shape}: at most (batch, heads, queries, keys) is needed")
+    missing = 4 - len(shape)
+    strides = [stride if extent > 1 else 0 for extent, stride in zip(shape, strides)]
+    return {"shape": [1] * missing + list(shape), "strides": [0] * missing + strides, "dtype": dtype}
 
 
 def dense_strides(shape: tuple) -> list:

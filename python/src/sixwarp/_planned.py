@@ -62,6 +62,7 @@ class PlannedAttention(Generic[T, R]):
         cu_seqlens_k: Any = None,
         seqused_k: Any = None,
         page_table: Any = None,
+        attn_mask: Any = None,
         out: Any = None,
         lse: Any = None,
         workspace: Any = None,
@@ -71,18 +72,18 @@ class PlannedAttention(Generic[T, R]):
         if stream is not None:
             stream = raw_stream(stream)
         result = self._call(
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out, lse, workspace, stream
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, lse, workspace, stream
         )
         if result is not None:
             return result
-        tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, out)
+        tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
         return self._run(tensors, lse, workspace, stream)
 
     def _run(self, tensors: Tensors, lse: Any, workspace: Any, stream: Optional[int]) -> Any:
         """The long way, which words mistakes and makes the quick way know the plan."""
         bound, a, q = self._bound, self._bound.adapter, tensors.q
         self._ensure_alike((*tensors, lse), workspace)
-        a.refuse_gradients(q, tensors.k, tensors.v, tensors.sinks, tensors.out, lse)
+        a.refuse_gradients(q, tensors.k, tensors.v, tensors.sinks, tensors.attn_mask, tensors.out, lse)
         out = a.empty(bound.out_shape, bound.dtype, q) if tensors.out is None else tensors.out
         made = a.empty(bound.lse_shape, "f32", q) if self._return_lse and lse is None else lse
         bound.run(tensors.slots(out, made, bound.shared), q, stream, workspace)

@@ -33,6 +33,7 @@ class Tensors(NamedTuple):
     cu_seqlens_k: Any
     seqused_k: Any
     page_table: Any
+    attn_mask: Any
     out: Any
 
     def converted(self, a: Any) -> Tensors:
@@ -68,6 +69,8 @@ def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:
     packed = _packed_queries(a, tensors.cu_seqlens_q, options.max_seqlen_q, tokens)
     _add_lengths(a, segment, tensors, packed[0] if packed else batch, options.max_seqlen_k)
     segment["mask"] = describe.mask(options.causal, options.window)
+    if tensors.attn_mask is not None:
+        segment["attn_mask"] = describe.attn_mask(a, tensors.attn_mask)
     describe.ensure_shape(a, "sinks", tensors.sinks, (heads,))
     out_shape = (*a.shape(q)[:-1], a.shape(v)[-1])
     describe.ensure_shape(a, "out", out, out_shape)

@@ -15,7 +15,7 @@ from ._describe import dense_strides
 
 CPU = -1
 # Numbers of element types, as the library's `Memory` has them; any other stands for types it does not know.
-ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "u8": 4}
+ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "u8": 4, "f64": 5, "bool": 6}
 UNKNOWN = 2**32 - 1
 INT32 = (-(2**31), 2**31 - 1)
 
@@ -50,7 +50,9 @@ def ensure_int32(name: str, least: int, most: int) -> None:
 class NumpyAdapter:
     """NumPy arrays; `bfloat16` is that of ml_dtypes."""
 
-    names = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "uint8": "u8"}
+    names = {
+        "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "uint8": "u8",
+    }  # fmt: skip
 
     def __init__(self) -> None:
         import numpy
@@ -132,7 +134,10 @@ class NumpyAdapter:
 class CudaArrayAdapter:
     """GPU arrays by `__cuda_array_interface__`; new ones are made by CuPy."""
 
-    names = {"<f4": "f32", "<f2": "f16", "<i4": "i32", "|u1": "u8", "<V2": "bf16", "|V2": "bf16"}
+    names = {
+        "<f8": "f64", "<f4": "f32", "<f2": "f16", "<V2": "bf16", "|V2": "bf16", "<i4": "i32", "|u1": "u8",
+        "|b1": "bool",
+    }  # fmt: skip
 
     def ensure_plain(self, name: str, x: Any) -> None:
         """Refuses arrays that are more than their memory."""

@@ -13,11 +13,13 @@ from . import _quick, _torch_functions
 from ._tensor import CPU, ELEMENTS, INT32, UNKNOWN, Memory, ensure_int32
 
 _NAMES = {
+    torch.float64: "f64",
     torch.float32: "f32",
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.int32: "i32",
     torch.uint8: "u8",
+    torch.bool: "bool",
 }
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ELEMENTS = {dtype: ELEMENTS[name] for dtype, name in _NAMES.items()}

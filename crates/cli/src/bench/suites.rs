@@ -119,6 +119,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         entries: vec![],
         lists: Lists::Mixed,
         model1,
+        attn_mask: None,
     };
     let layers = [
         ("csa-flash listed", 64, 512, false),
@@ -198,6 +199,7 @@ impl Shape {
                 entries: vec![],
                 lists: Lists::Mixed,
                 model1: false,
+                attn_mask: None,
             },
             second: None,
             scale: None,

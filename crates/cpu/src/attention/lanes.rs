@@ -11,6 +11,7 @@
 //! cache: both products then wait for no memory.
 
 use super::Call;
+use super::bias::TileBias;
 use super::buffer::Buffer;
 use super::plan::Item;
 use super::products::{add_values, score_keys};
@@ -84,6 +85,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
             // Lists leave entries out, and are seen whole by every row.
             let listed = segment.is_listed();
             let range = if listed { 0..tile.count as u64 } else { tile_at(first) };
+            let bias = TileBias::new(&call.inputs, segment, item, first);
             for panel in 0..panels {
                 let rows = panel * width..(panel * width + width).min(item.rows);
                 let seen = &scratch.visible[rows.clone()];
@@ -92,7 +94,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
                     continue;
                 }
                 let mut panel = Panel::<V, N> { call_dims: dims(call), scratch, rows: rows.start };
-                panel.step(simd, problem.softcap, &tile, ahead.take(), &bounds);
+                panel.step(simd, problem.softcap, &tile, ahead.take(), bias.as_ref(), &bounds);
             }
             places = next;
         }
@@ -175,7 +177,7 @@ fn load_queries<S: Simd, E: Element>(
 ) {
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
-    let factor = query_factor(problem.scale, problem.softcap);
+    let factor = query_factor(problem.scale as f32, problem.softcap);
     let base = base::<E>(call.inputs.q);
     let rows = item.rows.next_multiple_of(width);
     match rows == item.rows {
@@ -288,6 +290,7 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
         softcap: Option<f32>,
         tile: &Tile<f32, TILE>,
         ahead: Option<Ahead<E>>,
+        bias: Option<&TileBias>,
         bounds: &Bounds,
     ) {
         let (key_dim, value_dim) = self.call_dims;
@@ -310,6 +313,9 @@ impl<const V: usize, const N: usize> Panel<'_, V, N> {
         }
         if let Some(cap) = softcap {
             cap_scores(simd, &mut self.scratch.scores[..bounds.count * V * S::LANES], cap);
+        }
+        if let Some(bias) = bias {
+            bias.add_to_columns(self.rows, V * S::LANES, bounds.count, &mut self.scratch.scores);
         }
         let rescaled = self.softmax(simd, bounds.count, bounds);
         let out =

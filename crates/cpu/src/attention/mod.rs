@@ -9,11 +9,12 @@
 //! - [`stream`]: a few rows, decoding. Vectors run along the head dim, each key and value row is
 //!   read and widened once for all rows.
 //! - [`matrix`]: many rows of bf16 on a machine with AMX. As [`lanes`], but both products run in tile
-//!   registers. [`matrix::decode`]: up to 64 rows.
+//!   registers. [`matrix::decode`]: up to 64 rows. Neither reads mask tensors; [`lanes`] does ([`bias`]).
 //!
 //! Keys are visited in tiles that start at multiples of their size, and key lists are cut by their
 //! length alone, so a row's bits do not depend on threads, blocking or batch.
 
+mod bias;
 mod buffer;
 mod lanes;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -55,6 +56,8 @@ pub fn attention_on(
     // Work is cut for the vectors that will do it.
     let isa = if isa.is_detected() { isa } else { Isa::Portable };
     match problem.dtype() {
+        // Nobody is in a hurry who asks for this precision: from the definition.
+        DType::F64 => crate::oracle::answer(problem, buffers),
         DType::F32 => run::<f32>(isa, problem, buffers),
         DType::F16 => run::<f16>(isa, problem, buffers),
         DType::Bf16 => run::<bf16>(isa, problem, buffers),
@@ -103,7 +106,8 @@ fn run<E: Typed>(
         }
     }
     output.check(problem)?;
-    let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16;
+    let masked = problem.segments.iter().any(|segment| segment.attn_mask.is_some());
+    let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16 && !masked;
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output };
     let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();

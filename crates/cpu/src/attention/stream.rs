@@ -7,6 +7,7 @@
 //! and output have that order too, until the output is put back at the end.
 
 use super::Call;
+use super::bias::TileBias;
 use super::buffer::Buffer;
 use super::lanes::{cap_scores, query_factor, visible};
 use super::plan::Item;
@@ -75,6 +76,9 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const K: usize, const C: usi
                 if let Some(cap) = problem.softcap {
                     cap_scores(simd, &mut scratch.scores, cap);
                 }
+                if let Some(bias) = TileBias::new(&call.inputs, segment, item, first) {
+                    bias.add_to_rows(TILE, tile.count, &mut scratch.scores);
+                }
                 let range = first..part.end.min(first + TILE as u64);
                 let range = (!segment.is_listed()).then_some(range);
                 softmax::<S>(simd, item.rows, tile.count, range, scratch);
@@ -93,7 +97,7 @@ fn load_queries<S: Simd, E: Element>(call: &Call<E>, item: &Item, to: &mut Buffe
     let problem = call.inputs.problem;
     let dim = problem.key_dim() as usize;
     let pitch = dim.next_multiple_of(2 * S::LANES);
-    let factor = query_factor(problem.scale, problem.softcap);
+    let factor = query_factor(problem.scale as f32, problem.softcap);
     to.refill(8 * pitch, 0.0);
     for row in 0..item.rows {
         let at = item.row(&call.inputs, row);

@@ -169,6 +169,7 @@ impl<const N: usize> Places<N> {
 /// The first element of memory whose type was checked to be `E`.
 pub(super) fn base<E: Element>(memory: HostRef) -> *const E {
     match memory {
+        HostRef::F64(s) => s.as_ptr().cast(),
         HostRef::F32(s) => s.as_ptr().cast(),
         HostRef::F16(s) => s.as_ptr().cast(),
         HostRef::Bf16(s) => s.as_ptr().cast(),

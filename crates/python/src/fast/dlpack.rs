@@ -51,9 +51,11 @@ impl From<Element> for DataType {
         let (code, bits) = match element {
             Element::I32 => (0, 32),
             Element::U8 => (1, 8),
+            Element::Float(DType::F64) => (2, 64),
             Element::Float(DType::F32) => (2, 32),
             Element::Float(DType::F16) => (2, 16),
             Element::Float(DType::Bf16) => (4, 16),
+            Element::Bool => (6, 8),
         };
         DataType { code, bits, lanes: 1 }
     }

@@ -18,10 +18,11 @@ const CU_SEQLENS_Q: usize = 4;
 const CU_SEQLENS_K: usize = 5;
 const USED: usize = 6;
 const PAGE_TABLE: usize = 7;
-pub(super) const OUT: usize = 8;
-pub(super) const LSE: usize = 9;
+const ATTN_MASK: usize = 8;
+pub(super) const OUT: usize = 9;
+pub(super) const LSE: usize = 10;
 /// How many there are.
-pub(super) const TENSORS: usize = 10;
+pub(super) const TENSORS: usize = 11;
 
 /// Where a call's argument for a slot is.
 fn position(slot: Slot) -> Option<usize> {
@@ -36,6 +37,7 @@ fn position(slot: Slot) -> Option<usize> {
         Slot::Segment(0, SegmentSlot::CuSeqlens) => CU_SEQLENS_K,
         Slot::Segment(0, SegmentSlot::Used) => USED,
         Slot::Segment(0, SegmentSlot::PageTable) => PAGE_TABLE,
+        Slot::Segment(0, SegmentSlot::AttnMask) => ATTN_MASK,
         _ => return None,
     })
 }
@@ -85,7 +87,9 @@ impl Given {
 fn serves(view: &View, need: &Need, device: i32) -> bool {
     let strided = matches!(
         need.slot,
-        Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V)
+        Slot::Q
+            | Slot::Out
+            | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V | SegmentSlot::AttnMask)
     );
     view.dtype == DataType::from(need.element)
         && view.device.number() == Some(device)

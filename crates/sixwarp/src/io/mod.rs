@@ -80,6 +80,7 @@ impl Stored {
 
     fn of(data: &HostVec) -> Self {
         match data {
+            HostVec::F64(_) => Stored::Float(DType::F64),
             HostVec::F32(_) => Stored::Float(DType::F32),
             HostVec::F16(_) => Stored::Float(DType::F16),
             HostVec::Bf16(_) => Stored::Float(DType::Bf16),

@@ -14,8 +14,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Reads a `.npy` file.
 ///
 /// # Errors
-/// If the file cannot be read or is not a little-endian, C-ordered array of f32, f16, bf16 (`V2`),
-/// i32, i64 (that fits in 32 bits) or u8.
+/// If the file cannot be read or is not a little-endian, C-ordered array of f64, f32, f16, bf16
+/// (`V2`), i32, i64 (that fits in 32 bits), u8 or bool.
 pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
     let path = path.as_ref();
     parse_npy(&read(path)?).map_err(|e| in_file(path, e))
@@ -67,14 +67,15 @@ fn stored(value: &str) -> Result<Stored, Error> {
     let text = quote.and_then(|q| value[1..].split(q).next());
     let descr = text.ok_or_else(|| wrong("`descr` is not a plain element type"))?;
     match descr {
+        "<f8" => Ok(Stored::Float(DType::F64)),
         "<f4" => Ok(Stored::Float(DType::F32)),
         "<f2" => Ok(Stored::Float(DType::F16)),
         "<V2" | "|V2" => Ok(Stored::Float(DType::Bf16)),
         "<i4" => Ok(Stored::I32),
         "<i8" => Ok(Stored::I64),
-        "|u1" | "<u1" => Ok(Stored::U8),
+        "|u1" | "<u1" | "|b1" => Ok(Stored::U8),
         _ => Err(wrong(format!(
-            "element type `{descr}` is not one of <f4, <f2, |V2 (bf16), <i4, <i8, |u1"
+            "element type `{descr}` is not one of <f8, <f4, <f2, |V2 (bf16), <i4, <i8, |u1, |b1"
         ))),
     }
 }
@@ -91,6 +92,7 @@ fn shape(value: &str) -> Result<Vec<u64>, Error> {
 /// The bytes of a `.npy` file.
 pub fn to_npy(tensor: &Tensor) -> Vec<u8> {
     let descr = match Stored::of(&tensor.data) {
+        Stored::Float(DType::F64) => "<f8",
         Stored::Float(DType::F32) => "<f4",
         Stored::Float(DType::F16) => "<f2",
         Stored::Float(DType::Bf16) => "|V2",

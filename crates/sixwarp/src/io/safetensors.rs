@@ -14,8 +14,8 @@ const MOST_HEADER_BYTES: u64 = 100_000_000;
 /// Reads every tensor of a safetensors file.
 ///
 /// # Errors
-/// If the file cannot be read, is malformed, or holds element types other than F32, F16, BF16, I32,
-/// I64 (that fits in 32 bits) and U8.
+/// If the file cannot be read, is malformed, or holds element types other than F64, F32, F16, BF16,
+/// I32, I64 (that fits in 32 bits), U8 and BOOL.
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>, Error> {
     let path = path.as_ref();
     parse_safetensors(&read(path)?).map_err(|e| in_file(path, e))
@@ -80,15 +80,16 @@ fn numbers(value: &Value) -> Option<Vec<u64>> {
 
 fn stored(name: &str) -> Result<Stored, Error> {
     match name {
+        "F64" => Ok(Stored::Float(DType::F64)),
         "F32" => Ok(Stored::Float(DType::F32)),
         "F16" => Ok(Stored::Float(DType::F16)),
         "BF16" => Ok(Stored::Float(DType::Bf16)),
         "I32" => Ok(Stored::I32),
         "I64" => Ok(Stored::I64),
-        "U8" => Ok(Stored::U8),
-        _ => {
-            Err(wrong(format!("element type `{name}` is not one of F32, F16, BF16, I32, I64, U8")))
-        }
+        "U8" | "BOOL" => Ok(Stored::U8),
+        _ => Err(wrong(format!(
+            "element type `{name}` is not one of F64, F32, F16, BF16, I32, I64, U8, BOOL"
+        ))),
     }
 }
 
@@ -98,6 +99,7 @@ pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Vec<u8> {
     let mut data = Vec::new();
     for (name, tensor) in tensors {
         let dtype = match Stored::of(&tensor.data) {
+            Stored::Float(DType::F64) => "F64",
             Stored::Float(DType::F32) => "F32",
             Stored::Float(DType::F16) => "F16",
             Stored::Float(DType::Bf16) => "BF16",

@@ -14,7 +14,7 @@ from .._torch_tensor import refuse_gradients
 _LIBRARY = torch.library.Library("sixwarp", "FRAGMENT")
 _LIBRARY.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
-    "Tensor? seqused_k, Tensor? page_table, str layout, bool causal, SymInt? window_left, "
+    "Tensor? seqused_k, Tensor? page_table, Tensor? attn_mask, str layout, bool causal, SymInt? window_left, "
     "SymInt? window_right, float? softcap, float? scale, SymInt? max_seqlen_q, SymInt? max_seqlen_k, "
     "SymInt? split) -> (Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
@@ -22,8 +22,8 @@ _LIBRARY.define(
 
 
 def _op(
-    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, causal, window_left,
-    window_right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
+    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
+    window_left, window_right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
 ):  # fmt: skip
     window = None if window_left is None and window_right is None else (window_left, window_right)
     return _raw(
@@ -42,6 +42,7 @@ def _op(
         max_seqlen_k=max_seqlen_k,
         seqused_k=seqused_k,
         page_table=page_table,
+        attn_mask=attn_mask,
         return_lse=True,
         split=split,
     )
@@ -52,7 +53,7 @@ for _device in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("sixwarp::attention", lib=_LIBRARY)
-def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, *_):
+def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, *_):
     out = q.new_empty((*q.shape[:-1], v.shape[-1]))
     batch, (tokens, heads) = q.shape[:-3], q.shape[-3:-1]
     if layout == "bhsd":
@@ -78,6 +79,7 @@ def attention(
     max_seqlen_k: Optional[int] = None,
     seqused_k: Optional[Tensor] = None,
     page_table: Optional[Tensor] = None,
+    attn_mask: Optional[Tensor] = None,
     return_lse: Literal[False] = False,
     split: Optional[int] = None,
 ) -> Tensor: ...
@@ -99,6 +101,7 @@ def attention(
     max_seqlen_k: Optional[int] = None,
     seqused_k: Optional[Tensor] = None,
     page_table: Optional[Tensor] = None,
+    attn_mask: Optional[Tensor] = None,
     return_lse: Literal[True],
     split: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]: ...
@@ -119,6 +122,7 @@ def attention(
     max_seqlen_k: Optional[int] = None,
     seqused_k: Optional[Tensor] = None,
     page_table: Optional[Tensor] = None,
+    attn_mask: Optional[Tensor] = None,
     return_lse: bool = False,
     split: Optional[int] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
@@ -129,10 +133,10 @@ def attention(
     >>> sixwarp.torch.attention(q, q, q, causal=True).shape
     torch.Size([1, 5, 4, 64])
     """
-    refuse_gradients(q, k, v, sinks)
+    refuse_gradients(q, k, v, sinks, attn_mask)
     left, right = window if window is not None else (None, None)
     out, lse = torch.ops.sixwarp.attention.default(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, layout, causal, left,
-        right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
+        left, right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
     )  # fmt: skip
     return (out, lse) if return_lse else out

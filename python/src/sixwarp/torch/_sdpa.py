@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from ._op import attention
@@ -19,10 +20,11 @@ def sdpa(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`scaled_dot_product_attention` with the same arguments and the same meaning.
+    """`scaled_dot_product_attention` with the same arguments and the same meaning, but for dropout.
 
     torch aligns `is_causal` at the top left (the first query sees the first key) where the rest of
-    sixwarp aligns at the bottom right; this function keeps torch's meaning.
+    sixwarp aligns at the bottom right; this function keeps torch's meaning. Batches, heads and masks broadcast as
+    torch's do. A row that sees no key is 0, as it is in torch.
 
     >>> import torch, sixwarp.torch
     >>> q, k = torch.randn(2, 4, 3, 64), torch.randn(2, 4, 7, 64)
@@ -31,21 +33,62 @@ def sdpa(
     >>> torch.allclose(ours, theirs, atol=1e-5)
     True
     """
-    if attn_mask is not None:
-        raise NotImplementedError("sdpa: attn_mask is not read: is_causal, or sixwarp.attention's window")
     if dropout_p:
         raise NotImplementedError(f"sdpa: dropout_p is {dropout_p}: there is no dropout")
-    if query.dim() not in (3, 4):
-        raise ValueError(f"sdpa: query has shape {tuple(query.shape)}: 3 or 4 dimensions are needed")
-    heads, kv_heads = query.shape[-3], key.shape[-3]
-    if heads != kv_heads and not enable_gqa:
-        raise ValueError(f"sdpa: {heads} query heads on {kv_heads} KV heads need enable_gqa=True")
+    if is_causal and attn_mask is not None:
+        raise ValueError("sdpa: attn_mask and is_causal=True are not given together")
+    shape = _result_shape(query, key, value, enable_gqa)
+    if 0 in shape:
+        return query.new_empty(shape)
+    query, key, value = _expanded(shape, query, key, value, enable_gqa)
+    if attn_mask is not None and attn_mask.dim() > 4:
+        attn_mask = attn_mask.expand(*shape[:-3], *attn_mask.shape[-3:]).flatten(0, -4)
     queries, keys = query.shape[-2], key.shape[-2]
     window = None
     if is_causal and keys > queries:
         key, value = key[..., :queries, :], value[..., :queries, :]
     elif is_causal and keys < queries:
         is_causal, window = False, (None, queries - keys)
-    return attention(
-        query, key, value, layout="bhsd", causal=is_causal, window=window, scale=scale
+    out = attention(
+        query, key, value, layout="bhsd", causal=is_causal, window=window, scale=scale, attn_mask=attn_mask
     )
+    return out if out.shape == shape else out.view(shape)
+
+
+def _result_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> torch.Size:
+    """The result's shape: batch and heads broadcast, but for heads that share keys."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() < 2:
+            raise ValueError(f"sdpa: {name} has shape {tuple(x.shape)}: at least 2 dimensions are needed")
+    shapes = [x.shape[:-2] for x in (query, key, value)]
+    if enable_gqa and min(map(len, shapes)) > 0:
+        heads, *others = (shape[-1] for shape in shapes)
+        if any(kv_heads == 0 or heads % kv_heads for kv_heads in others):
+            raise ValueError(f"sdpa: {heads} query heads are no multiple of {others[0]} and {others[1]} KV heads")
+        shapes = [shapes[0], *(shape[:-1] + (1,) for shape in shapes[1:])]
+    try:
+        outer = torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        names = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
+        hint = "" if enable_gqa else "; query heads that share KV heads need enable_gqa=True"
+        raise ValueError(f"sdpa: batch and heads of {names} do not broadcast{hint}") from None
+    return torch.Size((*outer, query.shape[-2], value.shape[-1]))
+
+
+def _expanded(
+    shape: torch.Size, query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """Tensors of 4 dimensions, or 3 without a batch; KV heads stay as few as they are."""
+    *batch, heads = shape[:-2] or (1,)
+    if enable_gqa and _heads(key) != _heads(value):
+        key, value = (x.repeat_interleave(heads // _heads(x), -3) for x in (key, value))
+    kv_heads = max(_heads(key), _heads(value))
+    tensors = (
+        x.expand(*batch, count, *x.shape[-2:]) for x, count in ((query, heads), (key, kv_heads), (value, kv_heads))
+    )
+    query, key, value = (x if x.dim() <= 4 else x.flatten(0, -4) for x in tensors)
+    return query, key, value
+
+
+def _heads(x: Tensor) -> int:
+    return x.shape[-3] if x.dim() > 2 else 1

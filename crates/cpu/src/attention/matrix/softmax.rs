@@ -81,7 +81,7 @@ impl Panel<'_> {
 /// Applies the soft cap, if any; returns what is left to multiply scores with, to base 2.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 fn scale_scores(simd: Avx512, problem: &Problem, scores: &mut [f32]) -> f32 {
-    let scale = problem.scale;
+    let scale = problem.scale as f32;
     match problem.softcap {
         Some(cap) => {
             scores.iter_mut().for_each(|s| *s *= scale / cap);
