@@ -4,6 +4,7 @@
 //! machine that cannot go on ([`Deadlock`]) and something this simulator does not know
 //! ([`Unsupported`]) are different types. Each names the PTX line, the rule and what to do.
 
+use crate::demangle::readable;
 use crate::rules::Rule;
 use std::fmt::{self, Display, Formatter};
 
@@ -44,7 +45,10 @@ impl Error {
             Error::Unsupported(unsupported) => Some(unsupported.line),
             Error::Fault(fault) => Some(fault.site.line),
             Error::Hazard(hazard) => Some(hazard.site.line),
-            Error::Deadlock(deadlock) => deadlock.waiting.first().map(|w| w.site.line),
+            Error::Deadlock(deadlock) => {
+                let waits = deadlock.waiting.first().map(|waiting| &waiting.site);
+                deadlock.origin.as_ref().or(waits).map(|site| site.line)
+            }
             Error::Stopped(stopped) => stopped.running.first().map(|r| r.site.line),
         }
     }
@@ -197,11 +201,15 @@ impl Display for Finding {
     }
 }
 
-/// A warp that cannot go on.
+/// Warps that cannot go on, at one place and for one reason.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// Where it waits.
+    /// Where they wait; the first of them.
     pub site: Site,
+    /// How many there are.
+    pub warps: usize,
+    /// Which: `CTA (0,0,0) warps 0 to 3`.
+    pub who: String,
     /// For what.
     pub what: String,
 }
@@ -209,8 +217,14 @@ pub struct Waiting {
 /// No warp can go on.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
-    /// Who waits for what.
+    /// What is the matter, as far as it can be told.
+    pub cause: String,
+    /// Where that is, if not where warps wait.
+    pub origin: Option<Site>,
+    /// Who waits for what; those that the cause is about come first.
     pub waiting: Vec<Waiting>,
+    /// Kinds of waiters that are not listed.
+    pub unlisted: usize,
     /// What is known of each barrier waited for.
     pub notes: Vec<String>,
     /// What to do.
@@ -274,18 +288,28 @@ impl Display for Unsupported {
 impl Display for Site {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.cta;
-        write!(f, "kernel `{}`", self.kernel)?;
-        if self.line > 0 {
-            write!(f, ", PTX line {}", self.line)?;
-        }
-        if let Some((file, line)) = &self.loc {
-            write!(f, " ({file}:{line})")?;
-        }
-        write!(f, ", CTA ({x},{y},{z}) warp {}", self.warp)?;
+        write!(f, "{}, CTA ({x},{y},{z}) warp {}", Place(self), self.warp)?;
         if let Some(lane) = self.lane {
             write!(f, " lane {lane}")?;
         }
         write!(f, "\n   | {}", self.instruction)
+    }
+}
+
+/// A site without those who were there.
+struct Place<'s>(&'s Site);
+
+impl Display for Place<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Site { kernel, line, loc, .. } = self.0;
+        write!(f, "kernel `{}`", readable(kernel))?;
+        if *line > 0 {
+            write!(f, ", PTX line {line}")?;
+        }
+        if let Some((file, line)) = loc {
+            write!(f, " ({file}:{line})")?;
+        }
+        Ok(())
     }
 }
 
@@ -319,15 +343,29 @@ impl Display for Hazard {
     }
 }
 
+impl Display for Waiting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Waiting { site, warps, who, what } = self;
+        let wait = if *warps == 1 { "warp waits" } else { "warps wait" };
+        write!(f, "{warps} {wait} for {what}: {who}\n  --> {}", Place(site))?;
+        write!(f, "\n   | {}", site.instruction)
+    }
+}
+
 impl Display for Deadlock {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let stuck = self.waiting.len();
-        write!(f, "deadlock: no warp can go on; {stuck} wait")?;
+        write!(f, "deadlock: {}", self.cause)?;
+        if let Some(origin) = &self.origin {
+            write!(f, "\n  --> {origin}")?;
+        }
         for waiting in &self.waiting {
-            write!(f, "\n  waits for {}\n  --> {}", waiting.what, waiting.site)?;
+            write!(f, "\n  {waiting}")?;
         }
         for note in &self.notes {
             write!(f, "\n   = note: {note}")?;
+        }
+        if self.unlisted > 0 {
+            write!(f, "\n   = note: {} more kinds of waiters are not listed", self.unlisted)?;
         }
         for line in &self.help {
             write!(f, "\n   = help: {line}")?;
@@ -344,6 +382,7 @@ impl Display for Running {
             (Some(_), false) => "in a loop",
             (None, false) => "running",
         };
+        let kernel = readable(kernel);
         write!(f, "{what}: {}\n  --> kernel `{kernel}`, PTX line {line}", self.warps)?;
         if let Some((last, _)) = &self.last {
             write!(f, " to {last}")?;

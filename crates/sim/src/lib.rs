@@ -73,6 +73,7 @@ mod alu;
 mod captured;
 mod check;
 mod cluster;
+mod demangle;
 mod engine;
 mod error;
 mod exec;

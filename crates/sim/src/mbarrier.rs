@@ -2,6 +2,7 @@
 
 use crate::check::Clocks;
 use crate::op::Pc;
+use crate::register::LANES;
 use std::collections::HashMap;
 
 /// Largest arrival count and transaction count.
@@ -23,6 +24,25 @@ struct Poll {
     pc: Pc,
     /// The phase that the next look finds complete, though the barrier has moved on.
     owed: Option<u64>,
+}
+
+/// What the lanes of a warp saw of a barrier. Lanes that go different ways look at different phases.
+#[derive(Clone, Debug)]
+struct Sight {
+    /// The last phase that some lane saw complete.
+    last: u64,
+    /// The last phase that each lane saw complete, plus one.
+    seen: [u64; LANES],
+    /// The same if each lane looks at every phase in turn, however late.
+    turns: [u64; LANES],
+}
+
+impl Sight {
+    /// The most of some lanes.
+    fn most(of: &[u64; LANES], mask: u32) -> u64 {
+        let lanes = of.iter().enumerate().filter(|(lane, _)| mask >> lane & 1 != 0);
+        lanes.map(|(_, phase)| *phase).max().unwrap_or(0)
+    }
 }
 
 /// One mbarrier.
@@ -47,12 +67,10 @@ pub struct Mbarrier {
     /// Most arrivals seen in one phase.
     pub most_arrivals: i64,
     arrivals: i64,
-    /// Last phase each warp saw complete.
-    pub observed: HashMap<usize, u64>,
-    /// The same if each warp looks at every phase in turn, however late.
-    turns: HashMap<usize, u64>,
-    /// Where each warp last looked in vain, by parity and without blocking.
-    polls: HashMap<usize, Poll>,
+    /// What the lanes of each warp saw of it.
+    sights: HashMap<usize, Sight>,
+    /// Where lanes of each warp last looked in vain, by parity and without blocking.
+    polls: HashMap<(usize, u32), Poll>,
     /// Simulated time at which the last phase completed, and of the arrivals so far.
     pub done_time: u64,
     time: u64,
@@ -85,44 +103,65 @@ impl Mbarrier {
         (self.phase, self.expected, self.pending, self.tx) == (0, count, count, 0)
     }
 
-    /// A warp saw `phase`, or an earlier one of its parity, complete.
-    pub fn observe(&mut self, w: usize, phase: u64) {
-        self.observed.insert(w, phase);
-        let next = self.next_in_turn(w, phase & 1).min(phase);
-        self.turns.insert(w, next);
-        self.polls.remove(&w);
+    /// Lanes of a warp saw `phase`, or an earlier one of its parity, complete.
+    pub fn observe(&mut self, w: usize, mask: u32, phase: u64) {
+        let next = self.next_in_turn(w, mask, phase & 1).min(phase);
+        let none = || Sight { last: 0, seen: [0; LANES], turns: [0; LANES] };
+        let sight = self.sights.entry(w).or_insert_with(none);
+        sight.last = phase;
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
+            sight.seen[lane] = phase + 1;
+            sight.turns[lane] = next + 1;
+        }
+        self.polls.retain(|(by, lanes), _| *by != w || lanes & mask == 0);
     }
 
-    /// A warp looked by parity, found the phase incomplete and did not block.
-    pub fn note_poll(&mut self, w: usize, parity: u64, pc: Pc) {
-        let owed = self.polls.get(&w).and_then(|poll| poll.owed);
-        self.polls.insert(w, Poll { parity, pc, owed });
+    /// The last phase that one of some lanes saw complete.
+    pub fn seen(&self, w: usize, mask: u32) -> Option<u64> {
+        Sight::most(&self.sights.get(&w)?.seen, mask).checked_sub(1)
     }
 
-    /// The phase of a parity that a warp is to find complete though the barrier has moved on.
-    pub fn owed(&self, w: usize, parity: u64) -> Option<u64> {
-        let owed = self.polls.get(&w)?.owed?;
-        (owed == self.next_in_turn(w, parity)).then_some(owed)
+    /// Whether completing a phase now would make a regular waiter miss the one before.
+    pub fn would_alias(&self) -> bool {
+        self.phase >= 2 && self.sights.values().any(|sight| sight.last + 2 == self.phase)
     }
 
-    /// Lets every warp that polls find the next phase in its turn complete, where that is one the barrier has
-    /// left behind; gives warp, instruction and phase of those it was not promised before.
+    /// Lanes of a warp looked by parity, found the phase incomplete and did not block.
+    pub fn note_poll(&mut self, w: usize, mask: u32, parity: u64, pc: Pc) {
+        let owed = self.polls.get(&(w, mask)).and_then(|poll| poll.owed);
+        self.polls.insert((w, mask), Poll { parity, pc, owed });
+    }
+
+    /// Where some of the lanes of a warp looked in vain, if they did not look for anything else since.
+    pub fn polled(&self, w: usize, mask: u32) -> Option<Pc> {
+        let by = |((by, lanes), _): &(&(usize, u32), &Poll)| *by == w && lanes & mask != 0;
+        self.polls.iter().find(by).map(|(_, poll)| poll.pc)
+    }
+
+    /// The phase of a parity that lanes are to find complete though the barrier has moved on.
+    pub fn owed(&self, w: usize, mask: u32, parity: u64) -> Option<u64> {
+        let owed = self.polls.get(&(w, mask))?.owed?;
+        (owed == self.next_in_turn(w, mask, parity)).then_some(owed)
+    }
+
+    /// Lets all lanes that poll find the next phase in their turn complete, where that is one the barrier has
+    /// left behind; gives warp, instruction and phase of those that were not promised it before.
     pub fn owe_polls(&mut self) -> Vec<(usize, Pc, u64)> {
-        let late = |(w, poll): (&usize, &Poll)| {
-            let next = self.next_in_turn(*w, poll.parity);
-            (next < self.phase && poll.owed != Some(next)).then_some((*w, poll.pc, next))
+        let late = |((w, mask), poll): (&(usize, u32), &Poll)| {
+            let next = self.next_in_turn(*w, *mask, poll.parity);
+            (next < self.phase && poll.owed != Some(next)).then_some((*w, *mask, poll.pc, next))
         };
         let mut late: Vec<_> = self.polls.iter().filter_map(late).collect();
         late.sort_unstable();
-        for (w, _, phase) in &late {
-            self.polls.entry(*w).and_modify(|poll| poll.owed = Some(*phase));
+        for (w, mask, _, phase) in &late {
+            self.polls.entry((*w, *mask)).and_modify(|poll| poll.owed = Some(*phase));
         }
-        late
+        late.into_iter().map(|(w, _, pc, phase)| (w, pc, phase)).collect()
     }
 
-    /// The phase of a parity that a warp looks at next if it leaves none out.
-    pub fn next_in_turn(&self, w: usize, parity: u64) -> u64 {
-        let next = self.turns.get(&w).map_or(0, |last| last + 1);
+    /// The phase of a parity that lanes look at next if they leave none out.
+    pub fn next_in_turn(&self, w: usize, mask: u32, parity: u64) -> u64 {
+        let next = self.sights.get(&w).map_or(0, |sight| Sight::most(&sight.turns, mask));
         next + (next & 1 ^ parity)
     }
 
@@ -143,8 +182,7 @@ impl Mbarrier {
             last: by,
             most_arrivals: 0,
             arrivals: 0,
-            observed: HashMap::new(),
-            turns: HashMap::new(),
+            sights: HashMap::new(),
             polls: HashMap::new(),
             done_time: 0,
             time: 0,
@@ -229,6 +267,17 @@ mod tests {
         let mut bar = Mbarrier::new(2, BY).unwrap();
         let error = bar.arrive(3, BY, 0).unwrap_err();
         assert_eq!(error, MbarrierError::TooManyArrivals { arrivals: 3, pending: 2 });
+    }
+
+    #[test]
+    fn lanes_that_go_different_ways_see_phases_of_their_own() {
+        let mut bar = Mbarrier::new(1, BY).unwrap();
+        for phase in 0..3 {
+            assert!(bar.arrive(1, BY, 0).unwrap());
+            bar.observe(5, 0x1, phase);
+        }
+        assert_eq!((bar.seen(5, 0x1), bar.seen(5, !0x1), bar.seen(4, 1)), (Some(2), None, None));
+        assert_eq!((bar.next_in_turn(5, 0x1, 1), bar.next_in_turn(5, !0x1, 0)), (3, 0));
     }
 
     #[test]

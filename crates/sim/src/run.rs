@@ -288,7 +288,7 @@ fn work(state: &LaunchState, total: &mut Results) -> Result<(), Box<Error>> {
                 if polled > rounds * (resident.len() as u32 + 1) && !state.any_left() {
                     let others = resident.iter_mut();
                     if !std::iter::once(&mut cluster).chain(others).any(Cluster::release_late) {
-                        return cluster.livelock();
+                        return cluster.deadlock();
                     }
                     polled = 0;
                 }

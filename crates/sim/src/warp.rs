@@ -155,6 +155,8 @@ pub struct Warp {
     pub wgmma: WgmmaState,
     /// Loads of tensor memory that nobody waited for or used, in order.
     pub(crate) tmem_loads: Vec<TmemLoad>,
+    /// Its last multiply, copy or shift of tensor memory, if no commit came since.
+    pub(crate) uncommitted: Option<Pc>,
     /// Registers that hold what nobody wrote.
     pub unwritten: Option<Box<Unwritten>>,
     /// Instructions since another fragment last had its turn.
@@ -192,6 +194,7 @@ impl Warp {
             bulk_group: 0,
             wgmma: WgmmaState::default(),
             tmem_loads: Vec::new(),
+            uncommitted: None,
             unwritten: None,
             since_switch: 0,
             polled_at: 0,

@@ -3,6 +3,7 @@
 use super::pipes::{Memory, Outcome};
 use super::shadow::Conflict;
 use crate::cluster::{Cluster, Run};
+use crate::demangle::readable;
 use crate::matrix::TMEM_COLUMNS;
 use crate::rules::Rule;
 
@@ -78,17 +79,12 @@ impl Cluster<'_> {
     pub(super) fn name_place(&self, memory: Memory, at: u64) -> String {
         match memory {
             Memory::Shared(cta) => {
-                let variable = self
-                    .kernel
-                    .shared
-                    .iter()
-                    .filter(|v| u64::from(v.offset) <= at)
-                    .max_by_key(|v| v.offset);
                 let of =
                     if self.ctas.len() > 1 { format!(" of CTA rank {cta}") } else { String::new() };
-                match variable {
+                match self.shared_variable(at) {
                     Some(v) => {
-                        format!("shared memory{of} `{}+{:#x}`", v.name, at - u64::from(v.offset))
+                        let (name, inside) = (readable(&v.name), at - u64::from(v.offset));
+                        format!("shared memory{of} `{name}+{inside:#x}`")
                     }
                     None => format!("shared memory{of} at {at:#x}"),
                 }
@@ -99,7 +95,9 @@ impl Cluster<'_> {
                 format!("tensor memory lane {lane} column {column}")
             }
             Memory::Global => match self.launch.global.find(at, 1, &mut 0) {
-                Ok((allocation, offset)) => format!("`{}` byte {offset}", allocation.name),
+                Ok((allocation, offset)) => {
+                    format!("`{}` byte {offset}", readable(&allocation.name))
+                }
                 Err(_) => format!("global memory at {at:#x}"),
             },
         }

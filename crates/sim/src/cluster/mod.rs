@@ -4,6 +4,7 @@
 
 mod barrier;
 mod deadlock;
+mod names;
 mod schedule;
 mod site;
 mod stopped;
@@ -174,6 +175,8 @@ pub struct Cluster<'a> {
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
     pub(crate) notes: Vec<String>,
+    /// The first wait that looked too late.
+    missed: Option<schedule::Missed>,
     /// The warp an adversary lets run.
     favourite: usize,
     /// What a random schedule does to each warp.
@@ -211,6 +214,7 @@ impl<'a> Cluster<'a> {
             group_times: Vec::new(),
             trace: Trace::default(),
             notes: Vec::new(),
+            missed: None,
             favourite: 0,
             sleeps: Vec::new(),
             held,

@@ -6,7 +6,7 @@ use crate::check::Checker;
 use crate::exec::BarrierId;
 use crate::op::Pc;
 use crate::options::{Completion, Schedule};
-use crate::warp::Wait;
+use crate::warp::{Fragment, Wait};
 use crate::watchdog::Stop;
 use std::sync::atomic::Ordering;
 
@@ -35,6 +35,15 @@ pub(crate) struct Progress {
     polls: u64,
     /// Rounds in which every wait timed out without any event between.
     timeouts: u32,
+}
+
+/// A wait that looked too late, and was let go.
+#[derive(Clone, Copy)]
+pub(crate) struct Missed {
+    pub(super) warp: usize,
+    pub(super) pc: Pc,
+    pub(super) barrier: BarrierId,
+    pub(super) phase: u64,
 }
 
 /// Whether a random schedule keeps a warp from running though it could.
@@ -280,15 +289,13 @@ impl Cluster<'_> {
     fn release_missed_phase(&mut self, else_fails: bool) -> bool {
         for w in 0..self.warps.len() {
             for f in 0..self.warps[w].fragments.len() {
-                let Wait::Mbarrier { cta, offset, phase, .. } = self.warps[w].fragments[f].wait
-                else {
-                    continue;
-                };
+                let Fragment { ref wait, mask, wait_pc, .. } = self.warps[w].fragments[f];
+                let Wait::Mbarrier { cta, offset, phase, .. } = *wait else { continue };
                 let Some(bar) = self.ctas[cta].mbarriers.get(&offset) else { continue };
-                let seen = bar.observed.get(&w).map_or(-1, |p| *p as i64);
-                let next = bar.next_in_turn(w, phase & 1);
+                let seen = bar.seen(w, mask).map_or(-1, |p| p as i64);
+                let next = bar.next_in_turn(w, mask, phase & 1);
                 if phase >= 2 && (seen < phase as i64 - 2 || else_fails && next < phase) {
-                    let at = (w, self.warps[w].fragments[f].wait_pc);
+                    let at = (w, wait_pc);
                     self.note_missed(at, (cta, offset), next.min(phase - 2));
                     self.wake(w, f, phase - 2);
                     return true;
@@ -319,5 +326,6 @@ impl Cluster<'_> {
             "a waiter missed its phase: mbarrier {name} completed phase {phase} and the next one \
              before this wait looked\n  --> {site}"
         ));
+        self.missed.get_or_insert(Missed { warp: w, pc, barrier: (cta, offset), phase });
     }
 }

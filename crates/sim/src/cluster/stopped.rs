@@ -60,43 +60,6 @@ impl Cluster<'_> {
         let w = warps.first().copied().unwrap_or(0);
         let end = self.site(w, last, None);
         let last = (last != first).then_some((end.line, end.loc));
-        Running { site: self.site(w, first, None), last, waits, warps: self.names(warps) }
-    }
-
-    /// `CTA (0,0,0) warps 0 to 3, 5; CTA (1,0,0) warp 0`.
-    fn names(&self, warps: &[usize]) -> String {
-        let of_cta = |cta: usize| {
-            let indices = warps.iter().map(|w| &self.warps[*w]).filter(|warp| warp.cta == cta);
-            let indices: Vec<u32> = indices.map(|warp| warp.index).collect();
-            let [x, y, z] = self.ctas[cta].id;
-            let s = if indices.len() == 1 { "" } else { "s" };
-            (!indices.is_empty()).then(|| format!("CTA ({x},{y},{z}) warp{s} {}", ranges(&indices)))
-        };
-        (0..self.ctas.len()).filter_map(of_cta).collect::<Vec<_>>().join("; ")
-    }
-}
-
-/// `0 to 3, 5`.
-fn ranges(numbers: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let text = |&(first, last): &(u32, u32)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first}, {last}"),
-        _ => format!("{first} to {last}"),
-    };
-    runs.iter().map(text).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn neighbours_are_ranges() {
-        assert_eq!(super::ranges(&[0, 1, 2, 3, 5, 7, 8]), "0 to 3, 5, 7, 8");
+        Running { site: self.site(w, first, None), last, waits, warps: self.warp_names(warps) }
     }
 }

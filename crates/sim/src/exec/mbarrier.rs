@@ -19,8 +19,8 @@ struct Looks {
     yes: u32,
     /// The barrier, if all looked at the same phase of one.
     common: Option<BarrierId>,
-    /// Barriers and parities of phases that are not complete.
-    in_vain: Vec<(BarrierId, u64)>,
+    /// Barriers, lanes and parities of phases that are not complete.
+    in_vain: Vec<(BarrierId, u32, u64)>,
 }
 
 impl Cluster<'_> {
@@ -267,13 +267,13 @@ impl Cluster<'_> {
         let mask = fragment.mask;
         fragment.wait = Wait::Ready;
         self.warps[w].registers.set_p(done, mask, mask);
-        self.observe(w, (cta, offset), phase);
+        self.observe(w, mask, (cta, offset), phase);
     }
 
-    /// A warp saw a phase complete: it knows what was published by it.
-    fn observe(&mut self, w: usize, id: BarrierId, phase: u64) {
+    /// Lanes of a warp saw a phase complete: the warp knows what was published by it.
+    fn observe(&mut self, w: usize, mask: u32, id: BarrierId, phase: u64) {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
-        bar.observe(w, phase);
+        bar.observe(w, mask, phase);
         let (start, done) = (self.warps[w].time, bar.done_time);
         if done > start {
             self.trace_wait(w, "wait for mbarrier", start, done);
@@ -299,9 +299,9 @@ impl Cluster<'_> {
             return Ok(Flow::Block(Wait::Mbarrier { cta: id.0, offset: id.1, phase, done }));
         }
         let pc = self.pc(w);
-        for ((cta, offset), parity) in looks.in_vain {
+        for ((cta, offset), group, parity) in looks.in_vain {
             if let Some(bar) = self.ctas[cta].mbarriers.get_mut(&offset) {
-                bar.note_poll(w, parity, pc);
+                bar.note_poll(w, group, parity, pc);
             }
         }
         self.warps[w].registers.set_p(done, mask, looks.yes);
@@ -340,27 +340,34 @@ impl Cluster<'_> {
             }
             self.known_barrier(w, first, id)?;
             looks.common = (group == mask).then_some(id);
-            if self.sees_complete(w, id, wanted, parity.is_some()) {
+            if self.sees_complete((w, group), id, wanted, parity.is_some()) {
                 looks.yes |= group;
             } else if parity.is_some() {
-                looks.in_vain.push((id, wanted));
+                looks.in_vain.push((id, group, wanted));
             }
         }
         Ok(looks)
     }
 
-    /// Whether a warp sees a phase complete, named by its parity or by its number; if so it has observed it.
-    fn sees_complete(&mut self, w: usize, id: BarrierId, wanted: u64, by_parity: bool) -> bool {
+    /// Whether lanes of a warp see a phase complete, named by its parity or by its number; if so they have
+    /// observed it.
+    fn sees_complete(
+        &mut self,
+        (w, mask): (usize, u32),
+        id: BarrierId,
+        wanted: u64,
+        by_parity: bool,
+    ) -> bool {
         let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else { return false };
         let complete = match by_parity {
             true => bar.complete(wanted as u32),
             false => bar.phase & 0xFFFF_FFFF != wanted,
         };
-        let owed = if by_parity { bar.owed(w, wanted) } else { None };
+        let owed = if by_parity { bar.owed(w, mask, wanted) } else { None };
         match (complete, owed) {
             (true, _) if bar.phase == 0 => self.acquire_barrier(w, id),
-            (true, _) => self.observe(w, id, bar.phase - 1),
-            (false, Some(phase)) => self.observe(w, id, phase),
+            (true, _) => self.observe(w, mask, id, bar.phase - 1),
+            (false, Some(phase)) => self.observe(w, mask, id, phase),
             (false, None) => return false,
         }
         true

@@ -37,7 +37,7 @@ pub struct TensorState {
     /// Allocations given back, and when, where that is followed.
     pub(super) freed: Vec<(u32, u32, Option<Moment>)>,
     /// Columns a warp asked for on behalf of a pair of CTAs, and where the peer's warp got them.
-    pub(super) asked: Option<u32>,
+    pub(crate) asked: Option<u32>,
     pub(super) given: Option<u32>,
     /// Whether `relinquish_alloc_permit` was executed.
     pub relinquished: bool,
@@ -130,6 +130,13 @@ impl Cluster<'_> {
 
     /// The instructions a single thread executes.
     fn tcgen05_issue(&mut self, w: usize, op: &Tcgen05, lane: usize) -> Run<()> {
+        match op {
+            Tcgen05::Mma(_) | Tcgen05::Copy { .. } | Tcgen05::Shift { .. } => {
+                self.warps[w].uncommitted = Some(self.pc(w));
+            }
+            Tcgen05::Commit { .. } => self.warps[w].uncommitted = None,
+            _ => {}
+        }
         match op {
             Tcgen05::Mma(mma) => self.tcgen05_mma(w, lane, mma),
             Tcgen05::Copy { copy, address, descriptor, pair } => {

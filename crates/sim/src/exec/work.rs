@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault};
 use crate::matrix::{TmemAddress, TmemCopy};
-use crate::mbarrier::Touch;
+use crate::mbarrier::{Mbarrier, Touch};
 use crate::tensor_copy::{CopyPlan, Piece, ReduceOp, ReduceType, convert, fill_bytes, reduce};
 use program::TensorDescriptor;
 
@@ -171,7 +171,7 @@ impl Cluster<'_> {
         let ctas = &self.ctas;
         let aliases = |p: &Pending| {
             let bars = p.work.signals().iter().filter_map(|(cta, at)| ctas[*cta].mbarriers.get(at));
-            { bars }.any(would_alias)
+            { bars }.any(Mbarrier::would_alias)
         };
         let mut taken = self.engines.take(pick, |p| !aliases(p));
         if taken.is_none() && force {
@@ -423,9 +423,4 @@ impl Cluster<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether completing a phase now would make a regular waiter miss the one before.
-fn would_alias(bar: &crate::mbarrier::Mbarrier) -> bool {
-    bar.phase >= 2 && bar.observed.values().any(|seen| *seen + 2 == bar.phase)
 }

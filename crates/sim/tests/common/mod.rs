@@ -95,7 +95,14 @@ impl Case {
         self
     }
 
+    /// Runs.
+    #[allow(dead_code)]
+    pub fn report(&self) -> Result<sim::Report, sim::Error> {
+        sim::run(&self.program, &self.memory, &self.options)
+    }
+
     /// Runs; the last buffer as words.
+    #[allow(dead_code)]
     pub fn run(&self) -> Result<Vec<u32>, sim::Error> {
         let report = sim::run(&self.program, &self.memory, &self.options)?;
         let last = report.buffers.last().expect("an output");

@@ -1,0 +1,210 @@
+//! Saying why nothing moves.
+//!
+//! A report has one entry for each kind of waiter, not for each warp, and starts with what is most
+//! likely the matter (`cause`).
+
+mod cause;
+
+use super::Cluster;
+use super::site::Run;
+use crate::error::{Deadlock, Error, Waiting};
+use crate::exec::BarrierId;
+use crate::mbarrier::Mbarrier;
+use crate::op::Pc;
+use crate::warp::{Fragment, Wait};
+use cause::Cause;
+use std::collections::BTreeSet;
+
+/// Kinds of waiters and barriers listed in a report; the rest is counted.
+const LISTED: usize = 12;
+/// Instructions of a loop that polls, at most.
+const POLL_LOOP: Pc = 200;
+
+/// Lanes of a warp that cannot go on.
+struct Waiter {
+    w: usize,
+    mask: u32,
+    /// Where they wait.
+    pc: Pc,
+    awaited: Awaited,
+}
+
+/// What they wait for.
+#[derive(Clone, Debug, PartialEq)]
+enum Awaited {
+    /// A phase of an mbarrier, blocked or looking again and again.
+    Phase(BarrierId, u64),
+    Named(u32),
+    Cluster(u64),
+    Lanes(u32),
+    TensorMemory,
+    Warpgroup,
+    Registers(u32),
+    /// Memory that they look at again and again.
+    Change,
+}
+
+/// Waiters at one place and for one thing.
+struct Kind {
+    pc: Pc,
+    what: String,
+    awaited: Awaited,
+    warps: Vec<usize>,
+}
+
+impl Cluster<'_> {
+    /// The report of a cluster in which nobody can go on, or in which all that run only look whether
+    /// something has changed.
+    pub(crate) fn deadlock<T>(&self) -> Run<T> {
+        let waiters = self.waiters();
+        let mut causes: Vec<Cause> = waiters.iter().map(|waiter| self.cause(waiter)).collect();
+        causes.extend(self.missed_cause(&waiters));
+        causes.sort_by_key(|cause| cause.rank);
+        let mut kinds = self.kinds(&waiters);
+        if let Some(about) = causes.first().and_then(|first| first.about.as_ref()) {
+            kinds.sort_by_key(|kind| kind.awaited != *about);
+        }
+        let unlisted = kinds.len().saturating_sub(LISTED);
+        let waiting = kinds.iter().take(LISTED).map(|kind| self.waiting(kind)).collect();
+        let mut help: Vec<String> = Vec::new();
+        for line in causes.iter().filter_map(|cause| cause.help.as_ref()) {
+            if !help.contains(line) && help.len() < LISTED {
+                help.push(line.clone());
+            }
+        }
+        let notes = self.barrier_notes(&waiters);
+        let (cause, origin) = match causes.into_iter().next() {
+            Some(first) => (first.text, first.origin),
+            None => ("no warp can go on".into(), None),
+        };
+        let deadlock = Deadlock { cause, origin, waiting, unlisted, notes, help };
+        Err(Box::new(Error::Deadlock(Box::new(deadlock))))
+    }
+
+    fn waiters(&self) -> Vec<Waiter> {
+        let all = self.warps.iter().enumerate().flat_map(|(w, warp)| {
+            warp.fragments.iter().map(move |fragment| self.waiter(w, fragment))
+        });
+        all.collect()
+    }
+
+    fn waiter(&self, w: usize, fragment: &Fragment) -> Waiter {
+        let mut pc = fragment.wait_pc;
+        let awaited = match fragment.wait {
+            Wait::Mbarrier { cta, offset, phase, .. } => Awaited::Phase((cta, offset), phase),
+            Wait::Named { id, .. } => Awaited::Named(id),
+            Wait::Cluster(phase) => Awaited::Cluster(phase),
+            Wait::Lanes(missing) => Awaited::Lanes(missing),
+            Wait::TensorMemory => Awaited::TensorMemory,
+            Wait::Warpgroup => Awaited::Warpgroup,
+            Wait::Registers(count) => Awaited::Registers(count),
+            Wait::Ready => {
+                let polled = self.polled(w, fragment);
+                pc = polled.map_or(fragment.pc, |(pc, ..)| pc);
+                polled.map_or(Awaited::Change, |(_, id, phase)| Awaited::Phase(id, phase))
+            }
+        };
+        Waiter { w, mask: fragment.mask, pc, awaited }
+    }
+
+    /// The wait near by at which lanes look for a phase again and again.
+    fn polled(&self, w: usize, fragment: &Fragment) -> Option<(Pc, BarrierId, u64)> {
+        let cta = self.warps[w].cta;
+        let barriers = self.ctas[cta].mbarriers.iter();
+        let polls = barriers.filter_map(|(offset, bar)| {
+            let pc = bar.polled(w, fragment.mask)?;
+            (pc.abs_diff(fragment.pc) <= POLL_LOOP).then_some((pc, (cta, *offset), bar.phase))
+        });
+        polls.min_by_key(|(pc, id, _)| (pc.abs_diff(fragment.pc), *id))
+    }
+
+    fn kinds(&self, waiters: &[Waiter]) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = Vec::new();
+        for Waiter { w, pc, awaited, .. } in waiters {
+            let what = self.describe(*w, awaited);
+            match kinds.iter_mut().find(|kind| kind.pc == *pc && kind.what == what) {
+                Some(kind) if kind.warps.last() == Some(w) => {}
+                Some(kind) => kind.warps.push(*w),
+                None => {
+                    kinds.push(Kind { pc: *pc, what, awaited: awaited.clone(), warps: vec![*w] });
+                }
+            }
+        }
+        kinds
+    }
+
+    fn waiting(&self, Kind { pc, what, warps, .. }: &Kind) -> Waiting {
+        let site = self.site(warps[0], *pc, None);
+        Waiting { site, warps: warps.len(), who: self.warp_names(warps), what: what.clone() }
+    }
+
+    /// What a warp waits for, in words.
+    fn describe(&self, w: usize, awaited: &Awaited) -> String {
+        let warp = &self.warps[w];
+        match awaited {
+            Awaited::Phase((cta, offset), phase) => {
+                let name = self.mbarrier_name(*cta, *offset);
+                format!("phase {phase} (parity {}) of mbarrier {name}", phase & 1)
+            }
+            Awaited::Named(id) => {
+                let (arrived, expected) = self.named_count(warp.cta, *id);
+                format!("named barrier {id}, at which {arrived} of {expected} threads arrived")
+            }
+            Awaited::Cluster(phase) => {
+                let arrived = self.barrier.arrived;
+                format!("the cluster barrier (phase {phase}; {arrived} threads arrived)")
+            }
+            Awaited::Lanes(missing) => format!("lanes {missing:#010x} of its warp"),
+            Awaited::Warpgroup => "the other warps of its warpgroup to issue the same wgmma".into(),
+            Awaited::Registers(count) => {
+                let has = warp.register_count.unwrap_or_default();
+                let spare = self.ctas[warp.cta].spare_registers;
+                format!(
+                    "{count} registers for each of its threads, which have {has}, while {spare} are left of what \
+                     other warps of the CTA gave back"
+                )
+            }
+            Awaited::TensorMemory => "free tensor memory".into(),
+            Awaited::Change => "a change that nobody makes, polling".into(),
+        }
+    }
+
+    /// Threads that arrived at a named barrier, and how many it needs.
+    fn named_count(&self, cta: usize, id: u32) -> (u32, u32) {
+        let bar = &self.ctas[cta].named[id as usize];
+        (bar.arrived, bar.expected.unwrap_or(32 * self.ctas[cta].live_warps))
+    }
+
+    /// What is known of each barrier that is waited for.
+    fn barrier_notes(&self, waiters: &[Waiter]) -> Vec<String> {
+        let barriers: BTreeSet<BarrierId> = { waiters.iter() }
+            .filter_map(|waiter| match waiter.awaited {
+                Awaited::Phase(id, _) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let note = |id: &BarrierId| {
+            let bar = self.ctas[id.0].mbarriers.get(&id.1)?;
+            Some(self.barrier_note(*id, bar))
+        };
+        barriers.iter().take(LISTED).filter_map(note).collect()
+    }
+
+    fn barrier_note(&self, (cta, offset): BarrierId, bar: &Mbarrier) -> String {
+        let name = self.mbarrier_name(cta, offset);
+        let last = self.site(bar.last.warp, bar.last.pc, None);
+        let init = self.site(bar.init.warp, bar.init.pc, None);
+        format!(
+            "mbarrier {name}: phase {} is incomplete, {} of {} arrivals pending, {} transaction bytes \
+             outstanding; initialised at PTX line {}, last touched by warp {} at PTX line {}: {}",
+            bar.phase,
+            bar.pending,
+            bar.expected,
+            bar.tx,
+            init.line,
+            last.warp,
+            last.line,
+            last.instruction
+        )
+    }
+}
