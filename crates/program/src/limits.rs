@@ -22,8 +22,9 @@ pub struct Limits {
 impl Limits {
     /// The limits of `target`, as `.target` names it (`sm_90a`); `None` for one not known here.
     pub fn of(target: &str) -> Option<Limits> {
-        let number = target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
-        let sm: u32 = number.parse().ok()?;
+        let name = target.strip_prefix("sm_")?;
+        let number = name.strip_suffix(['a', 'f']).unwrap_or(name);
+        let sm: u32 = number.parse().ok().filter(|_| !number.starts_with('+'))?;
         let shared_kib = match sm {
             50 | 52 | 53 | 60 | 61 | 62 => 48,
             70 | 72 => 96,

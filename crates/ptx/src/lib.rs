@@ -25,4 +25,4 @@ pub use ast::Module;
 pub use parse::{ParseError, parse};
 pub use registers::registers_at_launch;
 pub use symbol::Symbol;
-pub use verify::{Violation, verify};
+pub use verify::{Violation, verify, verify_declarations};

@@ -93,7 +93,7 @@ fn an_initial_value_is_as_large_as_its_variable() {
     let with = |variable: &str| format!("{variable}{}", kernel("mov.u64 %rd1, g;"));
     let error = |variable: &str| refused(&with(variable));
     let long = error(".global .b32 g[2] = {1, 2, 3};");
-    assert_eq!(long, "error: initial value of `g`: 3 values for 2 elements");
+    assert_eq!(long, "error: `g`: 3 values for 2 elements (rule 5)");
     assert!(error(".global .b32 g = {1};").contains("a list where a number is due"));
     assert!(error(".global .b32 g[2] = 1;").contains("a number where a list is due"));
 }
@@ -222,4 +222,36 @@ fn what_is_known_of_memory_takes_memory() {
     assert!(error.starts_with("error: what is known of a cluster takes "), "{error}");
     case.options.checks = false;
     assert!(case.run().is_ok());
+}
+
+#[test]
+fn directives_that_ptxas_refuses_are_refused() {
+    let load = |text: &str| {
+        let module = ptx::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        let launch = program::Launch {
+            kernel: "k".into(),
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+            cluster: [1, 1, 1],
+            shared_bytes: 0,
+            args: Vec::new(),
+            overlaps_previous: false,
+        };
+        let program = Program { module: module.into(), buffers: vec![], launches: vec![launch] };
+        sixwarp_sim::run(&program, &[], &Options::default()).map(|_| ())
+    };
+    let text =
+        format!("{}.entry k() .maxnreg 32 {{ .shared .align 4 .b8 s[4]; ret; }}", common::HEADER);
+    load(&text).unwrap();
+    for (right, wrong, message) in [
+        ("sm_100a", "sm_99999999999999999999", "not an architecture known here"),
+        ("8.7", "99.9", "there is no PTX version 99.9"),
+        ("size 64", "size 32", "addresses have 64 bits"),
+        (".align 4", ".align 3", "alignment 3 is not a power of two"),
+        (".maxnreg 32", ".maxnreg 0", "takes one positive number"),
+        (".maxnreg 32", ".maxnerg 32", "kernels have no such directive"),
+    ] {
+        let error = load(&text.replace(right, wrong)).unwrap_err().to_string();
+        assert!(error.contains(message), "{wrong}: {error}");
+    }
 }

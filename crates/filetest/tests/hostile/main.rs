@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-const ROUNDS: u64 = 1500;
+const ROUNDS: u64 = 800;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))

@@ -69,8 +69,8 @@ impl<'a> Parser<'a> {
         let target = self.names()?;
         let address_size = match self.accept_dot("address_size") {
             true => self.u32("an address size, 32 or 64")?,
-            // The ISA's default where the directive is absent.
-            false => 32,
+            // The ISA's default is 32, but ptxas takes that of its host.
+            false => 64,
         };
         let mut items = Vec::new();
         while self.token != Token::End {

@@ -120,6 +120,20 @@ impl<'m> Names<'m> {
         declaration: Declaration,
         line: u32,
     ) -> Result<(), ResolveError> {
+        if self.scopes[scope.0].ranges.iter().any(|range| range.contains(name.as_str())) {
+            return Err(ResolveError { kind: ResolveErrorKind::Duplicate, name, line });
+        }
+        self.insert(scope, name, declaration, line)
+    }
+
+    /// Declares a name that may belong to a range of the block.
+    fn insert(
+        &mut self,
+        scope: ScopeId,
+        name: Symbol,
+        declaration: Declaration,
+        line: u32,
+    ) -> Result<(), ResolveError> {
         match self.scopes[scope.0].names.entry(name) {
             Entry::Vacant(entry) => {
                 entry.insert(declaration);
@@ -169,16 +183,31 @@ impl<'m> Names<'m> {
         let Registers { vector, ty, names } = registers;
         for &(name, count) in names {
             match (count, *vector) {
-                (Some(count), vector) => self.scopes[scope.0].ranges.push(Range {
-                    prefix: name.as_str(),
-                    count,
-                    ty: *ty,
-                    vector,
-                }),
+                (Some(count), vector) => {
+                    let range = Range { prefix: name.as_str(), count, ty: *ty, vector };
+                    self.declare_range(scope, range, line)?;
+                }
                 (None, None) => self.declare(scope, name, Declaration::Unused(*ty), line)?,
                 (None, Some(n)) => self.declare_vector(scope, name, n, *ty, line)?,
             }
         }
+        Ok(())
+    }
+
+    /// Declares `%r<n>`, of which the block has neither another nor a name in it.
+    fn declare_range(
+        &mut self,
+        scope: ScopeId,
+        range: Range,
+        line: u32,
+    ) -> Result<(), ResolveError> {
+        let Scope { names, ranges, .. } = &mut self.scopes[scope.0];
+        let again = ranges.iter().any(|other| other.prefix == range.prefix);
+        let inside = names.keys().find(|name| range.contains(name.as_str())).copied();
+        if let Some(name) = inside.or_else(|| again.then(|| Symbol::new(range.prefix))) {
+            return Err(ResolveError { kind: ResolveErrorKind::Duplicate, name, line });
+        }
+        ranges.push(range);
         Ok(())
     }
 
@@ -191,9 +220,9 @@ impl<'m> Names<'m> {
         line: u32,
     ) -> Result<(), ResolveError> {
         let whole = Declaration::Used(Meaning::VectorRegister(length));
-        self.declare(scope, name, whole, line)?;
+        self.insert(scope, name, whole, line)?;
         for i in 0..length {
-            self.declare(scope, element(name, i), Declaration::Unused(ty), line)?;
+            self.insert(scope, element(name, i), Declaration::Unused(ty), line)?;
         }
         Ok(())
     }

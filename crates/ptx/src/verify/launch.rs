@@ -18,7 +18,7 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     for directive in &function.directives {
-        check_directive(directive, found);
+        check_directive(directive, function.entry, found);
         if is_cluster(directive)
             && let Some(text) = target.and_then(lacks_clusters)
         {
@@ -26,8 +26,15 @@ pub(super) fn check(
         }
     }
     let has = |name: &str| function.directives.iter().any(|d| d.name == name);
-    if has("reqntid") && has("maxntid") {
-        found.add(6, ".reqntid", "stands beside .maxntid; a kernel has one of them".into());
+    for (one, other) in [("reqntid", "maxntid"), ("reqnctapercluster", "maxclusterrank")] {
+        if has(one) && has(other) {
+            let message = format!("stands beside .{other}; a kernel has one of them");
+            found.add(6, format!(".{one}"), message);
+        }
+    }
+    if has("blocksareclusters") && !(has("reqntid") && has("reqnctapercluster")) {
+        let message = "needs .reqntid and .reqnctapercluster beside it".into();
+        found.add(6, ".blocksareclusters", message);
     }
     if let Some(target) = target
         && function.entry
@@ -42,15 +49,43 @@ fn is_cluster(directive: &FunctionDirective) -> bool {
     cluster.contains(&directive.name.as_str())
 }
 
-fn check_directive(directive: &FunctionDirective, found: &mut Findings) {
-    let most = match directive.name.as_str() {
-        "maxntid" | "reqntid" => MOST_THREADS,
-        "reqnctapercluster" | "maxclusterrank" => MOST_CTAS,
-        _ => return,
+/// How many numbers a directive takes, and the most that their product may be.
+struct Form {
+    counts: std::ops::RangeInclusive<usize>,
+    most: u64,
+}
+
+/// The form of a directive that a kernel, or a function, can have.
+fn form(name: &str, entry: bool) -> Option<Form> {
+    let numbers = |counts, most| Some(Form { counts, most });
+    let any = u64::from(u32::MAX);
+    match (name, entry) {
+        ("maxntid" | "reqntid", true) => numbers(1..=3, MOST_THREADS),
+        ("reqnctapercluster", true) => numbers(1..=3, MOST_CTAS),
+        ("maxclusterrank", true) => numbers(1..=1, MOST_CTAS),
+        ("maxnreg" | "minnctapersm", true) => numbers(1..=1, any),
+        ("abi_preserve" | "abi_preserve_control", false) => numbers(1..=1, any),
+        ("explicitcluster" | "blocksareclusters" | "pragma", true) => numbers(0..=0, any),
+        ("noreturn" | "attribute", false) => numbers(0..=0, any),
+        _ => None,
+    }
+}
+
+fn check_directive(directive: &FunctionDirective, entry: bool, found: &mut Findings) {
+    let Some(Form { counts, most }) = form(directive.name.as_str(), entry) else {
+        let owner = if entry { "kernels" } else { "functions" };
+        found.add(6, directive, format!("{owner} have no such directive"));
+        return;
     };
-    let product = directive.values.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
-    if !(1..=3).contains(&directive.values.len()) || product == Some(0) {
-        found.add(6, directive, "takes one to three positive numbers".into());
+    let values = &directive.values;
+    let product = values.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
+    if !counts.contains(&values.len()) || product == Some(0) {
+        let count = match (counts.start(), counts.end()) {
+            (0, _) => "no number",
+            (_, 1) => "one positive number",
+            _ => "one to three positive numbers",
+        };
+        found.add(6, directive, format!("takes {count}"));
     } else if product.is_none_or(|product| product > most) {
         found.add(6, directive, format!("the product may be {most} at most"));
     }
@@ -94,7 +129,7 @@ fn collect_shared<'m>(statements: &'m [Statement], into: &mut Vec<&'m Variable>)
 }
 
 /// Bytes of the variables laid out one behind the other; an open array counts as none.
-fn total_bytes<'m>(variables: impl Iterator<Item = &'m Variable>) -> u64 {
+pub(super) fn total_bytes<'m>(variables: impl Iterator<Item = &'m Variable>) -> u64 {
     variables.fold(0, |end: u64, variable| {
         let align = u64::from(alignment(variable).max(1));
         let element = u64::from(variable.ty.bits().div_ceil(8));

@@ -9,15 +9,19 @@
 //!
 //! Module
 //!
-//! 1. The first `.target` is a known architecture, and `.version` is no older than it.
+//! 1. The first `.target` is a known architecture, what follows it another one or an option, and
+//!    `.version` exists and is no older than the architecture.
 //! 2. `.address_size` is 64.
-//! 3. A function or module-scope variable is defined once.
+//! 3. A function, module-scope variable or file number is defined once; an alias names functions.
 //! 4. Registers are of a type that registers can have: not `.bf16`, `.bf16x2` or `.f32x2`, whose
 //!    values live in `.b16`, `.b32` and `.b64`; a vector register has at most 128 bits.
-//! 5. A variable's alignment is a power of two, and its type is one that memory can have.
-//! 6. A kernel's launch directives can be met: at most 1024 threads, at most 16 CTAs in a cluster,
-//!    one to three positive numbers, not both `.reqntid` and `.maxntid`.
-//! 7. A kernel's parameters and static shared memory fit.
+//! 5. A variable can exist: its alignment is a power of two, its type one that memory can have, its
+//!    state space and linkage are possible where it is declared, a vector has 128 bits at most, an
+//!    array has an extent, and an initial value has the variable's shape and type.
+//! 6. Directives of a kernel or function are known, have as many positive numbers as they take, and
+//!    can be met: at most 1024 threads, at most 16 CTAs in a cluster, not both `.reqntid` and
+//!    `.maxntid`, nor `.reqnctapercluster` and `.maxclusterrank`.
+//! 7. A kernel's parameters and static shared memory and the module's constants fit.
 //!
 //! Instructions
 //!
@@ -41,6 +45,7 @@ mod feature;
 mod fit;
 mod form;
 mod immediate;
+mod initial;
 mod launch;
 mod matrix;
 mod modifier;
@@ -110,8 +115,25 @@ pub fn verify(module: &Module) -> Vec<Violation> {
     for function in module.functions() {
         found.function = Some(function.name);
         launch::check(module, function, target, &mut found);
-        declaration::check_body(function.body.as_deref().unwrap_or_default(), &mut found);
+        declaration::check_function(function, &mut found);
         check_body(module, function, target, &mut found);
+    }
+    found.list
+}
+
+/// What is wrong with the header and the declarations of `module` (rules 1 to 7), as far as `functions` are
+/// concerned: quick, however many others the module has.
+pub fn verify_declarations<'m>(
+    module: &'m Module,
+    functions: impl IntoIterator<Item = &'m Function>,
+) -> Vec<Violation> {
+    let mut found = Findings { function: None, list: Vec::new() };
+    let target = target::check(module, &mut found);
+    declaration::check_module(module, &mut found);
+    for function in functions {
+        found.function = Some(function.name);
+        launch::check(module, function, target, &mut found);
+        declaration::check_function(function, &mut found);
     }
     found.list
 }

@@ -49,6 +49,20 @@ const ARCHITECTURES: &[(u32, Version, Option<Version>)] = &[
     (121, (8, 8), Some((8, 8))),
 ];
 
+/// What may stand behind the architecture.
+const TARGET_OPTIONS: [&str; 4] =
+    ["texmode_unified", "texmode_independent", "map_f64_to_f32", "debug"];
+
+/// Whether a version exists, or may come.
+fn is_version((major, minor): Version) -> bool {
+    const LAST_MINORS: [u32; 8] = [5, 3, 2, 3, 1, 5, 8, 8];
+    let last = major.checked_sub(1).and_then(|i| LAST_MINORS.get(i as usize));
+    match last {
+        Some(last) => minor <= *last,
+        None => matches!(major, 9 | 10) && minor <= 9,
+    }
+}
+
 /// The family variants (`sm_100f`) came with this version.
 const FAMILY_VERSION: Version = (8, 8);
 
@@ -57,6 +71,19 @@ pub(super) fn check(module: &Module, found: &mut Findings) -> Option<Target> {
     if module.address_size != 64 {
         let message = format!("{} is not supported: addresses have 64 bits", module.address_size);
         found.add(2, ".address_size", message);
+    }
+    if !is_version(module.version) {
+        let message = format!("there is no PTX version {}", version_text(module.version));
+        found.add(1, ".version", message);
+    }
+    for option in module.target.iter().skip(1).map(|name| name.as_str()) {
+        if !TARGET_OPTIONS.contains(&option) && architecture(option).is_none() {
+            found.add(
+                1,
+                format!(".target {option}"),
+                "neither an architecture nor an option".into(),
+            );
+        }
     }
     let name = module.target.first()?.as_str();
     let Some((sm, suffix, needed)) = architecture(name) else {

@@ -168,6 +168,11 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     let mut called: Vec<&Body> = functions.values().collect();
     called.sort_by_key(|body| body.function.name.as_str());
     let variables = Variables::place(&body, &called, &chip).map_err(Error::Load)?;
+    let bodies = std::iter::once(&body).chain(called.iter().copied());
+    let declared = ptx::verify_declarations(module, bodies.map(|body| body.function));
+    if let Some(violation) = declared.first() {
+        return Err(Error::Load(violation.to_string()));
+    }
     let mut frame = Frame::default();
     let registers = body.registers.iter().map(|r| frame.new_reg(r.ty)).collect();
     let carry = frame.new_p();
