@@ -1,4 +1,5 @@
 use crate::attn_mask;
+use crate::special::{self, Special, Tensor};
 use crate::{Case, Keys, Layout, Lengths, Lists, Rng, Sinks};
 use cpu::model1;
 use half::bf16;
@@ -33,7 +34,8 @@ impl CaseData {
     /// If the case describes no valid problem.
     pub fn new(case: &Case) -> Result<Self, InvalidProblem> {
         let problem = case.problem()?;
-        let mut maker = Maker { case, problem: &problem, rng: Rng::new(case.seed()) };
+        let special = special::parse(&case.special)?;
+        let mut maker = Maker { case, problem: &problem, rng: Rng::new(case.seed()), special };
         let mut tensors = maker.queries();
         for (n, keys) in case.segments().enumerate() {
             maker.segment(n as u8, keys, &mut tensors);
@@ -89,6 +91,7 @@ struct Maker<'c> {
     case: &'c Case,
     problem: &'c Problem,
     rng: Rng,
+    special: Vec<Special>,
 }
 
 impl Maker<'_> {
@@ -98,10 +101,11 @@ impl Maker<'_> {
         let mut memory = poisoned(self.problem, Slot::Q, &q);
         let lean = self.case.lean.unwrap_or(0.0);
         match &self.case.queries {
-            Lengths::Same(_) => self.fill(&q, &mut memory, lean, |_, _| true),
+            Lengths::Same(_) => self.fill(Tensor::Q, &q, &mut memory, lean, |_, t| Some(t)),
             Lengths::Each(list) => {
-                let total: u64 = list.iter().sum();
-                self.fill(&q, &mut memory, lean, |_, t| t < total);
+                let rows: Vec<u64> = list.iter().flat_map(|n| 0..*n).collect();
+                let row = |_, t: u64| rows.get(t as usize).copied();
+                self.fill(Tensor::Q, &q, &mut memory, lean, row);
                 tensors.insert(Slot::CuSeqlensQ, offsets(list.iter().copied()));
             }
         }
@@ -173,12 +177,12 @@ impl Maker<'_> {
             tensors.insert(slot(SegmentSlot::AttnMask), memory);
         }
         let k = match segment.storage {
-            Storage::Elements => self.rows(slot(SegmentSlot::K), &segment.k, &placed),
+            Storage::Elements => self.rows(Tensor::K, slot(SegmentSlot::K), &segment.k, &placed),
             Storage::Model1 => self.model1_rows(segment, &placed),
         };
         tensors.insert(slot(SegmentSlot::K), k);
         if let Values::Separate(view) = segment.values {
-            let v = self.rows(slot(SegmentSlot::V), &view, &placed);
+            let v = self.rows(Tensor::V, slot(SegmentSlot::V), &view, &placed);
             tensors.insert(slot(SegmentSlot::V), v);
         }
     }
@@ -205,7 +209,7 @@ impl Maker<'_> {
     fn place(&mut self, keys: &Keys, segment: &Segment) -> Placed {
         let [batch, _, tokens, _] = segment.k.shape;
         let mut placed =
-            Placed { in_use: vec![false; (batch * tokens) as usize], ..Placed::default() };
+            Placed { keys: vec![None; (batch * tokens) as usize], ..Placed::default() };
         let (columns, page) = (keys.pages(), keys.page_rows());
         let pages = match keys.layout {
             Layout::Paged => self.rng.permutation(batch),
@@ -220,8 +224,8 @@ impl Maker<'_> {
                 Layout::Paged => pages[(b * columns + j / page) as usize] * page + j % page,
             };
             let rows: Vec<u64> = (0..length).map(row).collect();
-            for row in &rows {
-                placed.in_use[*row as usize] = true;
+            for (key, row) in (0..).zip(&rows) {
+                placed.keys[*row as usize] = Some(key);
             }
             if keys.layout == Layout::Paged {
                 let in_use = length.div_ceil(page);
@@ -279,29 +283,31 @@ impl Maker<'_> {
         (0..entries).map(row).collect()
     }
 
-    fn rows(&mut self, slot: Slot, view: &View, placed: &Placed) -> HostVec {
+    fn rows(&mut self, tensor: Tensor, slot: Slot, view: &View, placed: &Placed) -> HostVec {
         let mut memory = poisoned(self.problem, slot, view);
         let tokens = view.tokens();
         let lean = self.keys_lean();
-        self.fill(view, &mut memory, lean, |b, t| placed.in_use[(b * tokens + t) as usize]);
+        self.fill(tensor, view, &mut memory, lean, |b, t| placed.keys[(b * tokens + t) as usize]);
         memory
     }
 
-    /// Gives every row that `in_use` says normally distributed numbers around `lean`.
+    /// Gives every row that belongs to a sequence, whose row it is by `number`, normally distributed numbers
+    /// around `lean`, and the case's special ones.
     fn fill(
         &mut self,
+        tensor: Tensor,
         view: &View,
         memory: &mut HostVec,
         lean: f32,
-        in_use: impl Fn(u64, u64) -> bool,
+        number: impl Fn(u64, u64) -> Option<u64>,
     ) {
         let [batch, heads, tokens, dim] = view.shape;
         let mut row = vec![0.0; dim as usize];
         for (b, h, t) in (0..batch)
             .flat_map(|b| (0..heads).flat_map(move |h| (0..tokens).map(move |t| (b, h, t))))
         {
-            if in_use(b, t) {
-                self.normal_row(&mut row, lean);
+            if let Some(number) = number(b, t) {
+                self.row(&mut row, lean, tensor, number);
                 let offset = view.row_offset(b, h, t) as usize;
                 for (i, x) in row.iter().enumerate() {
                     memory.set(offset + i, *x);
@@ -310,10 +316,13 @@ impl Maker<'_> {
         }
     }
 
-    fn normal_row(&mut self, row: &mut [f32], lean: f32) {
+    /// Row `number` of a sequence.
+    fn row(&mut self, row: &mut [f32], lean: f32, tensor: Tensor, number: u64) {
         self.rng.fill_normal(row);
         let amplitude = self.case.amplitude.unwrap_or(1.0);
         row.iter_mut().for_each(|x| *x = *x * amplitude + lean);
+        let special = self.special.iter().filter(|s| s.tensor == tensor && s.is_in(number));
+        special.for_each(|special| special.put(row));
     }
 
     fn keys_lean(&self) -> f32 {
@@ -325,10 +334,14 @@ impl Maker<'_> {
         let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
         // 0xff is NaN in e4m3, in bf16 and as a scale.
         let mut bytes = vec![0xff; pages as usize * page_bytes];
+        if bytes.is_empty() {
+            return HostVec::U8(bytes);
+        }
         let mut row = vec![0.0; dim as usize];
         for (p, page) in bytes.chunks_exact_mut(page_bytes).enumerate() {
-            for r in (0..page_rows as usize).filter(|r| placed.in_use[p * page_rows as usize + r]) {
-                self.normal_row(&mut row, self.keys_lean());
+            for r in 0..page_rows as usize {
+                let Some(key) = placed.keys[p * page_rows as usize + r] else { continue };
+                self.row(&mut row, self.keys_lean(), Tensor::K, key);
                 let rounded: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
                 let packed = model1::pack(page, page_rows as usize, r, &rounded);
                 packed.expect("the page has this row");
@@ -341,8 +354,8 @@ impl Maker<'_> {
 /// Where the keys of each sequence lie.
 #[derive(Default)]
 struct Placed {
-    /// Whether a row (batch · tokens + token of the view) belongs to a sequence.
-    in_use: Vec<bool>,
+    /// Which key of a sequence a row (batch · tokens + token of the view) is.
+    keys: Vec<Option<u64>>,
     /// Rows of each sequence, in order.
     rows: Vec<Vec<u64>>,
     /// The page table.

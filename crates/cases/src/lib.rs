@@ -12,6 +12,7 @@ mod random;
 mod rng;
 mod run;
 mod shrink;
+mod special;
 mod table;
 
 pub use case::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};

@@ -42,7 +42,7 @@ fn without_mask_tensors(seed: u64) -> Case {
         random_keys(&mut rng, batch, longest, model1)
     });
     let shared = first.shared || second.as_ref().is_some_and(|s| s.shared);
-    Case {
+    let mut case = Case {
         name: format!("random-{seed}"),
         seed: Some(seed >> 11),
         dtype: if model1 { "bf16" } else { rng.choose(&["bf16", "f16", "f32"]) }.to_string(),
@@ -69,7 +69,35 @@ fn without_mask_tensors(seed: u64) -> Case {
         positions: (0..batch).map(|_| rng.below(longest_key * 4 + 1)).collect(),
         amplitude: rng.one_in(6).then(|| rng.choose(&[0.25, 3.0])),
         lean: None,
+        special: Vec::new(),
+    };
+    random_extremes(&mut rng, &mut case);
+    case
+}
+
+/// Makes one case in six uncommon: numbers that are not finite, values near the largest number, soft caps far from
+/// the scores.
+fn random_extremes(rng: &mut Rng, case: &mut Case) {
+    if case.softcap.is_some() && rng.one_in(3) {
+        case.softcap = Some(rng.choose(&[1e-38, 1e-6, 300.0, 1e4, 1e6, 1e20, 3e38]));
     }
+    if !rng.one_in(6) {
+        return;
+    }
+    let rows = [case.queries.longest(), case.first.keys.longest()];
+    let (queries, keys) = (rows[0].max(1), rows[1].max(1));
+    let most = if case.dtype == "f16" { "65504" } else { "3.3e38" };
+    let number = rng.choose(&["nan", "nan", "inf", "-inf"]);
+    case.special = match rng.below(6) {
+        0 => vec![format!("q[{}] = {number}", rng.below(queries))],
+        1 => vec![format!("k[{},{}] = {number}", rng.below(keys), rng.below(case.dim))],
+        2 => vec![format!("v[{}] = {most}", rng.below(keys)), "v[0] = -1e30".to_string()],
+        3 => vec![format!("v[*] = {most}")],
+        _ => vec![
+            format!("v[{}] = {number}", rng.below(keys)),
+            format!("v[{},{}] = nan", rng.below(keys), rng.below(case.dim)),
+        ],
+    };
 }
 
 /// Lengths near the edges of tiles as often as anywhere.

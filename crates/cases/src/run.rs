@@ -2,6 +2,7 @@ use crate::{Case, CaseData};
 use cpu::{Comparison, Reference, compare};
 use problem::{DType, HostVec, InvalidProblem, Problem, Slot, Unsupported};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What an engine computed.
 #[derive(Clone, Debug)]
@@ -123,8 +124,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs `case` on `engine` and judges the result.
+/// Runs `case` on `engine` and judges the result. A panic of either is a failure of the case, not the end of others.
 pub fn check(case: &Case, engine: &mut dyn Engine) -> Outcome {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_and_judge(case, engine)));
+    outcome.unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or(panic.downcast_ref::<&str>().copied());
+        Outcome::Failed(format!("panicked: {}", message.unwrap_or("without a message")))
+    })
+}
+
+fn run_and_judge(case: &Case, engine: &mut dyn Engine) -> Outcome {
     let data = match CaseData::new(case) {
         Ok(data) => data,
         Err(error) => return Outcome::Failed(format!("the case is not valid: {error}")),

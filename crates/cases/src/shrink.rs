@@ -35,6 +35,8 @@ fn simpler(case: &Case) -> Vec<Case> {
     add(&|c| c.heads = case.kv_heads());
     add(&|c| (c.heads, c.kv_heads) = (case.heads / case.kv_heads(), Some(1)));
     add(&|c| c.sinks = None);
+    add(&|c| c.special.truncate(case.special.len().saturating_sub(1)));
+    add(&|c| c.special = case.special.iter().skip(1).cloned().collect());
     add(&|c| c.softcap = None);
     add(&|c| c.scale = None);
     add(&|c| c.value_dim = None);
@@ -92,7 +94,16 @@ fn keep_sequences(case: &mut Case, count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random_case;
+    use crate::{CaseData, random_case};
+
+    /// Whatever is left of a case has data, down to tensors without a row.
+    #[test]
+    fn every_simpler_case_has_data() {
+        for seed in (0..40).chain([1797]) {
+            let small = shrink(&random_case(seed), |case| CaseData::new(case).is_ok());
+            assert!(small.queries.longest() == 0 && small.first.keys.longest() == 0, "{small}");
+        }
+    }
 
     #[test]
     fn shrinking_keeps_what_fails_and_drops_the_rest() {

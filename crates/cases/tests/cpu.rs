@@ -39,6 +39,13 @@ fn every_case_of_the_table() {
     assert_none_fail(table().into_iter());
 }
 
+/// Random cases with large scores, whose rounding errors an absolute bound took for wrong.
+#[test]
+fn random_cases_of_large_scores() {
+    let seeds = [92635, 92985, 92991, 425326, 426209, 426710, 400532];
+    assert_none_fail(seeds.into_iter().map(random_case));
+}
+
 #[test]
 fn random_cases() {
     assert_none_fail((1000..1060).map(random_case));

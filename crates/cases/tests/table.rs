@@ -72,6 +72,14 @@ fn wrong_missing_and_stray_outputs_fail() {
     assert!(matches!(declined, Outcome::Unsupported(_)) && !declined.failed());
 }
 
+#[test]
+fn a_panic_is_a_failure_of_its_case() {
+    let case = random_case(1);
+    let outcome = check(&case, &mut |_: &Problem, _: &CaseData| panic!("{} rows", 3));
+    assert_eq!(outcome.to_string(), "FAIL: panicked: 3 rows");
+    assert!(check(&case, &mut oracle).passed());
+}
+
 /// The poison is where it should be: an engine that looks one key too far sees NaN.
 #[test]
 fn keys_out_of_use_are_poisoned() {

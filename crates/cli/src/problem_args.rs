@@ -123,6 +123,7 @@ impl ProblemArgs {
             positions: vec![],
             amplitude: None,
             lean: None,
+            special: Vec::new(),
         })
     }
 }

@@ -59,10 +59,18 @@ pub fn run(args: Args) -> Outcome {
         } else if outcome.passed() {
             report.passed += 1;
         } else {
-            let failure = Failure::new(&args, &case, &outcome, &mut compute);
             progress.clear();
+            let mut failure = Failure::new(&args, &case, &outcome);
+            // What failed is shown before it is made smaller, which may take its time.
             if !args.json {
                 output::print(&failure.to_string())?;
+            }
+            if args.random.is_some() {
+                let smallest = smallest(&case, &mut compute);
+                if !args.json {
+                    output::print(&format!("  smallest that fails: {}\n", indented(&smallest)))?;
+                }
+                failure.smallest = Some(smallest);
             }
             report.failures.push(failure);
         }
@@ -137,34 +145,34 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(
-        args: &Args,
-        case: &Case,
-        outcome: &cases::Outcome,
-        compute: &mut dyn FnMut(&Problem, &CaseData) -> Result<cases::Outputs, EngineError>,
-    ) -> Self {
-        let device = args.device;
-        let name = &case.name;
-        let Some(seed) = args.random.and(name.strip_prefix("random-")) else {
-            let repro = format!("sixwarp verify --device {device} --cases '{name}'");
-            return Self { case: name.clone(), why: outcome.to_string(), repro, smallest: None };
+    fn new(args: &Args, case: &Case, outcome: &cases::Outcome) -> Self {
+        let (device, name) = (args.device, &case.name);
+        let which = match args.random.and(name.strip_prefix("random-")) {
+            Some(seed) => format!("--random 1 --seed {seed}"),
+            None => format!("--cases '{name}'"),
         };
-        let mut engine = |problem: &Problem, data: &CaseData| compute(problem, data);
-        let small = cases::shrink(case, |case| cases::check(case, &mut engine).failed());
-        let repro = format!("sixwarp verify --device {device} --random 1 --seed {seed}");
-        let smallest = Some(small.to_string());
-        Self { case: name.clone(), why: outcome.to_string(), repro, smallest }
+        let repro = format!("sixwarp verify --device {device} {which}");
+        Self { case: name.clone(), why: outcome.to_string(), repro, smallest: None }
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}: {} ({})", self.case, self.why, self.repro)?;
-        match &self.smallest {
-            Some(row) => writeln!(f, "  smallest that fails: {}", row.replace('\n', "\n    ")),
-            None => Ok(()),
-        }
+        writeln!(f, "{}: {} ({})", self.case, self.why, self.repro)
     }
+}
+
+/// The simplest row found that still fails.
+fn smallest(
+    case: &Case,
+    compute: &mut dyn FnMut(&Problem, &CaseData) -> Result<cases::Outputs, EngineError>,
+) -> String {
+    let mut engine = |problem: &Problem, data: &CaseData| compute(problem, data);
+    cases::shrink(case, |case| cases::check(case, &mut engine).failed()).to_string()
+}
+
+fn indented(row: &str) -> String {
+    row.replace('\n', "\n    ")
 }
 
 /// A bar on the terminal, if there is one to read it.

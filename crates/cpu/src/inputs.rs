@@ -10,9 +10,10 @@
 //! 6. Positions are not negative.
 
 use crate::mask::MaskTensor;
+use crate::model1;
 use problem::{
     DType, HostBuffers, HostRef, InvalidProblem, MaskElement, Problem, QueryLengths, Segment,
-    SegmentSlot, Slot, Storage, Values,
+    SegmentSlot, Slot, Storage, Values, View,
 };
 use std::ops::Range;
 
@@ -221,6 +222,11 @@ impl<'a> Inputs<'a> {
         }
     }
 
+    /// A query row.
+    pub fn load_query(&self, head: u64, at: RowAt) -> Vec<f64> {
+        load_row(self.q, &self.problem.q, head, at)
+    }
+
     /// Absolute position of the first query of sequence `b`.
     pub fn position(&self, b: u64) -> u64 {
         self.positions.map_or(0, |p| p[b as usize] as u64)
@@ -289,6 +295,25 @@ impl SegmentInputs<'_> {
         })
     }
 
+    /// A key row and its value row.
+    pub fn load(&self, kv_head: u64, at: RowAt) -> (Vec<f64>, Vec<f64>) {
+        if let HostRef::U8(bytes) = self.k {
+            let key = self.unpack(bytes, at);
+            let value = key[..self.segment.value_dim() as usize].to_vec();
+            return (key, value);
+        }
+        let key = load_row(self.k, &self.segment.k, kv_head, at);
+        (key, load_row(self.v, &self.segment.value_view(), kv_head, at))
+    }
+
+    fn unpack(&self, bytes: &[u8], at: RowAt) -> Vec<f64> {
+        let page_rows = self.segment.k.tokens();
+        let page = &bytes[(at.batch * Storage::model1_page_bytes(page_rows)) as usize..];
+        let mut row = vec![0.0; Storage::MODEL1_DIM as usize];
+        model1::unpack(page, page_rows as usize, at.token as usize, &mut row);
+        row.into_iter().map(f64::from).collect()
+    }
+
     fn check_values(&self, n: u8, problem: &Problem) -> Result<(), InvalidProblem> {
         let slot = |part| Slot::Segment(n, part);
         let batch = problem.batch();
@@ -355,6 +380,11 @@ impl SegmentInputs<'_> {
             }
         }
     }
+}
+
+fn load_row(memory: HostRef, view: &View, head: u64, at: RowAt) -> Vec<f64> {
+    let offset = view.row_offset(at.batch, head, at.token) as usize;
+    (offset..offset + view.dim() as usize).map(|i| memory.get(i)).collect()
 }
 
 fn check_offsets(

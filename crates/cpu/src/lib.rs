@@ -15,5 +15,5 @@ mod simd;
 pub use attention::{attention, attention_on};
 pub use compare::{Comparison, compare};
 pub use inputs::check_inputs;
-pub use reference::Reference;
+pub use reference::{Magnitudes, Reference};
 pub use simd::Isa;

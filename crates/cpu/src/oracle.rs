@@ -1,12 +1,12 @@
 //! The f64 oracle: attention from its definition.
 //!
 //! For each query and head: every visible score, their largest, then the exponentials' sum and the
-//! weighted sum of values. Two passes, no tiling, no shared code with any engine.
+//! weighted sum of values. Two passes, no tiling, no shared code with any engine. Numbers that are not finite
+//! have the meaning that [`problem`] gives them.
 
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
-use crate::model1;
-use crate::reference::{Reference, dense_row};
-use problem::{HostBuffers, HostMut, HostRef, InvalidProblem, Problem, Slot, Storage, View};
+use crate::reference::{Magnitudes, Reference, dense_row};
+use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
 use rayon::prelude::*;
 
 /// How a computation rounds on its way; the oracle does not.
@@ -116,6 +116,7 @@ pub(crate) fn attention(
                 let dim = problem.value_dim() as usize;
                 result.out[at * dim..][..dim].copy_from_slice(&row.out);
                 result.lse[at] = row.lse;
+                result.magnitudes[at] = row.magnitudes;
             }
         }
     }
@@ -136,6 +137,7 @@ struct Query {
 struct Row {
     out: Vec<f64>,
     lse: f64,
+    magnitudes: Magnitudes,
 }
 
 /// A key and its value.
@@ -143,6 +145,24 @@ struct Row {
 struct KeyValue {
     key: Vec<f64>,
     value: Vec<f64>,
+    /// Lengths of both, and the value's largest magnitude, of what is finite.
+    key_norm: f64,
+    value_norm: f64,
+    value_most: f64,
+}
+
+impl KeyValue {
+    fn new(key: Vec<f64>, value: Vec<f64>) -> Self {
+        let most =
+            value.iter().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+        let (key_norm, value_norm) = (norm(&key), norm(&value));
+        Self { key, value, key_norm, value_norm, value_most: most }
+    }
+}
+
+/// The length of a vector, of what of it is finite.
+fn norm(vector: &[f64]) -> f64 {
+    vector.iter().filter(|x| x.is_finite()).map(|x| x * x).sum::<f64>().sqrt()
 }
 
 /// The rows of one sequence and KV head, for the segments whose rows all queries share.
@@ -165,29 +185,8 @@ impl SharedRows {
 }
 
 fn load(inputs: &SegmentInputs, kv_head: u64, at: RowAt) -> KeyValue {
-    if inputs.segment.storage == Storage::Model1 {
-        return load_model1(inputs, at);
-    }
-    KeyValue {
-        key: load_row(inputs.k, &inputs.segment.k, kv_head, at),
-        value: load_row(inputs.v, &inputs.segment.value_view(), kv_head, at),
-    }
-}
-
-fn load_row(memory: HostRef, view: &View, head: u64, at: RowAt) -> Vec<f64> {
-    let offset = view.row_offset(at.batch, head, at.token) as usize;
-    (offset..offset + view.dim() as usize).map(|i| memory.get(i)).collect()
-}
-
-fn load_model1(inputs: &SegmentInputs, at: RowAt) -> KeyValue {
-    let HostRef::U8(bytes) = inputs.k else { unreachable!("checked with the inputs") };
-    let page_rows = inputs.segment.k.tokens();
-    let page = &bytes[(at.batch * Storage::model1_page_bytes(page_rows)) as usize..];
-    let mut row = vec![0.0; Storage::MODEL1_DIM as usize];
-    model1::unpack(page, page_rows as usize, at.token as usize, &mut row);
-    let key: Vec<f64> = row.into_iter().map(f64::from).collect();
-    let value = key[..inputs.segment.value_dim() as usize].to_vec();
-    KeyValue { key, value }
+    let (key, value) = inputs.load(kv_head, at);
+    KeyValue::new(key, value)
 }
 
 /// A key and value that a query sees, and what is added to its score.
@@ -231,19 +230,25 @@ fn visible_rows<'s>(
 
 fn attend(inputs: &Inputs, shared: &SharedRows, query: Query, arithmetic: &impl Arithmetic) -> Row {
     let problem = inputs.problem;
-    let q = load_row(
-        inputs.q,
-        &problem.q,
-        query.head,
-        RowAt { batch: query.q_batch, token: query.token },
-    );
+    let q = inputs.load_query(query.head, RowAt { batch: query.q_batch, token: query.token });
     let mut listed = Vec::new();
     let rows = visible_rows(inputs, shared, &mut listed, query);
-    let score =
-        |Seen { row, bias }: &Seen| score(problem, arithmetic.dot(&q, &row.key), arithmetic) + bias;
-    let scores: Vec<f64> = rows.iter().map(score).collect();
+    let seen: Vec<Scored> = rows
+        .into_iter()
+        .map(|Seen { row, bias }| {
+            let score = score(problem, arithmetic.dot(&q, &row.key), arithmetic) + bias;
+            Scored { score, bias, row }
+        })
+        // A key with a score of −∞ is hidden, as if it were masked.
+        .filter(|seen| seen.score != f64::NEG_INFINITY)
+        .collect();
     let sink = inputs.sinks.map_or(f64::NEG_INFINITY, |s| s[query.head as usize] as f64);
-    softmax_times_values(problem, &scores, &rows, sink, arithmetic)
+    let weights = Weights::new(&seen, sink);
+    Row {
+        out: weights.output(problem, &seen, arithmetic),
+        lse: weights.lse,
+        magnitudes: weights.magnitudes(problem, &seen, norm(&q)),
+    }
 }
 
 fn score(problem: &Problem, product: f64, arithmetic: &impl Arithmetic) -> f64 {
@@ -268,28 +273,61 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-fn softmax_times_values(
-    problem: &Problem,
-    scores: &[f64],
-    rows: &[Seen],
-    sink: f64,
-    arithmetic: &impl Arithmetic,
-) -> Row {
-    let mut out = vec![0.0; problem.value_dim() as usize];
-    let max = scores.iter().fold(f64::NEG_INFINITY, |m, s| m.max(*s));
-    let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-    if scores.is_empty() {
-        return Row { out, lse: f64::NEG_INFINITY };
-    }
-    let denominator = sum + (sink - max).exp();
-    for (s, Seen { row, .. }) in scores.iter().zip(rows) {
-        let p = arithmetic.probability((s - max).exp() / denominator);
-        for (o, v) in out.iter_mut().zip(&row.value) {
-            *o += p * v;
+/// A key that a row sees, and its score.
+struct Scored<'r> {
+    score: f64,
+    /// What of the score is no product.
+    bias: f64,
+    row: &'r KeyValue,
+}
+
+/// The softmax of a row.
+struct Weights {
+    /// Powers of the scores, relative to the largest, of the keys that are seen.
+    powers: Vec<f64>,
+    sum: f64,
+    /// The sum with the sink.
+    denominator: f64,
+    lse: f64,
+}
+
+impl Weights {
+    fn new(seen: &[Scored], sink: f64) -> Self {
+        if seen.is_empty() {
+            let (powers, sum, lse) = (Vec::new(), 0.0, f64::NEG_INFINITY);
+            return Self { powers, sum, denominator: sum, lse };
         }
+        let max = seen.iter().fold(f64::NEG_INFINITY, |m, s| m.max(s.score));
+        let powers: Vec<f64> = seen.iter().map(|s| (s.score - max).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        let denominator = sum + (sink - max).exp();
+        Self { powers, sum, denominator, lse: max + sum.ln() }
     }
-    for o in &mut out {
-        *o = arithmetic.output(*o);
+
+    fn output(&self, problem: &Problem, seen: &[Scored], arithmetic: &impl Arithmetic) -> Vec<f64> {
+        let mut out = vec![0.0; problem.value_dim() as usize];
+        for (power, seen) in self.powers.iter().zip(seen) {
+            let p = arithmetic.probability(power / self.denominator);
+            // A probability is never 0, however small: an infinite value stays infinite.
+            let p = if p == 0.0 { f64::MIN_POSITIVE } else { p };
+            for (o, v) in out.iter_mut().zip(&seen.row.value) {
+                *o += p * v;
+            }
+        }
+        out.iter().map(|o| arithmetic.output(*o)).collect()
     }
-    Row { out, lse: max + sum.ln() }
+
+    fn magnitudes(&self, problem: &Problem, seen: &[Scored], query_norm: f64) -> Magnitudes {
+        let scale = problem.scale.abs() * query_norm;
+        let mut sums = Magnitudes::default();
+        for (power, seen) in self.powers.iter().zip(seen) {
+            let p = power / self.denominator;
+            let score = scale * seen.row.key_norm + seen.bias.abs();
+            sums.scores += power / self.sum * score;
+            sums.values += p * seen.row.value_most;
+            sums.spread += (p * seen.row.value_norm).powi(2);
+        }
+        sums.spread = (sums.spread / problem.value_dim() as f64).sqrt();
+        sums
+    }
 }

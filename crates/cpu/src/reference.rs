@@ -9,6 +9,21 @@ pub struct Reference {
     pub lse: Vec<f64>,
     /// Whether a token `[batch, tokens]` belongs to a sequence; engines leave the others alone.
     pub covered: Vec<bool>,
+    /// What each row `[batch, heads, tokens]` was computed from.
+    pub magnitudes: Vec<Magnitudes>,
+}
+
+/// How large the numbers are that a row was computed from, which says how large its rounding errors are. `p` is
+/// the probability of a key; what is not finite is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Magnitudes {
+    /// `Σ p · (|scale| · ‖q‖ · ‖k‖ + |bias|)`, `p` being without the sink: no sum of the magnitudes that a score is
+    /// added up from is larger on average.
+    pub scores: f64,
+    /// `Σ p · max |v|`: no sum of the magnitudes of an output element's products is larger.
+    pub values: f64,
+    /// `√Σ (p · ‖v‖)² / dim`: what an output element would be if the signs of its products were random.
+    pub spread: f64,
 }
 
 impl Reference {
@@ -18,6 +33,7 @@ impl Reference {
             out: vec![0.0; rows * problem.value_dim() as usize],
             lse: vec![f64::NEG_INFINITY; rows],
             covered: vec![false; (problem.q.batch() * problem.q.tokens()) as usize],
+            magnitudes: vec![Magnitudes::default(); rows],
         }
     }
 

@@ -328,3 +328,124 @@ fn double_precision_is_kept() {
     let error = sixwarp_cpu::attention(&problem, &mut inputs().output(Slot::Out, &mut narrow));
     assert!(error.unwrap_err().to_string().starts_with("out: needs memory for 24 f64"));
 }
+
+/// Attention over scores of this size, of which f32 keeps only so many digits.
+struct Scaled {
+    problem: Problem,
+    exact: Reference,
+    yardstick: Reference,
+}
+
+impl Scaled {
+    fn new(scale: f32) -> Self {
+        let shape = view([1, 2, 5, 64]);
+        let (q, k, v) = (numbers(640, 1), numbers(640, 2), numbers(640, 3));
+        let problem = Problem::builder(shape).segment(Segment::new(shape, shape)).scale(scale);
+        let problem = problem.return_lse().build().unwrap();
+        let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+        let exact = oracle(&problem, &buffers).unwrap();
+        let yardstick = naive(&problem, &buffers).unwrap();
+        Self { problem, exact, yardstick }
+    }
+
+    /// Whether a result is accepted whose log-sum-exps and outputs are off by a factor of the largest score's
+    /// magnitude.
+    fn accepts(&self, lse_error: f64, out_error: f64) -> bool {
+        let lse = self.exact.lse.iter().zip(&self.exact.magnitudes);
+        let lse: Vec<f32> = lse.map(|(x, m)| (x + lse_error * m.scores) as f32).collect();
+        let out = self.exact.out.iter().enumerate().map(|(i, x)| {
+            let of_row = self.exact.magnitudes[i / 64];
+            let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+            (x + sign * out_error * of_row.scores * of_row.values) as f32
+        });
+        let out: Vec<f32> = out.collect();
+        let (exact, yardstick) = (&self.exact, &self.yardstick);
+        compare(&self.problem, HostRef::F32(&out), Some(&lse), exact, yardstick).passes()
+    }
+}
+
+/// What is accepted grows with the scores, as rounding does; an error of a hundred roundings never is.
+#[test]
+fn comparison_scales_as_rounding_does() {
+    let rounding = 2f64.powi(-24);
+    for scale in [1000.0, 1e6, 1e12] {
+        let scaled = Scaled::new(scale);
+        assert!(scaled.accepts(4.0 * rounding, 0.5 * rounding), "{scale}");
+        assert!(!scaled.accepts(100.0 * rounding, 0.0), "{scale}");
+    }
+    assert!(!Scaled::new(1000.0).accepts(0.0, 100.0 * rounding));
+    // Where scores are small, so are the errors: 1e-4 and 1e-3 are none of rounding.
+    let small = Scaled::new(0.125);
+    assert!(small.accepts(0.0, 0.0));
+    let unit = small.exact.magnitudes[0].scores;
+    assert!(!small.accepts(2e-4 / unit, 0.0) && !small.accepts(0.0, 1e-3 / unit));
+}
+
+/// Small outputs are held to as much as large ones: nothing is accepted only because it is near 0.
+#[test]
+fn comparison_holds_small_values_to_their_own_size() {
+    let shape = view([1, 1, 4, 8]);
+    let (q, k) = (numbers(32, 1), numbers(32, 2));
+    let v: Vec<f32> = numbers(32, 3).iter().map(|x| x * 1e-20).collect();
+    let problem = Problem::builder(shape).segment(Segment::new(shape, shape)).build().unwrap();
+    let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+    let (exact, yardstick) =
+        (oracle(&problem, &buffers).unwrap(), naive(&problem, &buffers).unwrap());
+    let judge = |f: &dyn Fn(f64) -> f64| {
+        let out: Vec<f32> = exact.out.iter().map(|x| f(*x) as f32).collect();
+        compare(&problem, HostRef::F32(&out), None, &exact, &yardstick).passes()
+    };
+    assert!(judge(&|x| x));
+    assert!(!judge(&|_| 0.0) && !judge(&|x| x + 1e-22) && !judge(&|x| 1.01 * x));
+}
+
+/// Where the oracle is not finite the result must not be either, and nowhere else.
+#[test]
+fn comparison_wants_nan_and_infinity_where_they_belong() {
+    let shape = view([1, 1, 3, 2]);
+    let (q, k) = (vec![0.0f32, 0.0, 0.0, 0.0, f32::NAN, 0.0], vec![0.0f32; 6]);
+    let v = vec![1.0f32, f32::INFINITY, 2.0, 3.0, 4.0, 5.0];
+    let problem = Problem::builder(shape).segment(Segment::new(shape, shape));
+    let problem = problem.return_lse().build().unwrap();
+    let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k).input(Slot::V, &v);
+    let (exact, yardstick) =
+        (oracle(&problem, &buffers).unwrap(), naive(&problem, &buffers).unwrap());
+    let judge = |out: [f32; 6], lse: [f32; 3]| {
+        compare(&problem, HostRef::F32(&out), Some(&lse), &exact, &yardstick).passes()
+    };
+    let (mean, inf, nan) = (7.0 / 3.0, f32::INFINITY, f32::NAN);
+    let lse = [3f32.ln(), 3f32.ln(), nan];
+    assert!(judge([mean, inf, mean, inf, nan, nan], lse));
+    // A probability that an engine rounds to 0 gives NaN.
+    assert!(judge([mean, nan, mean, inf, nan, nan], lse));
+    assert!(!judge([mean, -inf, mean, inf, nan, nan], lse));
+    assert!(!judge([mean, 1e38, mean, inf, nan, nan], lse));
+    assert!(!judge([nan, inf, mean, inf, nan, nan], lse));
+    assert!(!judge([inf, inf, mean, inf, nan, nan], lse));
+    assert!(!judge([mean, inf, mean, inf, 0.0, nan], lse));
+    assert!(!judge([mean, inf, mean, inf, inf, nan], lse));
+    assert!(!judge([mean, inf, mean, inf, nan, nan], [lse[0], nan, nan]));
+    assert!(!judge([mean, inf, mean, inf, nan, nan], [lse[0], lse[1], 0.0]));
+}
+
+/// Keys that score −∞ are hidden, with whatever value they have; scores of +∞ and NaN leave nothing.
+#[test]
+fn scores_that_are_not_finite() {
+    let (queries, keys) = (view([1, 1, 1, 1]), view([1, 1, 2, 1]));
+    let problem = Problem::builder(queries).segment(Segment::new(keys, keys)).scale(1.0);
+    let problem = problem.build().unwrap();
+    let (q, v) = (vec![1.0f32], vec![7.0f32, f32::NAN]);
+    let with_keys = |k: [f32; 2]| {
+        let buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::K, &k[..]);
+        let result = run(&problem, buffers.input(Slot::V, &v));
+        (result.out[0], result.lse[0])
+    };
+    assert_eq!(with_keys([0.5, f32::NEG_INFINITY]), (7.0, 0.5));
+    assert_eq!(with_keys([f32::NEG_INFINITY; 2]), (0.0, f64::NEG_INFINITY));
+    let (out, lse) = with_keys([0.5, 0.5]);
+    assert!(out.is_nan() && lse == 0.5 + 2f64.ln());
+    for key in [f32::INFINITY, f32::NAN] {
+        let (out, lse) = with_keys([key, f32::NEG_INFINITY]);
+        assert!(out.is_nan() && lse.is_nan(), "{key}");
+    }
+}

@@ -11,6 +11,13 @@
 //! - LSE is a natural logarithm without the sink; `-inf` for a row that sees no key, whose output is 0.
 //! - A sink is one logit per query head, added to the denominator once, never scaled.
 //! - Causal is bottom-right aligned: the last query of a sequence sees its last key.
+//! - What a row does not see never changes it, whatever numbers are there. A row sees a key if the mask, the lengths
+//!   and the lists show it and its score is not −∞.
+//! - NaN that is seen makes NaN: in the query, in a key or as a score of +∞, of the whole row and its LSE; in the
+//!   sink, of the whole row; in a value, of its column. An infinite value makes its column infinite, or NaN where its
+//!   probability is too small for the engine.
+//! - A result that fits its type is computed, however near the values are to the largest number. Scores before the
+//!   scale must fit f32.
 
 mod attn_mask;
 mod builder;

@@ -211,6 +211,7 @@ impl Shape {
             positions: vec![],
             amplitude: None,
             lean: None,
+            special: Vec::new(),
         }
     }
 }

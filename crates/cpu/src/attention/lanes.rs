@@ -15,6 +15,7 @@ use super::bias::TileBias;
 use super::buffer::Buffer;
 use super::plan::Item;
 use super::products::{add_values, score_keys};
+use super::softcap::cap_scores;
 use super::state::{MOST_WIDTH, SLACK, Scratch};
 use super::tile::{Places, Tile, base};
 use crate::inputs::SegmentInputs;
@@ -155,10 +156,10 @@ pub(super) fn visible<E: Element>(
     start..seen.map(|r| r.end).max().unwrap_or(0)
 }
 
-/// Factor on queries: the scale in base 2, or into the unit of the soft cap.
+/// Factor on queries: the scale, in base 2 unless scores are capped before they are exponents.
 pub(super) fn query_factor(scale: f32, softcap: Option<f32>) -> f32 {
     match softcap {
-        Some(cap) => scale / cap,
+        Some(_) => scale,
         None => scale * LOG2_E,
     }
 }
@@ -464,26 +465,6 @@ fn rescale<S: Simd, const V: usize>(simd: S, out: &mut [f32], factors: [S::Vecto
                 let at = column.as_mut_ptr().add(v * S::LANES);
                 simd.store(at, simd.mul(simd.load(at), factors[v]));
             }
-        }
-    }
-}
-
-/// `cap · tanh(x)` in base 2 of scores that are already divided by the cap, a whole number of
-/// vectors of them.
-#[inline(always)]
-pub(super) fn cap_scores<S: Simd>(simd: S, scores: &mut [f32], cap: f32) {
-    // tanh is ±1 to f32 precision beyond this.
-    let most = simd.splat(-10.0);
-    let zero = simd.splat(0.0);
-    let one = simd.splat(1.0);
-    for chunk in scores.chunks_exact_mut(S::LANES) {
-        // SAFETY: a chunk holds a vector.
-        unsafe {
-            let x = simd.max(most, simd.load(chunk.as_ptr()));
-            let x = simd.sub(zero, simd.max(most, simd.sub(zero, x)));
-            let e = simd.exp2(simd.mul(x, simd.splat(2.0 * LOG2_E)));
-            let tanh = simd.div(simd.sub(e, one), simd.add(e, one));
-            simd.store(chunk.as_mut_ptr(), simd.mul(tanh, simd.splat(cap * LOG2_E)));
         }
     }
 }

@@ -16,12 +16,14 @@
 
 mod bias;
 mod buffer;
+mod exact;
 mod lanes;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod matrix;
 mod plan;
 mod products;
 mod rows;
+mod softcap;
 mod state;
 mod stream;
 mod team;

@@ -1,3 +1,4 @@
+use super::exact;
 use super::plan::Item;
 use super::state::Partial;
 use crate::inputs::Inputs;
@@ -51,7 +52,7 @@ impl<E: Element> OutputRows<E> {
     }
 
     /// Normalises, applies the sink, and writes the item's rows `rows`, which are neighbours in
-    /// `partial`.
+    /// `partial`; those that are not finite but should be are computed again.
     #[inline(always)]
     pub fn write<S: Simd>(
         &self,
@@ -61,8 +62,39 @@ impl<E: Element> OutputRows<E> {
         partial: &Partial,
         rows: Range<usize>,
     ) {
+        let factors = self.write_sums(simd, inputs, item, partial, rows.clone());
+        let finite = partial.are_finite(rows.start, rows.len());
+        for (i, row) in rows.enumerate() {
+            if !finite[i] && factors[i].is_some_and(|factor| !factor.is_nan()) {
+                self.write_again(inputs, item, row);
+            }
+        }
+    }
+
+    /// Computes a row the exact way, and writes it.
+    #[cold]
+    fn write_again(&self, inputs: &Inputs, item: &Item, row: usize) {
+        let at = item.row(inputs, row);
+        let offset = self.view.row_offset(at.q_batch, at.head, at.token) as usize;
+        for (column, value) in exact::row(inputs, item, row).into_iter().enumerate() {
+            debug_assert!(offset + column < self.out_len);
+            // SAFETY: `check` found room for the whole view; this row is this item's alone.
+            unsafe { self.out.add(offset + column).write(E::from_f32(value as f32)) };
+        }
+    }
+
+    /// Normalises sums, applies the sink, and writes rows and their log-sum-exps; returns the rows' factors.
+    #[inline(always)]
+    fn write_sums<S: Simd>(
+        &self,
+        simd: S,
+        inputs: &Inputs,
+        item: &Item,
+        partial: &Partial,
+        rows: Range<usize>,
+    ) -> [Option<f32>; MOST_NEIGHBOURS] {
         let mut to = [self.out; MOST_NEIGHBOURS];
-        let mut factor = [0.0; MOST_NEIGHBOURS];
+        let mut factor = [None; MOST_NEIGHBOURS];
         for (i, row) in rows.clone().enumerate() {
             let at = item.row(inputs, row);
             let sink = inputs.sinks.map_or(f32::NEG_INFINITY, |s| s[at.head as usize]);
@@ -82,8 +114,8 @@ impl<E: Element> OutputRows<E> {
             let from = &partial.out[partial.at(rows.start, 0)..][..dim];
             // SAFETY: `check` found room for the whole view; this row is this item's alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to[0], dim) };
-            let pairs = to.iter_mut().zip(from);
-            return pairs.for_each(|(to, value)| *to = scaled(*value, factor[0]));
+            to.iter_mut().zip(from).for_each(|(to, value)| *to = scaled(*value, factor[0]));
+            return factor;
         }
         let blocks = if rows.len() == MOST_NEIGHBOURS { dim / MOST_NEIGHBOURS } else { 0 };
         for column in (0..blocks).map(|block| block * MOST_NEIGHBOURS) {
@@ -108,13 +140,14 @@ impl<E: Element> OutputRows<E> {
                 unsafe { to[i].add(column).write(scaled(*value, factor[i])) };
             }
         }
+        factor
     }
 }
 
-/// A row without keys or with an overwhelming sink is 0 whatever was accumulated.
+/// A row without keys is 0 whatever was accumulated.
 #[inline(always)]
-fn scaled<E: Element>(value: f32, factor: f32) -> E {
-    E::from_f32(if factor == 0.0 { 0.0 } else { value * factor })
+fn scaled<E: Element>(value: f32, factor: Option<f32>) -> E {
+    E::from_f32(factor.map_or(0.0, |factor| value * factor))
 }
 
 fn wrong_type(slot: Slot) -> InvalidProblem {

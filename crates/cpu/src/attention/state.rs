@@ -60,14 +60,33 @@ impl Partial {
         row / self.width * self.width * self.columns + column * self.width + row % self.width
     }
 
-    /// What a row's output is multiplied with: one over its sum, sink included; 0 without keys.
-    pub fn factor(&self, row: usize, sink: f32) -> f32 {
-        let max = self.max[row];
-        if max == f32::NEG_INFINITY {
-            return 0.0;
+    /// What a row's output is multiplied with: one over its sum, sink included; `None` if it sees no key.
+    pub fn factor(&self, row: usize, sink: f32) -> Option<f32> {
+        let (max, sum) = (self.max[row], self.sum[row]);
+        if sum == 0.0 {
+            return None;
         }
         let sink = if sink == f32::NEG_INFINITY { 0.0 } else { (sink * LOG2_E - max).exp2() };
-        1.0 / (self.sum[row] + sink)
+        Some(1.0 / (sum + sink))
+    }
+
+    /// Whether the output of each of `count` neighbouring rows from `row` on is finite.
+    #[inline(always)]
+    pub fn are_finite(&self, row: usize, count: usize) -> [bool; MOST_NEIGHBOURS] {
+        // 0 times anything else is NaN, and stays it.
+        let mut sums = [0.0; MOST_NEIGHBOURS];
+        let add = |sums: &mut [f32; MOST_NEIGHBOURS], values: &[f32]| {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value * 0.0);
+        };
+        if self.width == 1 {
+            let row = &self.out[row * self.columns..][..self.columns];
+            row.chunks(MOST_NEIGHBOURS).for_each(|some| add(&mut sums, some));
+            return [sums.iter().all(|sum| *sum == 0.0); MOST_NEIGHBOURS];
+        }
+        for column in 0..self.columns {
+            add(&mut sums, &self.out[self.at(row, column)..][..count]);
+        }
+        sums.map(|sum| sum == 0.0)
     }
 
     /// A row's log-sum-exp, natural and without the sink.

@@ -9,8 +9,9 @@
 use super::Call;
 use super::bias::TileBias;
 use super::buffer::Buffer;
-use super::lanes::{cap_scores, query_factor, visible};
+use super::lanes::{query_factor, visible};
 use super::plan::Item;
+use super::softcap::cap_scores;
 use super::state::Scratch;
 use super::tile::{Places, Tile, base};
 use crate::simd::{Element, Simd};

@@ -1,4 +1,4 @@
-use super::{EXP2_FROM_ONE, Kernel, Simd};
+use super::{EXP2_POLYNOMIAL, Kernel, Simd};
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
@@ -113,23 +113,32 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn by_magnitude(self, x: __m256, limit: f32, small: __m256, large: __m256) -> __m256 {
+        intrinsics! {
+            let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), x);
+            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(magnitude, _mm256_set1_ps(limit));
+            _mm256_blendv_ps(large, small, below)
+        }
+    }
+    #[inline(always)]
     fn any_above(self, a: __m256, b: __m256) -> bool {
         intrinsics!(_mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) != 0)
     }
     #[inline(always)]
     fn exp2(self, x: __m256) -> __m256 {
-        // Adding this rounds to a whole number, which is then in the sum's lowest bits.
-        const WHOLE: f32 = 1.5 * (1 << 23) as f32;
+        // Adding this rounds to a whole number, which is then, with the exponent's bias, in the sum's
+        // lowest bits.
+        const WHOLE: f32 = 1.5 * (1 << 23) as f32 + 127.0;
         intrinsics! {
             let x = _mm256_max_ps(_mm256_set1_ps(-127.0), x);
             let shifted = _mm256_add_ps(x, _mm256_set1_ps(WHOLE));
             let part = _mm256_sub_ps(x, _mm256_sub_ps(shifted, _mm256_set1_ps(WHOLE)));
-            let mut sum = _mm256_set1_ps(EXP2_FROM_ONE[5]);
+            let mut sum = _mm256_set1_ps(EXP2_POLYNOMIAL[5]);
             for power in (0..5).rev() {
-                sum = _mm256_fmadd_ps(sum, part, _mm256_set1_ps(EXP2_FROM_ONE[power]));
+                sum = _mm256_fmadd_ps(sum, part, _mm256_set1_ps(EXP2_POLYNOMIAL[power]));
             }
             let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted));
-            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), power))
+            _mm256_mul_ps(sum, _mm256_castsi256_ps(power))
         }
     }
     #[inline(always)]

@@ -89,6 +89,14 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn by_magnitude(self, x: __m512, limit: f32, small: __m512, large: __m512) -> __m512 {
+        intrinsics! {
+            let limit = _mm512_set1_ps(limit);
+            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(_mm512_abs_ps(x), limit);
+            _mm512_mask_mov_ps(large, below, small)
+        }
+    }
+    #[inline(always)]
     fn any_above(self, a: __m512, b: __m512) -> bool {
         intrinsics!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0)
     }

@@ -55,10 +55,18 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn finite_or_zero(self, x: Self::Vector) -> Self::Vector;
     /// `new` where it is above `old` by more than `slack`, `old` elsewhere.
     fn raise(self, old: Self::Vector, new: Self::Vector, slack: f32) -> Self::Vector;
+    /// `small` where the magnitude of `x` is below `limit`, `large` elsewhere (and where `x` is NaN).
+    fn by_magnitude(
+        self,
+        x: Self::Vector,
+        limit: f32,
+        small: Self::Vector,
+        large: Self::Vector,
+    ) -> Self::Vector;
     /// Whether any lane of `a` is above that of `b`.
     fn any_above(self, a: Self::Vector, b: Self::Vector) -> bool;
-    /// 2 to the power of `x`, for `x` up to 127; below -126, 0 or no more than 2^-126. Relative error
-    /// below 3e-7.
+    /// 2 to the power of `x`, for `x` up to 127; below -126, 0 or no more than 2^-126; 0 of negative infinity,
+    /// and NaN of every NaN. Relative error below 3e-7.
     fn exp2(self, x: Self::Vector) -> Self::Vector;
     /// Sum of the lanes.
     fn sum(self, x: Self::Vector) -> f32;
@@ -123,12 +131,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 /// Chebyshev nodes, relative error 1e-7.
 pub(crate) const EXP2_POLYNOMIAL: [f32; 6] =
     [1.0000001, std::f32::consts::LN_2, 0.240_221_08, 0.055_503_57, 0.009_676_032, 0.001_339_086_3];
-
-/// As [`EXP2_POLYNOMIAL`], 1 at 0: for machines that add to the exponent's bits, of which 2^-127 has
-/// none.
-#[cfg(target_arch = "x86_64")]
-pub(crate) const EXP2_FROM_ONE: [f32; 6] =
-    [1.0, std::f32::consts::LN_2, 0.240_222_42, 0.055_507_336, 0.009_671_518, 0.001_326_474_2];
 
 /// As [`EXP2_POLYNOMIAL`], on [0, 1): for machines that scale by a power of two rounded down.
 #[cfg(target_arch = "x86_64")]

@@ -87,6 +87,16 @@ impl Simd for Neon {
         intrinsics!(vbslq_f32(vcgtq_f32(new, vaddq_f32(old, vdupq_n_f32(slack))), new, old))
     }
     #[inline(always)]
+    fn by_magnitude(
+        self,
+        x: float32x4_t,
+        limit: f32,
+        small: float32x4_t,
+        large: float32x4_t,
+    ) -> float32x4_t {
+        intrinsics!(vbslq_f32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(limit)), small, large))
+    }
+    #[inline(always)]
     fn any_above(self, a: float32x4_t, b: float32x4_t) -> bool {
         intrinsics!(vmaxvq_u32(vcgtq_f32(a, b)) != 0)
     }

@@ -17,7 +17,8 @@ fn exp2(x: f32) -> f32 {
     let whole = x.round_ties_even();
     let part = x - whole;
     let sum = EXP2_POLYNOMIAL.iter().rev().fold(0.0, |sum, c| sum * part + c);
-    sum * f32::from_bits(((whole as i32 + 127) as u32) << 23)
+    // Rows that have seen NaN may come with any number; nothing is left of what it gives.
+    sum * f32::from_bits(((whole as i32).wrapping_add(127) as u32) << 23)
 }
 
 impl Simd for Portable {
@@ -75,6 +76,16 @@ impl Simd for Portable {
     #[inline(always)]
     fn raise(self, old: Self::Vector, new: Self::Vector, slack: f32) -> Self::Vector {
         zip(old, new, |old, new| if new > old + slack { new } else { old })
+    }
+    #[inline(always)]
+    fn by_magnitude(
+        self,
+        x: Self::Vector,
+        limit: f32,
+        small: Self::Vector,
+        large: Self::Vector,
+    ) -> Self::Vector {
+        std::array::from_fn(|i| if x[i].abs() < limit { small[i] } else { large[i] })
     }
     #[inline(always)]
     fn any_above(self, a: Self::Vector, b: Self::Vector) -> bool {

@@ -53,7 +53,10 @@ fn check_exp2<S: Simd>(simd: S) {
         }
     }
     assert_eq!(lanes(simd, simd.exp2(simd.splat(f32::NEG_INFINITY)))[0], 0.0);
-    assert!(lanes(simd, simd.exp2(simd.splat(f32::NAN)))[0].is_nan());
+    for nan in [0x7fc0_0000, 0x7fc0_0001, 0xffff_ffff, 0x7f80_0001] {
+        let power = simd.exp2(simd.splat(f32::from_bits(nan)));
+        assert!(lanes(simd, power)[0].is_nan(), "{nan:#x}");
+    }
 }
 
 #[inline(always)]
@@ -67,6 +70,9 @@ fn check_selection<S: Simd>(simd: S) {
     assert_eq!(lanes(simd, simd.max(x, simd.splat(1.5)))[..3], [1.5, 1.5, 2.0]);
     let raised = simd.raise(simd.splat(1.0), x, 1.5);
     assert_eq!(lanes(simd, raised)[..4], [1.0, 1.0, 1.0, 3.0]);
+    let signed = vector(simd, |i| [0.25, -0.25, 0.5, f32::NAN][i % 4]);
+    let chosen = simd.by_magnitude(signed, 0.5, simd.splat(1.0), simd.splat(2.0));
+    assert_eq!(lanes(simd, chosen)[..4], [1.0, 1.0, 2.0, 2.0]);
     let first = simd.raise(simd.splat(f32::NEG_INFINITY), x, 8.0);
     assert_eq!(lanes(simd, first), lanes(simd, x));
     assert!(simd.any_above(x, simd.splat(S::LANES as f32 - 1.5)));

@@ -1,7 +1,7 @@
 //! The online softmax of a panel's scores: rows across lanes, a block of keys at a time.
 
 use super::{BLOCK, Bounds, Panel, ROWS, WIDTH};
-use crate::attention::lanes::cap_scores;
+use crate::attention::softcap::cap_scores;
 use crate::attention::state::SLACK;
 use crate::simd::Simd;
 use crate::simd::avx512::Avx512;
@@ -84,7 +84,7 @@ fn scale_scores(simd: Avx512, problem: &Problem, scores: &mut [f32]) -> f32 {
     let scale = problem.scale as f32;
     match problem.softcap {
         Some(cap) => {
-            scores.iter_mut().for_each(|s| *s *= scale / cap);
+            scores.iter_mut().for_each(|s| *s *= scale);
             cap_scores(simd, scores, cap);
             1.0
         }
