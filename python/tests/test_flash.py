@@ -27,13 +27,15 @@ def ints(values, device="cpu"):
     return torch.tensor(values, dtype=torch.int32, device=device)
 
 
-def reference(q, k, v, causal=False, window=(-1, -1), sinks=None):
+def reference(q, k, v, causal=False, window=(-1, -1), sinks=None, slopes=None):
     """One sequence, `[tokens, heads, dim]`: the output and the log-sum-exp without sinks, in f64."""
     q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
     scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])
     row = torch.arange(q.shape[1], device=q.device)[:, None] + k.shape[1] - q.shape[1]
     apart = torch.arange(k.shape[1], device=q.device) - row
+    if slopes is not None:
+        scores = scores - slopes.double()[:, None, None] * apart.abs()
     left, right = window[0], 0 if causal else window[1]
     seen = torch.ones_like(apart, dtype=torch.bool)
     seen &= apart >= -left if left >= 0 else seen
@@ -143,7 +145,8 @@ def test_unused_entries_of_a_table_may_be_anything():
         ({"cache_leftpad": ints([5, 12, 0])}, ValueError, "cache_leftpad is"),
         ({"softcap": float("nan")}, ValueError, None),
         ({"softmax_scale": float("nan")}, ValueError, None),
-        ({"alibi_slopes": torch.ones(4)}, NotImplementedError, "alibi_slopes is not supported"),
+        ({"alibi_slopes": torch.ones(3)}, ValueError, "alibi_slopes has shape"),
+        ({"alibi_slopes": torch.ones(4), "cache_leftpad": ints([0, 0, 0])}, NotImplementedError, "together with cache_leftpad"),
         ({"s_aux": torch.ones(3)}, ValueError, "sinks"),
         ({"out": torch.empty(3, 2, 4, DIM + 1)}, ValueError, "out"),
         ({"rotary_cos": torch.ones(16, 8)}, ValueError, "given together"),
@@ -299,6 +302,30 @@ def test_rotary_embeddings_need_new_rows():
         ours.flash_attn_with_kvcache(q, k, k, rotary_cos=table, rotary_sin=table, cache_seqlens=2)
 
 
+SLOPES = torch.tensor([[0.5, 0.25, 0.125, 2.0], [0.1, 0.0, 1.0, 0.3], [0.0, 0.0, 0.0, 9.0]])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("of_batch", [False, True])
+def test_alibi_slopes(device, causal, of_batch):
+    slopes = SLOPES.to(device) if of_batch else SLOPES[0].to(device)
+    of = lambda b: slopes[b] if of_batch else slopes
+    for paged in (False, True):
+        grown = Grown(device, paged)
+        out = grown.run(alibi_slopes=slopes, causal=causal)
+        for b in range(3):
+            close(out[b], reference(grown.q[b], *grown.wanted(b), causal=causal, slopes=of(b))[0])
+    out = ours.flash_attn_func(grown.q, grown.k, grown.v, causal=causal, alibi_slopes=slopes)
+    for b in range(3):
+        close(out[b], reference(grown.q[b], grown.k[b], grown.v[b], causal=causal, slopes=of(b))[0])
+
+
+def test_alibi_slopes_of_packed_sequences_are_refused():
+    x, ends = some(7, 2, DIM), ints([0, 3, 7])
+    with pytest.raises(NotImplementedError, match="flash_attn_varlen_func: alibi_slopes is not supported"):
+        ours.flash_attn_varlen_func(x, x, x, ends, ends, 4, 4, alibi_slopes=torch.ones(2))
+
+
 FUNCTIONS = {
     "flash_attn_func": lambda x, ends, **named: ours.flash_attn_func(x[None], x[None], x[None], **named),
     "flash_attn_varlen_func": lambda x, ends, **named: ours.flash_attn_varlen_func(x, x, x, ends, ends, 7, 7, **named),
@@ -317,7 +344,7 @@ def test_keywords_of_other_versions(name):
     assert call(x, ends, out=out) is out and torch.equal(out, plain)
     for keyword, value in (
         ("q_descale", torch.ones(1)), ("k_descale", torch.ones(1)), ("v_descale", torch.ones(1)), ("qv", x),
-        ("attention_chunk", 4), ("cp_world_size", 2), ("dropout_p", 0.1), ("alibi_slopes", torch.ones(2)),
+        ("attention_chunk", 4), ("cp_world_size", 2), ("dropout_p", 0.1),
         ("seqused_q", ends),
     ):  # fmt: skip
         with pytest.raises(NotImplementedError, match=f"{name}: {keyword} is not supported, and it is"):

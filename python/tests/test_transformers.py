@@ -227,7 +227,7 @@ def test_what_a_mask_says_is_what_its_pattern_does(name):
     assert isinstance(ours, Mask) and ours.visible is not None
     generator = torch.Generator().manual_seed(5)
     q, k, v = (torch.randn(2, 2, n, 16, generator=generator) for n in (dense.shape[2], 8, 8))
-    got = ours.visible.attend(q, k, v, {})
+    got = ours.visible.attend(q, k, v, None, {})
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, dense).transpose(1, 2)
     rows = got.flatten(2).any(-1)
     seen = (dense == 0).any(-1)[:, 0].expand_as(rows)
@@ -275,8 +275,10 @@ def test_patterns_that_only_a_mask_of_every_element_says():
         dict(mask_function=masking_utils.and_masks(WINDOW, own)), dict(mask_function=WINDOW, attention_mask=HOLES),
         dict(mask_function=BOTH_SIDES, attention_mask=LEFT),
         dict(mask_function=masking_utils.and_masks(PACKED, CAUSAL), attention_mask=HOLES),
+        dict(mask_function=CAUSAL, attention_mask=LEFT, q_length=1, q_offset=7),
+        dict(mask_function=FULL, attention_mask=LEFT, q_length=1),
     ):  # fmt: skip
-        given.update(batch_size=2, q_length=8, kv_length=8)
+        given = {"batch_size": 2, "q_length": 8, "kv_length": 8, **given}
         ours = mask(**given)
         assert not isinstance(ours, Mask) and torch.equal(ours, masking_utils.eager_mask(**given))
 
@@ -284,6 +286,57 @@ def test_patterns_that_only_a_mask_of_every_element_says():
 def test_unknown_keywords_of_masks_are_refused():
     with pytest.raises(TypeError, match="block_size"):
         mask(1, 8, 8, block_size=3)
+
+
+def test_masks_that_a_user_makes(tiny):
+    """Of every element, as numbers and as booleans; and of tokens, with some left out between others."""
+    seen = torch.rand(1, 1, 12, 12, generator=torch.Generator().manual_seed(4)) < 0.5
+    seen |= torch.eye(12, dtype=torch.bool)
+    added = torch.zeros(1, 1, 12, 12).masked_fill(~seen, torch.finfo(torch.float32).min)
+    want = logits(tiny[0], attention_mask=added)
+    near(logits(tiny[1], attention_mask=added), want)
+    near(logits(tiny[1], attention_mask=seen), want)
+    for name in ("llama", "mistral"):
+        kept = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0, 1]])
+        got, want = (logits(zoo.make(name, x), attention_mask=kept)[kept.bool()] for x in ("sixwarp", "eager"))
+        near(got, want)
+
+
+def test_a_bias_of_every_element():
+    """With each kind of mask: it is added to scores."""
+    generator = torch.Generator().manual_seed(6)
+    for name in MASKS:
+        ours, dense = pair(name)
+        q, k, v = (torch.randn(2, 4, n, 16, generator=generator) for n in (dense.shape[2], 8, 8))
+        bias = torch.randn(1, 4, dense.shape[2], 8, generator=generator)
+        seen = (dense == 0).any(-1)[:, 0]
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, dense + bias).transpose(1, 2)
+        got, _ = attention_forward(layer(), q, k, v, ours, position_bias=bias)
+        near(got[seen], want[seen])
+    x = heads(7, 7)
+    bias = torch.randn(1, 2, 7, 7, generator=generator)
+    want = torch.nn.functional.scaled_dot_product_attention(*x, bias).transpose(1, 2)
+    near(attention_forward(layer(is_causal=False), *x, position_bias=bias)[0], want)
+    causal = torch.ones(7, 7, dtype=torch.bool).tril()
+    hidden = bias.masked_fill(~causal, float("-inf"))
+    want = torch.nn.functional.scaled_dot_product_attention(*x, hidden).transpose(1, 2)
+    near(attention_forward(layer(is_causal=True), *x, position_bias=bias)[0], want)
+    near(attention_forward(layer(), *x, causal[None, None], position_bias=bias)[0], want)
+
+
+@pytest.mark.parametrize("name, padded", [("llama", False), ("gemma2", True)])
+def test_a_compiled_model(name, padded):
+    sixwarp.transformers.register()
+    eager, ours = zoo.make(name, "eager"), zoo.make(name, "sixwarp")
+    padding = torch.ones_like(TOKENS)
+    padding[:, :3] = 0
+    named = {"attention_mask": padding} if padded else {}
+    rows = padding.bool() if padded else torch.ones_like(TOKENS, dtype=torch.bool)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        compiled = torch.compile(ours.forward, fullgraph=True, backend="aot_eager")
+        got = compiled(TOKENS, use_cache=False, **named).logits
+    near(got[rows], logits(eager, **named)[rows])
 
 
 def test_a_compiled_model_takes_masks_made_before(tiny):

@@ -2,7 +2,7 @@
 
 After flash-attn's own arguments come keywords of FlashAttention-3 and of vLLM's fork. `s_aux` (sinks), `out` and
 `return_softmax_lse` do what they say. Hints such as `num_splits` are taken and change nothing. What is not
-supported is refused by name.
+supported is refused by name. `alibi_slopes` become a bias of every element, which takes memory.
 
 The log-sum-exp follows flash-attn: +inf for a row without keys (FlashAttention-3 has -inf, as sixwarp has), and
 where there are sinks, they count.
@@ -14,7 +14,7 @@ from typing import Any, Optional, Tuple, Union
 
 from torch import Tensor
 
-from ._flash_keywords import attend, flash_lse, options_of, refuse
+from ._flash_keywords import alibi, attend, flash_lse, options_of, refuse
 
 Result = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, None]]
 
@@ -53,8 +53,10 @@ def flash_attn_func(
     >>> flash_attn_func(x, x, x, causal=True, window_size=(2, 0)).shape
     torch.Size([1, 5, 2, 32])
     """
-    refuse("flash_attn_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
+    refuse("flash_attn_func", dropout_p=dropout_p, **others)
     options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    if alibi_slopes is not None:
+        options.update(attn_mask=alibi(alibi_slopes, q.shape[1], k.shape[1], q.shape[2]))
     result, lse = attend(q, k, v, out, **options)
     return _result(result, lse, s_aux, return_attn_probs, return_softmax_lse)
 

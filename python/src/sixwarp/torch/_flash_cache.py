@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import plan
 from .._torch_tensor import refuse_gradients
-from ._flash_keywords import attend, flash_lse, options_of, refuse, window_of
+from ._flash_keywords import alibi, attend, flash_lse, options_of, refuse, window_of
 from ._kvcache import Cache, NewRows, lengths_of, rotate, rows_of
 
 # Calls whose plan was made once: shapes, strides, types and options.
@@ -59,7 +59,7 @@ def flash_attn_with_kvcache(
     >>> torch.allclose(out, flash_attn_func(new, cache[:, :5], cache[:, :5]), atol=1e-6)
     True
     """
-    refuse("flash_attn_with_kvcache", alibi_slopes=alibi_slopes, num_splits=num_splits, **others)
+    refuse("flash_attn_with_kvcache", num_splits=num_splits, **others)
     refuse_gradients(*(x for x in (q, k_cache, v_cache, k, v) if x is not None))
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     cache = _cache(k_cache, v_cache, batch, block_table, page_table, cache_batch_idx)
@@ -71,12 +71,22 @@ def flash_attn_with_kvcache(
         q = _rotated(q, new, cu_seqlens_q, start, moves, rotary_cos, rotary_sin, rotary_interleaved)
     options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
     options.update(cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q)
-    options.update(cache.keys(lengths if new is None else new.grown, cache_leftpad, new is not None))
+    lengths = lengths if new is None else new.grown
+    options.update(cache.keys(lengths, cache_leftpad, new is not None))
+    if alibi_slopes is not None:
+        _refuse_packed("alibi_slopes", cu_seqlens_q=cu_seqlens_q, cache_leftpad=cache_leftpad)
+        options.update(attn_mask=alibi(alibi_slopes, q.shape[1], cache.capacity, q.shape[2], lengths))
     if new is not None:
         _check_plan(q, out, options)
         new.write()
     result, lse = attend(q, out=out, **options)
     return (result, flash_lse(lse, s_aux)) if return_softmax_lse else result
+
+
+def _refuse_packed(name: str, **packed: Optional[Tensor]) -> None:
+    for other, given in packed.items():
+        if given is not None:
+            raise NotImplementedError(f"flash_attn_with_kvcache: {name} is not supported together with {other}")
 
 
 def _cache(

@@ -68,6 +68,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor] = None, **opti
     return _raw(q, k, v, out=out, return_lse=True, **options)
 
 
+def alibi(slopes: Tensor, queries: int, keys: int, heads: int, lengths: Optional[Tensor] = None) -> Tensor:
+    """flash-attn's bias of every element, `-slope · distance`; the last query is at the last of `lengths` keys."""
+    if slopes.dim() not in (1, 2) or slopes.shape[-1] != heads:
+        raise ValueError(f"alibi_slopes has shape {tuple(slopes.shape)}: [heads] or [batch, heads], and heads are {heads}")
+    last = torch.tensor(keys, device=slopes.device) if lengths is None else lengths
+    row = last.view(-1, 1, 1) + torch.arange(-queries, 0, device=slopes.device).view(-1, 1)
+    distance = (row - torch.arange(keys, device=slopes.device)).abs()
+    return slopes.float().view(-1, heads, 1, 1) * -distance.unsqueeze(1)
+
+
 def flash_lse(lse: Tensor, s_aux: Optional[Tensor]) -> Tensor:
     """The log-sum-exp by flash-attn's convention: +inf for a row without keys, and with sinks, the sink counts.
 

@@ -4,9 +4,13 @@
     sixwarp.transformers.register()
     model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="sixwarp")
 
-Causal and full attention, sliding windows, soft caps and sinks; padded batches, packed sequences, dynamic and
-static caches. What is not supported is refused before anything is computed. Where rows of padding have no meaning,
-their output is 0.
+Causal and full attention, sliding windows, soft caps and sinks; padded batches, packed sequences (`position_ids` that
+begin again, or `cu_seq_lens_q` and `cu_seq_lens_k`), dynamic and static caches. Masks and biases that have no simpler
+form (chunks, T5's positions, DeepSeek-V4's lists) are read element by element.
+
+What is not supported is refused before anything is computed: attention weights, dropout, gradients unless `register` is
+told otherwise, keywords that are not known, and models that compute attention themselves. Where the rows of padding have
+no meaning, their output may be 0.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, eager_mask
 from transformers.utils import output_capturing
 
+from ..torch import attention
 from ._eager import eager
 from ._mask import Mask
 from ._packing import Packing, Rows
@@ -58,11 +59,16 @@ def attention_forward(
         return eager(query, key, value, mask, scaling, softcap, s_aux, dropout), None
     _refuse_training(learns, dropout)
     options: Dict[str, Any] = dict(scale=scaling, softcap=softcap, sinks=s_aux)
-    if isinstance(seen, Visible) and position_bias is None:
-        return seen.attend(query, key, value, options), None
-    raise NotImplementedError(
-        f"sixwarp: {type(module).__name__} gives a mask or a bias of every element, which is not supported"
-    )
+    return _attend(seen, query, key, value, position_bias, options), None
+
+
+def _attend(
+    seen: Seen, query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor], options: Dict[str, Any]
+) -> Tensor:
+    if isinstance(seen, Visible) and seen.takes(bias):
+        return seen.attend(query, key, value, bias, options)
+    out = attention(query, key, value, layout="bhsd", attn_mask=_dense(seen, bias), **options)
+    return out.transpose(1, 2).contiguous()
 
 
 def _refuse(module: Any, others: Dict[str, Any]) -> None:
@@ -148,8 +154,10 @@ def _longest(given: Any, x: Tensor) -> int:
 
 
 def _dense(seen: Seen, bias: Optional[Tensor]) -> Tensor:
-    """What is seen, and a bias, as numbers to be added to scores."""
+    """What is seen, and a bias, as numbers to be added to scores; or without a bias, as booleans if it is such."""
     mask = seen.dense() if isinstance(seen, Visible) else seen
+    if bias is None:
+        return mask
     if mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill(~mask, torch.finfo(torch.float32).min)
-    return mask if bias is None else mask + bias
+        return torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return mask + bias

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
@@ -111,6 +111,9 @@ def mask(
         skips = dict(allow_is_causal_skip=allow_is_causal_skip, allow_is_bidirectional_skip=allow_is_bidirectional_skip)
         plain = q_length == kv_length and sdpa_mask(local_size=local_size, **skips, **given) is None
         return None if plain else dense()
+    if q_length == 1 and isinstance(q_offset, Tensor) and q_offset.device.type != "cpu":
+        # A step with a static cache may be compiled or captured: the mask's form must not depend on lengths.
+        return dense()
     seen = visible(
         recognise(mask_function), q_length, kv_length, int(q_offset) - kv_offset + q_length,
         _padding(attention_mask, kv_length, kv_offset), dense,
@@ -128,18 +131,25 @@ def _padding(attention_mask: Optional[Tensor], kv_length: int, kv_offset: int) -
 
 def _refuse_models_that_do_not_ask(config: Any) -> None:
     """Some models take a mask of this implementation, and then compute attention themselves."""
-    if config is not None and _attends_itself(type(config)):
+    if config is not None and _asks_nobody(type(config)):
         raise NotImplementedError(
             f"models of type '{config.model_type}' compute attention themselves and ask no implementation: "
             'load them with attn_implementation="eager"'
         )
 
 
-@lru_cache(None)
-def _attends_itself(config: type) -> bool:
+# By class of configuration. A plain dictionary, which torch.compile can read.
+_known: Dict[type, bool] = {}
+
+
+def _asks_nobody(config: type) -> bool:
     """Whether the model's module has attention layers, and none that looks an implementation up."""
-    module = sys.modules.get(config.__module__.replace("configuration_", "modeling_"))
-    if module is None or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
-        return False
+    if config not in _known:
+        module = sys.modules.get(config.__module__.replace("configuration_", "modeling_"))
+        _known[config] = module is not None and not hasattr(module, "ALL_ATTENTION_FUNCTIONS") and _attends(module)
+    return _known[config]
+
+
+def _attends(module: Any) -> bool:
     own = (x for x in vars(module).values() if isinstance(x, type) and x.__module__ == module.__name__)
     return any("Attention" in x.__name__ and issubclass(x, torch.nn.Module) for x in own)

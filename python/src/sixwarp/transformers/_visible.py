@@ -29,14 +29,21 @@ class Visible:
     lengths: Optional[Tensor] = None
     packing: Optional[Packing] = None
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, options: Dict[str, Any]) -> Tensor:
-        """`[batch, heads, tokens, dim]` in, `[batch, tokens, heads, dim]` out."""
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor], options: Dict[str, Any]
+    ) -> Tensor:
+        """`[batch, heads, tokens, dim]` in, `[batch, tokens, heads, dim]` out; `bias` is added to scores."""
         options = dict(options, window=(self.pattern.left, self.pattern.right))
         key, value = key[:, :, : self.used], value[:, :, : self.used]
         if self.packing is not None:
             return self.packing.attend(query, key, value, options)
-        out = attention(query, key, value, layout="bhsd", seqused_k=self.lengths, **options)
+        bias = None if bias is None else bias[..., : self.used]
+        out = attention(query, key, value, layout="bhsd", seqused_k=self.lengths, attn_mask=bias, **options)
         return out.transpose(1, 2).contiguous()
+
+    def takes(self, bias: Optional[Tensor]) -> bool:
+        """Packed rows have no place for a bias of every element."""
+        return bias is None or self.packing is None
 
     def packed(self, packing: Packing) -> "Visible":
         """The same pattern within each of several sequences that the caller delimits."""
@@ -74,15 +81,19 @@ def visible(
 
 def _padded(seen: Visible, padding: Tensor) -> Optional[Visible]:
     """Leaves out keys that do not count; where the pattern is causal, also the queries at their places."""
-    if seen.pattern.full:
-        if (padding[:, 1:] <= padding[:, :-1]).all():
-            return replace(seen, lengths=padding.sum(1, dtype=torch.int32))
-        queries = Rows.all(padding.shape[0], seen.queries, padding.device)
-        return replace(seen, packing=Packing(queries, Rows.kept(padding)))
-    # Among keys that count, a window is the same window only if they lie side by side.
-    if not seen.pattern.causal or (seen.pattern.left is not None and _has_holes(padding)):
+    pattern = seen.pattern
+    if pattern.full and (padding[:, 1:] <= padding[:, :-1]).all():
+        return replace(seen, lengths=padding.sum(1, dtype=torch.int32))
+    # The mask of one query is less than the keys that would be gathered.
+    if seen.queries == 1 or not (pattern.full or pattern.causal):
         return None
-    queries = Rows.kept(padding[:, seen.used - seen.queries :])
+    # Among keys that count, a window is the same window only if they lie side by side.
+    if pattern.left is not None and _has_holes(padding):
+        return None
+    if pattern.full:
+        queries = Rows.all(padding.shape[0], seen.queries, padding.device)
+    else:
+        queries = Rows.kept(padding[:, seen.used - seen.queries :])
     return replace(seen, packing=Packing(queries, Rows.kept(padding)))
 
 
