@@ -47,6 +47,24 @@ impl Marks {
         });
     }
 
+    /// Writes what warp `number` of those that unpack a tile found: whether each of its two runs' rows exists, a
+    /// bit each.
+    #[track_caller]
+    pub fn write_byte(
+        &self,
+        b: &mut Builder,
+        number: Reg<u32>,
+        stage: Reg<u32>,
+        byte: Reg<u32>,
+        lead: Reg<bool>,
+    ) {
+        let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
+        let zero = b.value::<u32>(0);
+        let at = self.words.element(b, &[zero, warp, stage]);
+        let at = b.smem_add(at, two);
+        b.st_shared_byte_if(lead, at, byte);
+    }
+
     /// Words that a thread reads of a tile.
     pub fn words(&self) -> usize {
         self.per_tile as usize
@@ -74,10 +92,34 @@ fn bit(column: u32) -> (usize, u32) {
     ((column / KEYS) as usize, column % KEYS / 8 * 4 + column % 8)
 }
 
-/// Replaces the scores of keys that do not exist by `-inf`; `columns[i]` is the column of `scores[i]`, counted
-/// from the thread's first one, and `words` are what it read.
+/// Replaces the scores of keys that do not exist by `-inf`: of each row of scores, `columns[i]` is the column of
+/// `scores[i]`, counted from the thread's first one; `words` are what the thread read. Most tiles are whole.
 #[track_caller]
-pub fn hide(b: &mut Builder, words: &[Reg<u32>], scores: &[Reg<f32>], columns: &[u32]) {
+pub fn hide(b: &mut Builder, words: &[Reg<u32>], rows: &[Vec<Reg<f32>>], columns: &[u32]) {
+    let missing = missing(b, words, columns);
+    let any = b.setp(Cmp::Ne, missing, 0);
+    let any = b.vote_any(any);
+    b.if_(any, |b| rows.iter().for_each(|scores| hide_row(b, words, scores, columns)));
+}
+
+/// Not zero where a key of the thread's columns does not exist.
+#[track_caller]
+fn missing(b: &mut Builder, words: &[Reg<u32>], columns: &[u32]) -> Reg<u32> {
+    let mut masks = vec![0u32; words.len()];
+    for (word, bit) in columns.iter().map(|column| bit(*column)) {
+        masks[word] |= 1 << bit;
+    }
+    let mut missing = b.value::<u32>(0);
+    for (&word, mask) in words.iter().zip(masks) {
+        let absent = b.not(word);
+        let of_word = b.and(absent, mask);
+        missing = b.or(missing, of_word);
+    }
+    missing
+}
+
+#[track_caller]
+fn hide_row(b: &mut Builder, words: &[Reg<u32>], scores: &[Reg<f32>], columns: &[u32]) {
     for (&score, &column) in scores.iter().zip(columns) {
         let (word, bit) = bit(column);
         let mark = b.and(words[word], 1u32 << bit);

@@ -1,6 +1,5 @@
 //! Rows of 16-bit elements: copied 16 bytes at a time, asynchronously.
 
-use super::lookup::Place;
 use super::share::{Share, row_at};
 use crate::arguments::Arguments;
 use crate::tensors::CHUNK;
@@ -43,7 +42,7 @@ impl Elements {
         self.columns * 2
     }
 
-    /// Where a row is.
+    /// Where a row is, in units of 16 bytes.
     #[track_caller]
     pub fn place(
         &self,
@@ -51,10 +50,10 @@ impl Elements {
         outer: Reg<u32>,
         head: Reg<u32>,
         token: Reg<u32>,
-    ) -> Place {
+    ) -> Reg<u32> {
         let head = b.mul(head, self.strides[1]);
         let place = b.mad(outer, self.strides[0], head);
-        Place { row: b.mad(token, self.strides[2], place), scales: None }
+        b.mad(token, self.strides[2], place)
     }
 
     /// Copies a warp's share; rows and columns that do not exist become zeros.

@@ -14,9 +14,17 @@ pub struct Lookup<'p> {
     keys: &'p Keys,
     /// Rows of a tile.
     tile: u32,
-    /// Number among the warps.
-    warp: Reg<u32>,
+    share: Rows,
     lane: Reg<u32>,
+}
+
+/// Which rows of a tile the lanes of a warp look up.
+#[derive(Clone, Copy)]
+pub enum Rows {
+    /// Runs of [`ROWS`], warp `.0` of [`WARPS`] in turn with the other; a lane has its own.
+    Runs(Reg<u32>),
+    /// Two neighbouring runs of those of a warp, four lanes on each row: warp `.0` of those that unpack a tile.
+    TwoRuns(Reg<u32>),
 }
 
 /// A row that was looked up.
@@ -28,11 +36,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Overwrites it.
     #[track_caller]
-    pub fn assign(&self, b: &mut Builder, other: &Row) {
-        b.assign(self.outer, other.outer);
-        b.assign(self.token, other.token);
+    fn new(b: &mut Builder) -> Self {
+        Row { outer: b.reg(), token: b.reg() }
     }
 }
 
@@ -45,6 +51,12 @@ pub struct Place {
 }
 
 impl Place {
+    #[track_caller]
+    fn new(b: &mut Builder, source: &Scattered) -> Self {
+        let scales = matches!(source, Scattered::Model1(_)).then(|| [b.reg(), b.reg()]);
+        Place { row: b.reg(), scales }
+    }
+
     /// Overwrites it.
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Place) {
@@ -61,54 +73,94 @@ impl Place {
     }
 }
 
+impl Rows {
+    /// The first row of a tile that a lane looks up.
+    #[track_caller]
+    pub fn first(self, b: &mut Builder, lane: Reg<u32>) -> Reg<u32> {
+        let (run, within, warp) = match self {
+            Rows::Runs(warp) => (b.div(lane, ROWS), b.rem(lane, ROWS), warp),
+            Rows::TwoRuns(number) => {
+                let row = b.div(lane, LANES / (2 * ROWS));
+                let (half, within) = (b.div(row, ROWS), b.rem(row, ROWS));
+                let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
+                (b.mad(two, 2, half), within, warp)
+            }
+        };
+        let row = b.mad(run, WARPS, warp);
+        b.mad(row, ROWS, within)
+    }
+}
+
 impl<'p> Lookup<'p> {
-    /// What warp `warp` looks up of tiles of `tile` keys.
+    /// What a warp looks up of tiles of `tile` keys.
     #[track_caller]
     pub fn new(
         b: &mut Builder,
         tiling: &'p Tiling,
         keys: &'p Keys,
         tile: u32,
-        warp: Reg<u32>,
+        share: Rows,
     ) -> Self {
-        Lookup { tiling, keys, tile, warp, lane: b.special("%laneid") }
+        Lookup { tiling, keys, tile, share, lane: b.special("%laneid") }
     }
 
-    /// Asks where this warp's rows of tile `n` are: runs of [`ROWS`], warps in turn. Tiles below those that
-    /// are visited have none.
+    /// Asks where this warp's rows of tile `n` are. Tiles below those that are visited have none.
     #[track_caller]
     pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) -> Vec<Row> {
+        let per_lane = match self.share {
+            Rows::Runs(_) => (self.tile / WARPS).div_ceil(LANES),
+            Rows::TwoRuns(_) => 1,
+        };
+        let rows: Vec<_> = (0..per_lane).map(|_| Row::new(b)).collect();
+        self.look_up_into(b, open, n, &rows);
+        rows
+    }
+
+    /// The same into registers that held other rows: what is asked for arrives there, and nothing waits for it.
+    #[track_caller]
+    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, rows: &[Row]) {
         let first = b.mul(n, self.tile as i32).reinterpret::<u32>();
-        let (run, within) = (b.div(self.lane, ROWS), b.rem(self.lane, ROWS));
-        let row = b.mad(run, WARPS, self.warp);
-        let row = b.mad(row, ROWS, within);
+        let row = self.share.first(b, self.lane);
         let key = b.add(first, row);
         let visited = b.setp(Cmp::Ge, n, open.range.begin);
         let end = b.select::<u32>(visited, open.sequence.k_len, 0);
-        let per_lane = (self.tile / WARPS).div_ceil(LANES);
-        let keys: Vec<_> = (0..per_lane).map(|i| b.add(key, i * LANES * WARPS)).collect();
-        keys.into_iter().map(|key| self.look_up_key(b, open, key, end)).collect()
+        for (i, row) in (0..).zip(rows) {
+            let key = b.add(key, i * LANES * WARPS);
+            self.look_up_key(b, open, key, end, row);
+        }
     }
 
     /// Asks where key `key` of the sequence is, if it is one of those before `end`.
     #[track_caller]
-    fn look_up_key(&self, b: &mut Builder, open: &OpenTile, key: Reg<u32>, end: Reg<u32>) -> Row {
+    fn look_up_key(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        key: Reg<u32>,
+        end: Reg<u32>,
+        row: &Row,
+    ) {
         let sequence = &open.sequence;
         let exists = b.setp(Cmp::Lt, key, end);
         if self.keys.lists.is_some() {
             let list = self.list(b, open);
-            let entry = load_if(b, exists, list, key);
-            return Row { outer: b.value(sequence.k_batch), token: entry };
+            b.assign(row.outer, sequence.k_batch);
+            return load_if(b, exists, list, key, row.token);
         }
-        let (outer, token) = match self.keys.page_table {
-            None => (b.value(sequence.k_batch), b.add(key, sequence.k_start)),
+        let token = match self.keys.page_table {
+            None => {
+                b.assign(row.outer, sequence.k_batch);
+                b.add(key, sequence.k_start)
+            }
             Some(pages) => {
                 let (entry, token) = pages.page_rows.divide(b, key);
                 let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
-                (load_if(b, exists, pages.table, entry), token)
+                load_if(b, exists, pages.table, entry, row.outer);
+                token
             }
         };
-        Row { outer, token: b.select::<u32>(exists, token, NOWHERE) }
+        let token = b.select::<u32>(exists, token, NOWHERE);
+        b.assign(row.token, token);
     }
 
     /// The list of the token whose rows a tile holds.
@@ -133,16 +185,38 @@ impl<'p> Lookup<'p> {
         source: &Scattered,
         rows: &[Row],
     ) -> Vec<Place> {
-        let place = |row: &Row| {
-            let exists = b.setp(Cmp::Ge, row.token.reinterpret::<i32>(), 0);
-            let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
-                None => (row.outer, row.token),
-                Some(page_rows) => page_rows.divide(b, row.token),
-            };
-            let place = source.place(b, open, outer, token, exists);
-            Place { row: b.select::<u32>(exists, place.row, NOWHERE), ..place }
+        let place = |row| {
+            let place = Place::new(b, source);
+            self.place_into(b, open, source, row, &place);
+            place
         };
         rows.iter().map(place).collect()
+    }
+
+    /// The place of a row that was looked up, into registers that held another.
+    #[track_caller]
+    pub fn place_into(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        source: &Scattered,
+        row: &Row,
+        place: &Place,
+    ) {
+        let exists = b.setp(Cmp::Ge, row.token.reinterpret::<i32>(), 0);
+        let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
+            None => (row.outer, row.token),
+            Some(page_rows) => page_rows.divide(b, row.token),
+        };
+        let at = match source {
+            Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
+            Scattered::Model1(rows) => rows.place(b, outer, token),
+        };
+        let at = b.select::<u32>(exists, at, NOWHERE);
+        b.assign(place.row, at);
+        if let (Scattered::Model1(rows), Some(scales)) = (source, &place.scales) {
+            rows.load_scales(b, outer, token, exists, scales);
+        }
     }
 }
 
@@ -152,10 +226,10 @@ pub fn row_of_lane(warp: u32, lane: u32) -> u32 {
     (lane / ROWS * WARPS + warp) * ROWS + lane % ROWS
 }
 
-/// Element `index` of a table of 32-bit numbers, negative where `p` does not hold.
+/// Loads element `index` of a table of 32-bit numbers; the result is negative where `p` does not hold.
 #[track_caller]
-fn load_if(b: &mut Builder, p: Reg<bool>, table: GlobalPtr, index: Reg<u32>) -> Reg<u32> {
-    let (value, at) = (b.value(NOWHERE), element(b, table, index));
-    b.ld_global_if(p, at, &[value]);
-    value
+fn load_if(b: &mut Builder, p: Reg<bool>, table: GlobalPtr, index: Reg<u32>, to: Reg<u32>) {
+    let at = element(b, table, index);
+    b.assign(to, NOWHERE);
+    b.ld_global_if(p, at, &[to]);
 }

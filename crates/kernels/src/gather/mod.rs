@@ -13,16 +13,18 @@ mod elements;
 mod lookup;
 mod model1;
 mod share;
+mod unpack;
 
 pub use elements::Elements;
 #[cfg(test)]
 pub use lookup::row_of_lane;
 pub use model1::Model1;
+pub use unpack::{Unpack, WARPS as UNPACKING_WARPS};
 
 use crate::marks::Marks;
 use crate::task::{Keys, OpenTile, Params, Source};
 use crate::tensors::{self, CHUNK};
-use lookup::{Lookup, Place};
+use lookup::{Lookup, Place, Rows};
 use problem::{Segment, Storage, View};
 use ptx::build::{Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, Slot, UNIT_BYTES};
 use share::{NOWHERE, Share};
@@ -79,37 +81,24 @@ pub enum Scattered {
 }
 
 impl Scattered {
-    /// Where row `token` of a batch or page is, if it `exists`.
-    #[track_caller]
-    fn place(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        outer: Reg<u32>,
-        token: Reg<u32>,
-        exists: Reg<bool>,
-    ) -> Place {
+    fn packed(&self) -> &Model1 {
         match self {
-            Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
-            Scattered::Model1(rows) => rows.place(b, outer, token, exists),
+            Scattered::Model1(rows) => rows,
+            Scattered::Elements(_) => panic!("rows of elements are copied, not unpacked"),
         }
     }
 
-    #[track_caller]
-    fn copy(&self, b: &mut Builder, share: &Share<'_>) {
+    fn elements(&self) -> &Elements {
         match self {
-            Scattered::Elements(rows) => rows.copy(b, share),
-            Scattered::Model1(rows) => rows.copy(b, share),
+            Scattered::Elements(rows) => rows,
+            Scattered::Model1(_) => panic!("packed rows are unpacked, not copied"),
         }
     }
 
     #[track_caller]
     fn prefetch(&self, b: &mut Builder, places: &[Place]) {
-        let (base, bytes) = match self {
-            Scattered::Elements(rows) => (rows.base, rows.row_bytes()),
-            Scattered::Model1(rows) => (rows.base, model1::ROW_BYTES),
-        };
-        share::prefetch(b, base, bytes, places);
+        let rows = self.elements();
+        share::prefetch(b, rows.base, rows.row_bytes(), places);
     }
 }
 
@@ -126,14 +115,6 @@ pub struct Stream<'p> {
     marks: Option<&'p Marks>,
     /// Whether the next tile comes to L2 ahead of time.
     prefetches: bool,
-    turns: Option<Turns>,
-}
-
-/// Every other tile is another team's.
-struct Turns {
-    /// Whose the next tile is.
-    next: Reg<u32>,
-    mine: Reg<u32>,
 }
 
 impl<'p> Stream<'p> {
@@ -151,7 +132,8 @@ impl<'p> Stream<'p> {
         let tile = ring.layout().lines() as u32;
         let sources = sources
             .map(|(keys, source)| {
-                (Lookup::new(b, &params.tiling, keys, tile, warp), source.scattered())
+                let share = Rows::Runs(warp);
+                (Lookup::new(b, &params.tiling, keys, tile, share), source.scattered())
             })
             .collect();
         let mut panel = 0;
@@ -161,7 +143,7 @@ impl<'p> Stream<'p> {
             (first..panel, pipeline.producer(b))
         });
         let units = units.collect();
-        Stream { params, sources, ring, units, warp, marks: None, prefetches: false, turns: None }
+        Stream { params, sources, ring, units, warp, marks: None, prefetches: false }
     }
 
     /// The same, which also writes which keys exist.
@@ -174,56 +156,28 @@ impl<'p> Stream<'p> {
         Stream { prefetches, ..self }
     }
 
-    /// The same for team `mine` of two that take tiles in turns.
-    #[track_caller]
-    pub fn taking_turns(self, b: &mut Builder, mine: Reg<u32>) -> Self {
-        let turns = Turns { next: b.value(0), mine };
-        Stream { turns: Some(turns), ..self }
-    }
-
     /// Brings what a tile of work asks for, last keys first. Rows are looked up two tiles ahead.
     #[track_caller]
     pub fn bring(&self, b: &mut Builder, open: &OpenTile) {
-        let step = if self.turns.is_some() { 2 } else { 1 };
         self.params.for_each_segment(b, open, |b, segment, open| {
             let (lookup, source) = &self.sources[segment];
             let first = b.sub(open.range.end, 1);
-            let first = match &self.turns {
-                None => first,
-                Some(turns) => {
-                    let others = b.xor(turns.next, turns.mine).reinterpret::<i32>();
-                    b.sub(first, others)
-                }
-            };
             let rows = lookup.look_up(b, open, first);
             let places = lookup.places(b, open, source, &rows);
-            let next = b.sub(first, step);
+            let next = b.sub(first, 1);
             let ahead = lookup.look_up(b, open, next);
             open.range.for_each_down(b, |b, n| {
-                self.for_my_tile(b, |b, slots| {
-                    self.copy(b, source, &places, slots);
-                    let next = lookup.places(b, open, source, &ahead);
-                    places.iter().zip(&next).for_each(|(place, next)| place.assign(b, next));
-                    if self.prefetches {
-                        source.prefetch(b, &places);
-                    }
-                    let after = b.sub(n, 2 * step);
-                    let after = lookup.look_up(b, open, after);
-                    ahead.iter().zip(&after).for_each(|(row, next)| row.assign(b, next));
-                });
+                let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
+                self.copy(b, source, &places, &slots);
+                let next = lookup.places(b, open, source, &ahead);
+                places.iter().zip(&next).for_each(|(place, next)| place.assign(b, next));
+                if self.prefetches {
+                    source.prefetch(b, &places);
+                }
+                let after = b.sub(n, 2);
+                lookup.look_up_into(b, open, after, &ahead);
             });
         });
-    }
-
-    /// Takes the slots of the next tile, and runs `body` with them unless it is the other team's.
-    #[track_caller]
-    fn for_my_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, &[Slot<Producer>])) {
-        let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
-        let Some(turns) = &self.turns else { return body(b, &slots) };
-        let mine = b.setp(Cmp::Eq, turns.next, turns.mine);
-        b.if_(mine, |b| body(b, &slots));
-        let next = b.xor(turns.next, 1);
-        b.assign(turns.next, next);
     }
 
     #[track_caller]
@@ -239,7 +193,7 @@ impl<'p> Stream<'p> {
             let to = slot.tile(b, self.ring).blocks(panels.clone());
             let full = slot.full(b);
             let share = Share::new(b, self.warp, places, panels.start * CHUNK, to, full);
-            source.copy(b, &share);
+            source.elements().copy(b, &share);
             if let (0, Some(marks)) = (unit, self.marks) {
                 let exist: Vec<_> = places.iter().map(|place| place.exists(b)).collect();
                 let lead = b.setp(Cmp::Eq, share.lane(), 0);

@@ -13,7 +13,7 @@ pub const ROWS: u32 = LANES / LANES_PER_ROW;
 /// A place that holds no row.
 pub const NOWHERE: u32 = u32::MAX;
 /// Bytes that come to L2 at a time.
-const LINE_BYTES: u32 = 128;
+pub const LINE_BYTES: u32 = 128;
 
 /// A warp's share of a tile, or of a unit of its columns.
 pub struct Share<'a> {
@@ -38,8 +38,6 @@ pub struct Handed {
     pub exists: Reg<bool>,
     /// Its place, or another where there is none.
     pub row: Reg<u32>,
-    /// The lane that looked it up.
-    pub from: Reg<u32>,
 }
 
 impl<'a> Share<'a> {
@@ -81,7 +79,7 @@ impl<'a> Share<'a> {
         let from = b.add(self.row, run * ROWS % LANES);
         let row = b.lane_value(self.place(run).row, from);
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
-        Handed { exists, row: b.select::<u32>(exists, row, 0), from }
+        Handed { exists, row: b.select::<u32>(exists, row, 0) }
     }
 
     /// The place of a row of run `run`, in the lane that looked it up.

@@ -127,7 +127,7 @@ impl Scores {
                 }
             }
             Seen::Marked(words) => {
-                of_rows.iter().for_each(|scores| marks::hide(b, words, scores, &columns));
+                marks::hide(b, words, &of_rows, &columns);
             }
         }
         of_rows

@@ -268,6 +268,12 @@ impl Builder {
         self.emit(&text, vec![to.operand(), vector(values)]);
     }
 
+    /// Stores the low byte of a word where `p` holds.
+    #[track_caller]
+    pub fn st_shared_byte_if(&mut self, p: Reg<bool>, to: SmemPtr, value: Reg<u32>) {
+        self.emit_if(p, "st.shared.u8", vec![to.operand(), value.operand()]);
+    }
+
     /// Copies 16 bytes (or `valid` of them, the rest zero) from global to shared memory,
     /// asynchronously.
     #[track_caller]

@@ -35,11 +35,14 @@ pub struct Config {
     pub p_stages: u32,
     /// Whether values are the first columns of the keys.
     pub shared_kv: bool,
+    /// Whether the output of a tile goes before the scores of the next one: its place is filled again meanwhile,
+    /// which takes threads longer than tensor copies.
+    pub output_first: bool,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
-    /// Whether rows are unpacked on their way.
+    /// Whether rows are packed.
     pub unpacks: bool,
     /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
     pub prefetches: bool,
@@ -70,6 +73,7 @@ impl Config {
         let suits = |segment| gather::suits(segment, TILE, u64::MAX);
         let gathers =
             problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
+        let unpacks = problem.segments[n].storage != Storage::Elements;
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
@@ -82,9 +86,10 @@ impl Config {
             stages: 1,
             p_stages: 1,
             shared_kv,
+            output_first: shared_kv && gathers,
             gathers,
             listed,
-            unpacks: problem.segments.iter().any(|s| s.storage != Storage::Elements),
+            unpacks,
             prefetches: gathers && blocks <= 4,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
@@ -201,17 +206,31 @@ impl Config {
 
     /// Arrivals that make a unit of keys or values full.
     pub fn arrivals(&self) -> u32 {
-        if self.gathers { gather::ARRIVALS } else { 1 }
+        match self {
+            Config { unpacks: true, .. } => gather::UNPACKING_WARPS,
+            Config { gathers: true, .. } => gather::ARRIVALS,
+            _ => 1,
+        }
     }
 
-    /// Registers of a loader thread, and of the left and the right warpgroup's: unpacking takes more, and the
-    /// right warpgroup, which has no scores, can spare them.
+    /// Registers of a loader thread, and of the left and the right warpgroup's.
     pub fn registers(&self) -> [u32; 3] {
-        if self.unpacks { [56, 232, 216] } else { [40, 232, 232] }
+        if self.unpacks { [64, 208, 176] } else { [40, 232, 232] }
+    }
+
+    /// Output columns of one product. The assembler takes no instruction that needs more registers than a thread
+    /// gets at launch, which are fewer where more warps load.
+    pub fn product_columns(&self) -> u32 {
+        if self.unpacks { 128 } else { 256 }
+    }
+
+    /// Warpgroups that bring queries, keys and values.
+    pub fn loading_warpgroups(&self) -> u32 {
+        if self.unpacks { gather::UNPACKING_WARPS / 4 } else { 1 }
     }
 
     /// Threads of a CTA: loaders, left, right.
     pub fn threads(&self) -> u32 {
-        3 * 128
+        (self.loading_warpgroups() + 2) * 128
     }
 }

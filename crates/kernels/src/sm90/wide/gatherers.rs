@@ -1,17 +1,14 @@
 //! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
-//! (one thread, by TMA) and values, where those are not the keys. Where rows are unpacked (they are keys and
-//! values in one) both pairs do so, in turns.
+//! (one thread, by TMA) and values, where those are not the keys. Where rows are packed (they are keys and values
+//! in one) eight warps unpack them.
 
 use super::kernel::Frame;
 use super::loaders::load_queries;
-use crate::gather::{Stream, WARPS};
+use crate::gather::{Stream, Unpack, WARPS};
 use ptx::build::{Builder, Cmp, Reg, Roles};
 
 /// Emits the four warps.
 pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
-    if frame.config.unpacks {
-        return roles.warps(0..2 * WARPS, |b, number| emit_pairs(b, frame, number));
-    }
     roles.warps(0..WARPS, |b, warp| {
         let keys = keys(b, frame, warp);
         frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
@@ -31,17 +28,17 @@ fn keys<'f>(b: &mut Builder, frame: &'f Frame, warp: Reg<u32>) -> Stream<'f> {
         .prefetching(frame.config.prefetches)
 }
 
-/// Both pairs; the first warp of the second one loads queries, too.
-fn emit_pairs(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
-    assert_eq!(frame.config.stages, 2, "each pair fills a place of its own");
-    let (pair, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
-    let keys = keys(b, frame, warp).taking_turns(b, pair);
-    let (loads, elected) = (b.setp(Cmp::Eq, number, WARPS), b.elect());
-    let queries = frame.shared.q_ring.producer(b);
-    frame.params.for_each_tile(b, |b, open| {
+/// Emits one of the warps that unpack rows; the first one loads queries, too.
+pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+    let (params, shared) = (&frame.params, &frame.shared);
+    let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
+    let queries = shared.q_ring.producer(b);
+    let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
+    let rows = Unpack::new(b, params, shared.k, units, shared.marks.as_ref(), warp);
+    params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warps: behind, they would take one phase for another.
         b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
-        keys.bring(b, &open);
+        rows.bring(b, &open);
     });
 }
 

@@ -9,6 +9,7 @@ use crate::rows::Block;
 use crate::sm90::config::ROWS;
 use crate::sm90::tile::TileShape;
 use crate::task::{OpenTile, Params};
+use crate::tensors::CHUNK;
 use layout::Layout;
 use ptx::build::{
     Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
@@ -102,16 +103,23 @@ impl Frame {
         let warp = b.warp();
         b.roles(warp, |roles| {
             let [loader, left, right] = self.config.registers();
-            roles.split_warpgroup(0, Budget::Shrunk(loader), |roles| {
-                if self.config.gathers {
-                    gatherers::emit(roles, self);
-                } else {
-                    roles.warp(0, |b| loaders::emit_keys(b, self));
-                    roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
-                }
-            });
-            roles.warpgroup(1, Budget::Grown(left), |b| left::emit(b, self));
-            roles.warpgroup(2, Budget::Grown(right), |b| {
+            let loaders = self.config.loading_warpgroups();
+            if self.config.unpacks {
+                roles.warpgroups(0..loaders, Budget::Shrunk(loader), |b, _| {
+                    gatherers::emit_unpacking(b, self, warp.index());
+                });
+            } else {
+                roles.split_warpgroup(0, Budget::Shrunk(loader), |roles| {
+                    if self.config.gathers {
+                        gatherers::emit(roles, self);
+                    } else {
+                        roles.warp(0, |b| loaders::emit_keys(b, self));
+                        roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
+                    }
+                });
+            }
+            roles.warpgroup(loaders, Budget::Grown(left), |b| left::emit(b, self));
+            roles.warpgroup(loaders + 1, Budget::Grown(right), |b| {
                 if self.has_right() {
                     right::emit(b, self);
                 }
@@ -143,7 +151,10 @@ impl Frame {
             for (unit, ring) in shared.k_rings.iter().enumerate() {
                 // With K = V the right warpgroup reads the second unit too.
                 let readers = if shared_kv && self.has_right() && unit == 1 { 2 } else { 1 };
-                let marks = if self.config.listed && unit == 0 { gather::WARPS } else { 0 };
+                let marks = match self.config {
+                    Config { listed: true, unpacks: false, .. } if unit == 0 => gather::WARPS,
+                    _ => 0,
+                };
                 ring.init(b, arrivals + marks, readers * WARPS * copies);
             }
             if !shared_kv {
@@ -166,7 +177,8 @@ impl Frame {
     #[track_caller]
     pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
         slot.wait(b);
-        if self.config.gathers {
+        // The warps that unpack have fenced what they stored; copies fence nothing.
+        if self.config.gathers && !self.config.unpacks {
             b.fence_proxy_async();
         }
     }
@@ -205,10 +217,21 @@ impl Frame {
         slot.tile(b, self.shared.k).block(first)
     }
 
-    /// Where unit `unit` of a stage of values is.
+    /// The output columns of unit `unit` of values that one product makes, each as its registers of `out` and a
+    /// descriptor of the values at `slot`.
     #[track_caller]
-    pub fn value_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
+    pub fn products<'o>(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Consumer>,
+        unit: usize,
+        out: &'o [Reg<f32>],
+    ) -> Vec<(&'o [Reg<f32>], Reg<u64>)> {
+        let columns = self.config.product_columns();
         let first = unit as u32 * self.config.value_units()[0];
-        slot.tile(b, self.shared.v).block(first)
+        let (tile, operand) = (slot.tile(b, self.shared.v), self.config.values().mn_major());
+        let panels = (first..).step_by((columns / CHUNK) as usize);
+        let products = out.chunks(columns as usize / 2).zip(panels);
+        products.map(|(out, panel)| (out, operand.at(b, tile.block(panel)))).collect()
     }
 }

@@ -172,13 +172,41 @@ impl Left<'_> {
         self.send(b, &message, self.scores.rescale, true);
     }
 
-    /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
-    /// the former overlaps the latter.
+    /// One tile's scores and probabilities, and the output of the one before it.
     fn step(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+        match self.frame.config.output_first {
+            true => self.output_then_scores(b, view, seen),
+            false => self.scores_then_output(b, view, seen),
+        }
+    }
+
+    /// The output of a tile goes before the scores of the next one: its place is free while those are computed.
+    fn output_then_scores(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        self.take_keys(b, view);
+        self.issue_scores(b, view);
+        b.wgmma_wait(1);
+        self.frame.release(b, &values, self.lead);
+        self.release_keys(b, view, 0);
+        self.scores.softmax(b, &self.frame.params.softmax, seen);
+        let message = self.open_message(b);
+        self.scores.round(b);
+        self.send(b, &message, self.scores.rescale, true);
+    }
+
+    fn take_keys(&self, b: &mut Builder, view: &View) {
         for (slot, cursor) in view.keys.iter().zip(&self.k) {
             let next = cursor.take(b);
             slot.assign(b, &next);
         }
+    }
+
+    /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
+    /// the former overlaps the latter.
+    fn scores_then_output(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+        self.take_keys(b, view);
         self.issue_scores(b, view);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
@@ -258,13 +286,14 @@ impl Left<'_> {
     /// `O += P·V`, one commit group.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
         let right = self.frame.config.values().mn_major();
-        let at = self.frame.value_unit(b, values, 0);
-        let v = right.at(b, at);
+        let products = self.frame.products(b, values, 0, &self.out);
         b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
-            let v_step = right.step(b, v, step as u32);
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
-            b.wgmma(self.frame.config.half, &self.out, &p, v_step, true, self.yes);
+            for (out, v) in &products {
+                let v_step = right.step(b, *v, step as u32);
+                b.wgmma(self.frame.config.half, out, &p, v_step, true, self.yes);
+            }
         }
         b.wgmma_commit();
     }

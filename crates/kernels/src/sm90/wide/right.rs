@@ -95,13 +95,14 @@ impl Right<'_> {
         let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = left.at(b, at);
-        let at = self.frame.value_unit(b, &values, 1);
-        let v = right.at(b, at);
+        let products = self.frame.products(b, &values, 1, &self.out);
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
-            let a = left.step(b, probabilities, step);
-            let v_step = right.step(b, v, step);
-            b.wgmma(config.half, &self.out, &WgmmaA::Shared(a, false), v_step, true, self.yes);
+            let a = WgmmaA::Shared(left.step(b, probabilities, step), false);
+            for (out, v) in &products {
+                let v_step = right.step(b, *v, step);
+                b.wgmma(config.half, out, &a, v_step, true, self.yes);
+            }
         }
         b.wgmma_commit();
         b.wgmma_wait(0);
