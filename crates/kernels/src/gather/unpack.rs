@@ -65,9 +65,10 @@ impl<'p> Unpack<'p> {
         let tile = ring.layout().lines() as u32;
         assert_eq!(tile, WARPS * ROWS, "a row for every four lanes");
         let share = Rows::TwoRuns(warp);
-        let sources = params.segments.iter().map(|keys| {
-            (Lookup::new(b, &params.tiling, keys, tile, share), keys.k.scattered())
-        });
+        let sources = params
+            .segments
+            .iter()
+            .map(|keys| (Lookup::new(b, &params.tiling, keys, tile, share), keys.k.scattered()));
         let sources = sources.collect();
         let mut panel = 0;
         let units = units.map(|(panels, pipeline)| {
@@ -131,7 +132,11 @@ impl<'p> Unpack<'p> {
             words.iter().for_each(|word| b.assign(*word, 0));
             let from = if panel * CHUNK < FP8 { from } else { wide };
             for (unit, words) in (0..).zip(words.chunks_exact(4)) {
-                b.ld_global_if(exists, from.plus((panel * CHUNK + unit * UNIT_BYTES).into()), words);
+                b.ld_global_if(
+                    exists,
+                    from.plus((panel * CHUNK + unit * UNIT_BYTES).into()),
+                    words,
+                );
             }
         }
     }
