@@ -9,14 +9,18 @@ its own.
 """
 
 import sys
+from typing import Optional, Tuple
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 import sixwarp
 
 
-def context_parallel(q, k, v, sinks, group=None):
+def context_parallel(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, group: Optional[dist.ProcessGroup] = None
+) -> Tuple[Tensor, Tensor]:
     """Attention of `q` (the same on every rank) over the keys of all ranks."""
     out, lse = sixwarp.attention(q, k, v, return_lse=True)
     ranks = dist.get_world_size(group)
@@ -27,7 +31,7 @@ def context_parallel(q, k, v, sinks, group=None):
     return sixwarp.merge(outs, lses, sinks=sinks)
 
 
-def main():
+def main() -> None:
     gpu = "--cpu" not in sys.argv[1:]
     dist.init_process_group("nccl" if gpu else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -9,8 +9,10 @@ was captured once serves every step. The last step is compared with attention ov
 """
 
 import argparse
+from typing import Callable, List
 
 import torch
+from torch import Tensor
 
 import sixwarp
 
@@ -21,7 +23,7 @@ START = [1, 63, 64, 300]
 class Cache:
     """Pages of keys and values, and which request owns which."""
 
-    def __init__(self, device, dtype):
+    def __init__(self, device: str, dtype: torch.dtype) -> None:
         batch = len(START)
         shape = (batch * PAGES_EACH, PAGE, KV_HEADS, DIM)
         self.k = torch.randn(shape, device=device, dtype=dtype)
@@ -30,7 +32,7 @@ class Cache:
         self.table = pages.reshape(batch, PAGES_EACH)
         self.lengths = torch.tensor(START, device=device, dtype=torch.int32)
 
-    def append(self, k, v):
+    def append(self, k: Tensor, v: Tensor) -> None:
         """Writes one new row per request, on the device."""
         position = self.lengths.long()
         page = self.table.gather(1, (position // PAGE).unsqueeze(1)).squeeze(1).long()
@@ -38,13 +40,13 @@ class Cache:
         self.v[page, position % PAGE] = v
         self.lengths += 1
 
-    def rows(self, request):
+    def rows(self, request: int) -> List[Tensor]:
         """A request's keys and values, contiguous."""
         pages, length = self.table[request].long(), int(self.lengths[request])
         return [x[pages].flatten(0, 1)[:length].unsqueeze(0) for x in (self.k, self.v)]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--steps", type=int, default=100)
@@ -55,7 +57,7 @@ def main():
     q, k, v = (torch.randn(batch, n, DIM, device=device, dtype=dtype) for n in (HEADS, KV_HEADS, KV_HEADS))
     out = torch.empty(batch, 1, HEADS, DIM, device=device, dtype=dtype)
 
-    def step():
+    def step() -> None:
         cache.append(k, v)
         sixwarp.attention(
             q.unsqueeze(1), cache.k, cache.v, seqused_k=cache.lengths, page_table=cache.table, out=out
@@ -73,7 +75,7 @@ def main():
     print(f"{args.steps} steps, lengths {cache.lengths.tolist()}: equal to attention over contiguous rows")
 
 
-def captured(step, cache):
+def captured(step: Callable[[], None], cache: Cache) -> Callable[[], None]:
     """`step` as a CUDA graph; the cache is as before."""
     lengths = cache.lengths.clone()
     step()

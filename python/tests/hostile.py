@@ -32,6 +32,9 @@ def calls(make):
         q=floats(2, 1, 4, 16), k=floats(3, 4, 2, 16), v=floats(3, 4, 2, 16), seqused_k=integers(7, 4),
         page_table=integers([2, 0], [1, 1]),
     ), {}  # fmt: skip
+    yield "masked", dict(
+        q=floats(2, 3, 4, 16), k=floats(2, 5, 2, 16), v=floats(2, 5, 2, 16), attn_mask=floats(2, 4, 3, 5),
+    ), {}  # fmt: skip
 
 
 def outputs(make, tensors):
@@ -59,6 +62,9 @@ def frozen(x):
     x.flags.writeable = False
     return x
 
+
+# Shapes and types that a mask may have, with another meaning.
+OTHER_MASKS = ("short", "one element", "scalar", "boolean")
 
 # Name, function, whether it is wrong.
 NUMPY = [

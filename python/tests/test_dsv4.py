@@ -137,5 +137,100 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="rows must be contiguous"):
         dsv4.decode(q, turned, near, sinks, page_rows=PAGE)
     near[1, 7] = PAGE
-    with pytest.raises(ValueError, match=r"indices: entry \[1,7\] must be below 16"):
+    with pytest.raises(ValueError, match=r"window_lists: entry \[1,7\] must be below 16"):
         dsv4.decode(q, pool, near, sinks, page_rows=PAGE)
+
+
+def test_rows_are_512_wide_and_pages_what_they_hold():
+    x = rows(5, 3)
+    for wrong in (x[:, :511].contiguous(), x.reshape(-1), x.reshape(5, 2, 256), torch.zeros(5, 1).bfloat16()):
+        with pytest.raises(ValueError, match=r"rows has shape .*: \[n, 512\] is needed"):
+            dsv4.pack_rows(wrong)
+    for wrong in (x.float(), torch.zeros(5, 1024).bfloat16()[:, ::2], x.half()):
+        with pytest.raises(ValueError, match="rows is .*: contiguous bf16 on the CPU is needed"):
+            dsv4.pack_rows(wrong)
+    for wrong, kind in ((0, ValueError), (-64, ValueError), (2.5, TypeError), (None, TypeError)):
+        with pytest.raises(kind, match="page_rows is"):
+            dsv4.pack_rows(x, wrong)
+        with pytest.raises(kind, match="page_rows is"):
+            dsv4.unpack_rows(dsv4.pack_rows(x), 5, wrong)
+    pages = dsv4.pack_rows(x, PAGE)
+    with pytest.raises(ValueError, match="pages has shape .*: 2 pages are needed for 17 rows"):
+        dsv4.unpack_rows(pages, PAGE + 1, PAGE)
+    with pytest.raises(ValueError, match="pages has shape"):
+        dsv4.unpack_rows(pages[:, :-1].contiguous(), 5, PAGE)
+    with pytest.raises(ValueError, match="rows is -1"):
+        dsv4.unpack_rows(pages, -1, PAGE)
+    with pytest.raises(TypeError, match="rows is None"):
+        dsv4.pack_rows(None)
+    assert dsv4.unpack_rows(dsv4.pack_rows(x[:0]), 0).shape == (0, 512)
+
+
+def test_without_sinks_there_is_no_sink():
+    q, _, generator = setup()
+    pool = rows(PAGE, 1).reshape(1, PAGE, dsv4.DIM)
+    near = lists(generator, 3, dsv4.WINDOW, PAGE, [9, 1, 0])
+    none = torch.full((HEADS,), -torch.inf)
+    for with_none, without in (
+        (dsv4.decode(q, pool, near, none, page_rows=PAGE), dsv4.decode(q, pool, near, None, page_rows=PAGE)),
+        (dsv4.prefill(q, pool[0], none), dsv4.prefill(q, pool[0])),
+    ):
+        assert all(torch.equal(x, y) for x, y in zip(with_none, without))
+
+
+def test_what_means_nothing_is_refused():
+    q, sinks, generator = setup()
+    pool = rows(PAGE, 1).reshape(1, PAGE, dsv4.DIM)
+    near = lists(generator, 3, dsv4.WINDOW, PAGE, [1, 1, 1])
+    table, lengths = torch.zeros(3, 1, dtype=torch.int32), torch.ones(3, dtype=torch.int32)
+    decode = lambda **given: dsv4.decode(q, pool, near, sinks, page_rows=PAGE, **given)
+    for name, value in dict(
+        compressed_lists=near, page_table=table, compressed_lengths=lengths, compressed_page_rows=PAGE
+    ).items():
+        with pytest.raises(ValueError, match=f"{name} is given without compressed"):
+            decode(**{name: value})
+    for name, value in dict(page_table=table, compressed_lengths=lengths).items():
+        with pytest.raises(ValueError, match=f"{name} is given beside compressed_lists"):
+            decode(compressed=pool, compressed_lists=near, **{name: value})
+        with pytest.raises(ValueError, match="compressed rows need"):
+            decode(compressed=pool, **{name: value})
+    prefill = lambda **given: dsv4.prefill(q, pool[0], sinks, **given)
+    for name, value in dict(compressed_lists=near, position=0).items():
+        with pytest.raises(ValueError, match=f"{name} is given without compressed"):
+            prefill(**{name: value})
+    with pytest.raises(ValueError, match="position is given beside compressed_lists"):
+        prefill(compressed=pool[0], compressed_lists=near, position=3)
+    for wrong, kind in ((-1, ValueError), (2**31, ValueError), (1.5, TypeError)):
+        with pytest.raises(kind, match="position is"):
+            prefill(compressed=pool[0], position=wrong)
+
+
+def spoils(x):
+    """Tensors that are not like `x`: shorter, of another type, without memory, negated, of another library."""
+    emptied = x.clone()
+    emptied.untyped_storage().resize_(0)
+    yield from (x[:-1], x.reshape(-1)[:1], x.to(torch.complex64), x.to("meta"), emptied, torch._neg_view(x.float()))
+    yield from (x.float().numpy(), x.tolist(), x.bool())
+
+
+def test_spoiled_tensors_are_refused():
+    q, sinks, generator = setup()
+    pool = rows(2 * PAGE, 1).reshape(2, PAGE, dsv4.DIM)
+    near = lists(generator, 3, dsv4.WINDOW, PAGE, [3, 1, 2])
+    table, lengths = torch.zeros(3, 1, dtype=torch.int32), torch.ones(3, dtype=torch.int32)
+    common = dict(q=q, window=pool, window_lists=near, sinks=sinks, compressed=pool)
+    calls = [
+        (dsv4.decode, dict(**common, compressed_lists=near), dict(page_rows=PAGE)),
+        (dsv4.decode, dict(**common, page_table=table, compressed_lengths=lengths), dict(page_rows=PAGE)),
+        (dsv4.prefill, dict(q=q, window=pool[0], sinks=sinks, compressed=pool[1], compressed_lists=near), {}),
+    ]
+    for call, tensors, options in calls:
+        call(**tensors, **options)
+        for name, x in tensors.items():
+            for bad in spoils(x):
+                if name in ("window", "compressed") and getattr(bad, "shape", ())[1:] == x.shape[1:] and bad.dtype == x.dtype:
+                    if bad.device.type == "cpu" and bad.untyped_storage().nbytes():
+                        continue  # fewer pages or rows are another call
+                with pytest.raises((TypeError, ValueError)) as error:
+                    call(**{**tensors, name: bad}, **options)
+                assert any(other in str(error.value) for other in tensors), error.value

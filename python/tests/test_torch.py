@@ -1,5 +1,8 @@
 """torch tensors: the table on every device there is, the operator, and the drop-in functions."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -196,3 +199,17 @@ def test_what_cannot_be_merged_is_named(device):
         sixwarp.merge([out], [lse.transpose(1, 2)])
     with pytest.raises(ValueError, match="outputs differ"):
         sixwarp.merge([out, out[:, :1]], [lse, lse[..., :1]])
+
+
+def test_a_torch_without_cuda_says_so():
+    """The libraries that stand for NVIDIA's (`install_torch.py`) answer, however they are asked."""
+    if "cuda" in DEVICES:
+        pytest.skip("there is a GPU")
+    questions = (
+        "torch.cuda.is_current_stream_capturing()", "torch.cuda.current_stream()", "torch.zeros(1, device='cuda')",
+        "torch.cuda.cudart().cudaGetErrorString(torch.cuda.cudart().cudaError(35))", "torch.cuda.nccl.version()",
+        "torch.cuda.synchronize()", "torch.cuda.CUDAGraph()", "torch.cuda.memory_stats()",
+    )  # fmt: skip
+    script = "import torch\nfor question in %r:\n try: eval(question)\n except Exception as error: print(error)"
+    result = subprocess.run([sys.executable, "-c", script % (questions,)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

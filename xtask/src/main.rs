@@ -1,5 +1,6 @@
-//! Project chores: `cargo xtask test`, `cargo xtask miri`.
+//! Project chores: `cargo xtask test`, `cargo xtask miri`, `cargo xtask asan`.
 
+mod asan;
 mod miri;
 mod python;
 mod sections;
@@ -10,6 +11,7 @@ const HELP: &str = "\
 cargo xtask test [SECTION…]   everything a change must pass; with names, only those sections
 cargo xtask list              the sections of `test`
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
+cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
 fn main() -> ExitCode {
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["test", names @ ..] => sections::run(names),
         ["miri"] => miri::run(),
+        ["asan"] => asan::run(),
         ["list"] => {
             sections::ALL
                 .iter()

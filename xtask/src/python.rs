@@ -2,7 +2,7 @@
 
 use crate::sections::{root, run_command};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs every script of `tests/oracles`; each fetches the packages it compares with.
@@ -22,13 +22,13 @@ pub fn oracles() -> Result<(), String> {
 }
 
 /// Installs the package into its environment, with torch for the CPU, transformers and JAX beside it,
-/// and runs its tests (`-rs` names what did not run).
+/// checks types, and runs its tests (`-rs` names what did not run).
 pub fn tests() -> Result<(), String> {
     let package = root().join("python");
     let python = environment()?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     let mut install = Command::new(&python);
-    install.args(pip).args(["pytest", "numpy"]);
+    install.args(pip).args(["pytest", "numpy"]).args(TYPE_CHECKERS);
     run_command(install)?;
     let mut install = Command::new(&python);
     install.arg(package.join("tests/install_torch.py"));
@@ -36,9 +36,23 @@ pub fn tests() -> Result<(), String> {
     let mut install = Command::new(&python);
     install.args(pip).args(["--force-reinstall", "--no-deps"]).arg(&package);
     run_command(install)?;
+    check_types(&python)?;
     let mut test = Command::new(&python);
     test.args(["-m", "pytest", "-q", "-rs"]).arg(package.join("tests"));
     run_command(test)
+}
+
+const TYPE_CHECKERS: [&str; 2] = ["mypy==2.4.1", "pyright[nodejs]==1.1.414"];
+
+/// Checks the types of the examples, and of a file that says what they must be, as the package's users do.
+fn check_types(python: &Path) -> Result<(), String> {
+    let files = ["examples", "python/tests/typed.py"];
+    let mut mypy = Command::new(python);
+    mypy.args(["-m", "mypy", "--strict", "--cache-dir", "target/mypy"]).args(files);
+    run_command(mypy)?;
+    let mut pyright = Command::new(python);
+    pyright.args(["-m", "pyright", "--pythonpath"]).arg(python).args(files);
+    run_command(pyright)
 }
 
 /// The interpreter of `target/venv`, made when missing; it sees what the base interpreter has.

@@ -97,7 +97,10 @@ impl Memory {
         if written && self.writable == 0 {
             return wrong("must be writable".into(), "read-only".into());
         }
-        check_address(name, self.address, bytes, element.bytes())
+        match bytes {
+            0 => Ok(()),
+            _ => check_address(name, self.address, self.bytes, element.bytes()),
+        }
     }
 }
 

@@ -1,6 +1,24 @@
-"""Types of the package's functions; `T` is whatever tensor type the caller has."""
+"""Types of the package's functions.
 
-from typing import Any, Generic, Literal, Optional, Sequence, Tuple, TypeVar, Union, overload
+`_T` is the type of the caller's tensors. Those that may have another element type than `q` (lengths, tables, sinks) are
+an `_Array`: of the same library, which type checkers cannot say.
+"""
+
+from typing import (
+    Any,
+    Generic,
+    Iterable,
+    Literal,
+    Optional,
+    Protocol,
+    Sequence,
+    SupportsFloat,
+    SupportsIndex,
+    Tuple,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from . import dsv4 as dsv4
 from . import torch as torch
@@ -9,130 +27,160 @@ from ._library import Unsupported as Unsupported
 
 __version__: str
 
-T = TypeVar("T")
-R = TypeVar("R")
-Window = Optional[Tuple[Optional[int], Optional[int]]]
+_T = TypeVar("_T", bound="_Array")
+_R = TypeVar("_R")
+_Layout = Literal["bshd", "bhsd"]
+_Window = Sequence[Optional[SupportsIndex]]
+
+class _Array(Protocol):
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
 
 @overload
 def attention(
-    q: T,
-    k: T,
-    v: T,
+    q: _T,
+    k: _T,
+    v: _T,
     *,
-    layout: Literal["bshd", "bhsd"] = ...,
+    layout: _Layout = ...,
     causal: bool = ...,
-    window: Window = ...,
-    sinks: Optional[T] = ...,
-    softcap: Optional[float] = ...,
-    scale: Optional[float] = ...,
-    cu_seqlens_q: Optional[T] = ...,
-    cu_seqlens_k: Optional[T] = ...,
-    max_seqlen_q: Optional[int] = ...,
-    max_seqlen_k: Optional[int] = ...,
-    seqused_k: Optional[T] = ...,
-    page_table: Optional[T] = ...,
-    attn_mask: Optional[T] = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
     return_lse: Literal[False] = ...,
-    out: Optional[T] = ...,
+    out: Optional[_T] = ...,
     stream: Any = ...,
-    split: Optional[int] = ...,
-) -> T: ...
+    split: Optional[SupportsIndex] = ...,
+) -> _T: ...
 @overload
 def attention(
-    q: T,
-    k: T,
-    v: T,
+    q: _T,
+    k: _T,
+    v: _T,
     *,
-    layout: Literal["bshd", "bhsd"] = ...,
+    layout: _Layout = ...,
     causal: bool = ...,
-    window: Window = ...,
-    sinks: Optional[T] = ...,
-    softcap: Optional[float] = ...,
-    scale: Optional[float] = ...,
-    cu_seqlens_q: Optional[T] = ...,
-    cu_seqlens_k: Optional[T] = ...,
-    max_seqlen_q: Optional[int] = ...,
-    max_seqlen_k: Optional[int] = ...,
-    seqused_k: Optional[T] = ...,
-    page_table: Optional[T] = ...,
-    attn_mask: Optional[T] = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
     return_lse: Literal[True],
-    out: Optional[T] = ...,
+    out: Optional[_T] = ...,
     stream: Any = ...,
-    split: Optional[int] = ...,
-) -> Tuple[T, T]: ...
+    split: Optional[SupportsIndex] = ...,
+) -> Tuple[_T, _T]: ...
 @overload
 def attention(
-    q: T,
-    k: T,
-    v: T,
+    q: _T,
+    k: _T,
+    v: _T,
     *,
-    layout: Literal["bshd", "bhsd"] = ...,
+    layout: _Layout = ...,
     causal: bool = ...,
-    window: Window = ...,
-    sinks: Optional[T] = ...,
-    softcap: Optional[float] = ...,
-    scale: Optional[float] = ...,
-    cu_seqlens_q: Optional[T] = ...,
-    cu_seqlens_k: Optional[T] = ...,
-    max_seqlen_q: Optional[int] = ...,
-    max_seqlen_k: Optional[int] = ...,
-    seqused_k: Optional[T] = ...,
-    page_table: Optional[T] = ...,
-    attn_mask: Optional[T] = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
     return_lse: bool,
-    out: Optional[T] = ...,
+    out: Optional[_T] = ...,
     stream: Any = ...,
-    split: Optional[int] = ...,
-) -> Union[T, Tuple[T, T]]: ...
+    split: Optional[SupportsIndex] = ...,
+) -> Union[_T, Tuple[_T, _T]]: ...
 @overload
 def plan(
-    q: T,
-    k: T,
-    v: T,
+    q: _T,
+    k: _T,
+    v: _T,
     *,
-    layout: Literal["bshd", "bhsd"] = ...,
+    layout: _Layout = ...,
     causal: bool = ...,
-    window: Window = ...,
-    sinks: Optional[T] = ...,
-    softcap: Optional[float] = ...,
-    scale: Optional[float] = ...,
-    cu_seqlens_q: Optional[T] = ...,
-    cu_seqlens_k: Optional[T] = ...,
-    max_seqlen_q: Optional[int] = ...,
-    max_seqlen_k: Optional[int] = ...,
-    seqused_k: Optional[T] = ...,
-    page_table: Optional[T] = ...,
-    attn_mask: Optional[T] = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
     return_lse: Literal[False] = ...,
-    out: Optional[T] = ...,
-    split: Optional[int] = ...,
-) -> PlannedAttention[T, T]: ...
+    out: Optional[_T] = ...,
+    split: Optional[SupportsIndex] = ...,
+) -> PlannedAttention[_T, _T]: ...
 @overload
 def plan(
-    q: T,
-    k: T,
-    v: T,
+    q: _T,
+    k: _T,
+    v: _T,
     *,
-    layout: Literal["bshd", "bhsd"] = ...,
+    layout: _Layout = ...,
     causal: bool = ...,
-    window: Window = ...,
-    sinks: Optional[T] = ...,
-    softcap: Optional[float] = ...,
-    scale: Optional[float] = ...,
-    cu_seqlens_q: Optional[T] = ...,
-    cu_seqlens_k: Optional[T] = ...,
-    max_seqlen_q: Optional[int] = ...,
-    max_seqlen_k: Optional[int] = ...,
-    seqused_k: Optional[T] = ...,
-    page_table: Optional[T] = ...,
-    attn_mask: Optional[T] = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
     return_lse: Literal[True],
-    out: Optional[T] = ...,
-    split: Optional[int] = ...,
-) -> PlannedAttention[T, Tuple[T, T]]: ...
+    out: Optional[_T] = ...,
+    split: Optional[SupportsIndex] = ...,
+) -> PlannedAttention[_T, Tuple[_T, _T]]: ...
+@overload
+def plan(
+    q: _T,
+    k: _T,
+    v: _T,
+    *,
+    layout: _Layout = ...,
+    causal: bool = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
+    return_lse: bool,
+    out: Optional[_T] = ...,
+    split: Optional[SupportsIndex] = ...,
+) -> PlannedAttention[_T, Union[_T, Tuple[_T, _T]]]: ...
 
-class PlannedAttention(Generic[T, R]):
+class PlannedAttention(Generic[_T, _R]):
     @property
     def workspace_bytes(self) -> int: ...
     @property
@@ -141,26 +189,26 @@ class PlannedAttention(Generic[T, R]):
     def flops(self) -> float: ...
     def __call__(
         self,
-        q: T,
-        k: T,
-        v: T,
+        q: _T,
+        k: _T,
+        v: _T,
         *,
-        sinks: Optional[T] = ...,
-        cu_seqlens_q: Optional[T] = ...,
-        cu_seqlens_k: Optional[T] = ...,
-        seqused_k: Optional[T] = ...,
-        page_table: Optional[T] = ...,
-        attn_mask: Optional[T] = ...,
-        out: Optional[T] = ...,
-        lse: Optional[T] = ...,
-        workspace: Optional[T] = ...,
+        sinks: Optional[_Array] = ...,
+        cu_seqlens_q: Optional[_Array] = ...,
+        cu_seqlens_k: Optional[_Array] = ...,
+        seqused_k: Optional[_Array] = ...,
+        page_table: Optional[_Array] = ...,
+        attn_mask: Optional[_Array] = ...,
+        out: Optional[_T] = ...,
+        lse: Optional[_Array] = ...,
+        workspace: Optional[_Array] = ...,
         stream: Any = ...,
-    ) -> R: ...
+    ) -> _R: ...
 
 def merge(
-    outs: Sequence[T],
-    lses: Sequence[T],
+    outs: Iterable[_T],
+    lses: Iterable[_Array],
     *,
-    sinks: Optional[T] = ...,
-    layout: Literal["bshd", "bhsd"] = ...,
-) -> Tuple[T, T]: ...
+    sinks: Optional[_Array] = ...,
+    layout: _Layout = ...,
+) -> Tuple[_T, _T]: ...

@@ -61,8 +61,10 @@ def attention(
       Of booleans, keys are seen where it is true. Of floats, it is added to scores, behind `scale` and `softcap`;
       `-inf` hides a key, and other numbers count as 1e38 at most. It goes with everything but `cu_seqlens`. A
       row that sees no key is 0, and its log-sum-exp -inf.
-    - `return_lse` returns `(out, lse)`, the log-sum-exp a natural logarithm `[batch, heads, tokens]`.
-    - `out` is written instead of a new tensor; `stream` is used instead of the current one.
+    - `return_lse` returns `(out, lse)`, the log-sum-exp a natural logarithm in float32, `[batch, heads, tokens]`. It
+      is that of the keys alone, without the sink, as `merge` needs it. A row that sees no key has -inf, and 0 in `out`.
+    - `out` is written instead of a new tensor, and shares no memory with an input; `stream` is used instead of the
+      current one.
     - `split` fixes how many keys are one part on a GPU, so that a result does not depend on the batch.
 
     >>> import numpy as np, sixwarp

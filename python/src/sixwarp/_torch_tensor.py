@@ -140,7 +140,20 @@ def refuse_gradients(*tensors: Any) -> None:
             "sixwarp computes the forward pass only: call it under torch.no_grad(), or detach the tensors"
         )
     if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in given):
-        raise NotImplementedError(
-            "sixwarp has no forward-mode derivative (torch.func.jvp, torch.autograd.forward_ad): give tensors "
-            "without tangents"
-        )
+        raise NotImplementedError(_NO_TANGENTS)
+
+
+_NO_TANGENTS = (
+    "sixwarp has no forward-mode derivative (torch.func.jvp, torch.autograd.forward_ad): give tensors without tangents"
+)
+
+
+def refuse_forward_mode() -> None:
+    """What a transform of torch.func unwraps has lost its tangents; nobody can tell whether there were any."""
+    if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled():
+        raise NotImplementedError(_NO_TANGENTS)
+
+
+def without_tangents() -> Any:
+    """A context for calls on tensors that were seen to have no tangents."""
+    return forward_ad._set_fwd_grad_enabled(False) if forward_ad._current_level >= 0 else contextlib.nullcontext()

@@ -7,6 +7,8 @@ in the served fp8 format MODEL1 (`[pages, page_bytes]` uint8, see `pack_rows`).
 - CSA layers: rows of 4 tokens each, chosen per query by an indexer (`compressed_lists`).
 - HCA layers: all rows of 128 tokens each (`page_table` and `compressed_lengths` in decode).
 
+The log-sum-exp is that of the rows alone, without the sink; -inf where a query sees no row (FlashMLA has +inf).
+
 All tensors of a call are on one device: the CPU or a Hopper GPU. GPUs of other generations decline lists and fp8
 rows with `sixwarp.Unsupported`.
 """
@@ -190,11 +192,23 @@ def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, s
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)
-    plan = _planned(json.dumps(description), a.device(q, "q"))
-    bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
     logits = None if sinks is None else a.floats("sinks", sinks)
-    bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
+    try:
+        plan = _planned(json.dumps(description), a.device(q, "q"))
+        bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
+        bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
+    except ValueError as error:
+        slot, colon, rest = str(error).partition(": ")
+        raise ValueError(_ARGUMENTS.get(slot, slot) + colon + rest) from None
     return out, lse
+
+
+# What the library calls slots, and these functions arguments.
+_ARGUMENTS = {
+    "k": "window", "indices": "window_lists", "positions": "position", "segment 1 k": "compressed",
+    "segment 1 indices": "compressed_lists", "segment 1 seqused_k": "compressed_lengths",
+    "segment 1 page_table": "page_table",
+}  # fmt: skip
 
 
 def _adapter(tensors: dict) -> Any:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import attention as _raw
 from .._attention import Window
-from .._torch_tensor import refuse_gradients
+from .._torch_tensor import refuse_forward_mode, refuse_gradients, without_tangents
 
 
 # Registered by hand: a call through `torch.library.custom_op` costs the host about twice as much.
@@ -25,6 +25,7 @@ def _op(
     q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
     window_left, window_right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
 ):  # fmt: skip
+    refuse_forward_mode()
     window = None if window_left is None and window_right is None else (window_left, window_right)
     return _raw(
         q,
@@ -105,6 +106,28 @@ def attention(
     return_lse: Literal[True],
     split: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    window: Window = None,
+    sinks: Optional[Tensor] = None,
+    softcap: Optional[float] = None,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    seqused_k: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    attn_mask: Optional[Tensor] = None,
+    return_lse: bool,
+    split: Optional[int] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]: ...
 def attention(
     q: Tensor,
     k: Tensor,
@@ -135,8 +158,9 @@ def attention(
     """
     refuse_gradients(q, k, v, sinks, attn_mask)
     left, right = window if window is not None else (None, None)
-    out, lse = torch.ops.sixwarp.attention.default(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
-        left, right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
-    )  # fmt: skip
+    with without_tangents():
+        out, lse = torch.ops.sixwarp.attention.default(
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
+            left, right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
+        )  # fmt: skip
     return (out, lse) if return_lse else out
