@@ -36,7 +36,7 @@ pub enum Rule {
     Uninitialised,
     /// Operand A taken from where accumulators are.
     AccumulatorAsOperand,
-    /// A matrix operand of which only parts were written.
+    /// A matrix operand that was written in another layout than it is read in.
     OperandLayout,
     /// A shared-window offset where the instruction, naming no state space, takes a generic address.
     GenericAddress,
@@ -153,7 +153,7 @@ impl Rule {
                 ("accumulator-as-operand", "operand A of 16 bits is not read from accumulators")
             }
             Rule::OperandLayout => {
-                ("operand-layout", "rows of a matrix operand are written as a whole")
+                ("operand-layout", "a matrix operand is written as its descriptor reads it")
             }
             Rule::GenericAddress => (
                 "generic-address",

@@ -289,17 +289,21 @@ impl Cluster<'_> {
             Stream::Tcgen05(w) => (checker.pipe(Pipe::Tcgen05, w), Proxy::Async),
         };
         let time = checker.advance(agent);
+        if stream == Stream::Free {
+            checker.note_copy(agent, time, work);
+        }
         let mut clocks = checker.known[w].clone();
         if let Stream::Wgmma(first) = stream {
             (first..first + 4).for_each(|member| clocks.join(&checker.known[member]));
         }
         clocks.all.raise(agent, time);
-        for Touched { memory, start, len, write } in &touched {
+        for Touched { memory, start, len, write, .. } in &touched {
             // Reads are over one tick before writes: `wait_group.read` waits for them alone.
             let when = if *write { time } else { time - 1 };
             let operation = (agent, when, pc);
             self.access_as(w, operation, &mut clocks, proxy, (*memory, *start, *len), *write)?;
         }
+        self.check_swizzles(w, &touched)?;
         let checker = self.checker.as_mut().expect("checked above");
         if group != Group::None {
             checker.note_group(Issued { group, agent, time });

@@ -18,6 +18,7 @@ mod owners;
 mod pipes;
 mod report;
 mod shadow;
+mod swizzles;
 mod touched;
 mod transfers;
 mod unwritten;

@@ -1,6 +1,7 @@
 use super::clock::{Clock, Clocks};
 use super::lanes::Lanes;
 use super::shadow::{Access, Conflict, Shadow, Viewer};
+use super::swizzles::Swizzles;
 use crate::engine::Group;
 use crate::op::Pc;
 use std::collections::HashMap;
@@ -78,6 +79,8 @@ pub(crate) struct Checker {
     shadows: Shadows,
     /// Knowledge published at addresses by strong operations.
     locations: HashMap<(Memory, u64), Clocks>,
+    /// How copies were swizzled.
+    pub(super) swizzles: Swizzles,
     /// Work that group waits refer to.
     pub(crate) issued: Vec<Issued>,
     /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
@@ -102,6 +105,7 @@ impl Checker {
             next_slot: 0,
             shadows: Shadows::default(),
             locations: HashMap::new(),
+            swizzles: Swizzles::default(),
             issued: Vec::new(),
             loading: vec![Clock::default(); warps],
             ordered: pedantic.then(|| vec![Clock::default(); warps]),

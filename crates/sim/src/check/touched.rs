@@ -3,7 +3,7 @@
 use super::pipes::Memory;
 use crate::cluster::{Cluster, Run};
 use crate::exec::{End, RESPONSE_BYTES, Work};
-use crate::matrix::{TMEM_COLUMNS, TmemRect};
+use crate::matrix::{SharedMatrix, SharedOperands, TMEM_COLUMNS, TmemRect};
 use crate::op::{MatrixSource, Op, Tcgen05};
 use crate::tensor_copy::Piece;
 
@@ -13,6 +13,16 @@ pub(super) struct Touched {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) write: bool,
+    /// The matrix operand it is part of, in shared memory.
+    pub(super) operand: Option<Operand>,
+}
+
+/// A matrix operand in shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct Operand {
+    /// What it is called.
+    pub(super) name: &'static str,
+    pub(super) matrix: SharedMatrix,
 }
 
 impl Cluster<'_> {
@@ -25,6 +35,7 @@ impl Cluster<'_> {
                 start: start.into(),
                 len: len.into(),
                 write,
+                operand: None,
             });
         };
         match work {
@@ -83,7 +94,7 @@ impl Cluster<'_> {
             End::Global(at) if self.is_tracked(at) => (Memory::Global, at),
             End::Global(_) => return None,
         };
-        Some(Touched { memory, start, len: bytes.into(), write })
+        Some(Touched { memory, start, len: bytes.into(), write, operand: None })
     }
 
     /// Memory nobody writes needs no shadow.
@@ -100,34 +111,45 @@ impl Cluster<'_> {
                 let depth = op.mma.depth();
                 if matches!(op.a, MatrixSource::Descriptor(_)) {
                     let a = op.mma.decode_a(work.descriptors[0], op.transpose[0]);
-                    operand(&mut list, cta, a.footprint(64, depth, op.mma.a));
+                    let ranges = a.footprint(64, depth, op.mma.a);
+                    operand(&mut list, cta, Operand { name: "operand A", matrix: a }, ranges);
                 }
                 let b = op.mma.decode_b(work.descriptors[1], op.transpose[1]);
-                operand(&mut list, cta, b.footprint(op.mma.columns, depth, op.mma.b));
+                let ranges = b.footprint(op.mma.columns, depth, op.mma.b);
+                operand(&mut list, cta, Operand { name: "operand B", matrix: b }, ranges);
             }
             Work::Mma(work) => {
                 let Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else {
                     return Ok(list);
                 };
                 let Tcgen05::Mma(op) = &**op else { return Ok(list) };
+                let SharedOperands { a, b } = match op.mma.shared_operands(&work.operands) {
+                    Ok(shared) => shared,
+                    Err(error) => return self.operand_error(w, &error),
+                };
                 for (index, cta) in work.ctas.iter().enumerate() {
                     let footprint = match op.mma.footprint(&work.operands, index) {
                         Ok(footprint) => footprint,
                         Err(error) => return self.operand_error(w, &error),
                     };
-                    operand(&mut list, *cta, footprint.shared_a);
-                    operand(&mut list, *cta, footprint.shared_b);
+                    if let Some((matrix, _)) = a {
+                        let a = Operand { name: "operand A", matrix };
+                        operand(&mut list, *cta, a, footprint.shared_a);
+                    }
+                    let b = Operand { name: "operand B", matrix: b.0 };
+                    operand(&mut list, *cta, b, footprint.shared_b);
                     list.extend(rect_ranges(*cta, &footprint.tensor_reads, false));
                     list.extend(rect_ranges(*cta, &footprint.tensor_writes, true));
                 }
             }
             Work::TmemCopy { ctas, copy, address, descriptor } => {
-                let source = match copy.shared_footprint(*descriptor) {
+                let (matrix, source) = match copy.shared_footprint(*descriptor) {
                     Ok(source) => source,
                     Err(error) => return self.operand_error(w, &error),
                 };
                 for cta in ctas {
-                    operand(&mut list, *cta, source.clone());
+                    let copied = Operand { name: "the source", matrix };
+                    operand(&mut list, *cta, copied, source.clone());
                     list.extend(rect_ranges(*cta, &copy.rects(*address), true));
                 }
             }
@@ -165,17 +187,24 @@ fn global_pieces(pieces: &[Piece], write: bool, tracked: impl Fn(u64) -> bool) -
         start,
         len: len.into(),
         write,
+        operand: None,
     };
     copies.into_iter().map(touched).collect()
 }
 
 /// Shared memory a matrix operand is read from.
-fn operand(list: &mut Vec<Touched>, cta: usize, ranges: Vec<std::ops::Range<u32>>) {
+fn operand(
+    list: &mut Vec<Touched>,
+    cta: usize,
+    operand: Operand,
+    ranges: Vec<std::ops::Range<u32>>,
+) {
     list.extend(ranges.into_iter().map(|r| Touched {
         memory: Memory::Shared(cta),
         start: r.start.into(),
         len: (r.end - r.start).into(),
         write: false,
+        operand: Some(operand),
     }));
 }
 
@@ -185,6 +214,7 @@ pub(super) fn rect_ranges(cta: usize, rects: &[TmemRect], write: bool) -> Vec<To
         start: 4 * (lane * TMEM_COLUMNS + rect.columns.start) as u64,
         len: 4 * rect.columns.len() as u64,
         write,
+        operand: None,
     };
     rects.iter().flat_map(|rect| rect.lanes.clone().map(move |lane| row(rect, lane))).collect()
 }

@@ -263,9 +263,9 @@ impl Cluster<'_> {
         };
         let cta = self.warps[work.first_warp].cta;
         if let WgmmaA::Shared(a) = &operands.a {
-            self.check_rows(pending, cta, a, 64, 2)?;
+            self.check_rows(pending, cta, a, 64)?;
         }
-        self.check_rows(pending, cta, &operands.b, op.mma.columns, 2)?;
+        self.check_rows(pending, cta, &operands.b, op.mma.columns)?;
         if let Err(error) = op.mma.execute(&operands, self.ctas[cta].shared.bytes(), &mut d) {
             return self.work_error(pending, &error);
         }

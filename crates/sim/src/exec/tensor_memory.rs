@@ -9,12 +9,15 @@ use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault, Hazard, Unsupported};
 use crate::matrix::{
-    CtaMemory, Lanes, Major, MmaA, MmaKind, MmaOperands, OperandError, SharedMatrix, TMEM_COLUMNS,
-    TensorMemory, TmemAddress, TmemRect, TmemTransfer,
+    CtaMemory, Lanes, Major, MmaA, MmaKind, MmaOperands, OperandError, SharedMatrix,
+    SharedOperands, TMEM_COLUMNS, TensorMemory, TmemAddress, TmemRect, TmemTransfer,
 };
 use crate::op::{Addr, MatrixSource, MemSpace, Pc, Tcgen05, Tcgen05MmaOp};
 use crate::register::{FULL, R32, Reg, Row32};
 use crate::rules::Rule;
+
+/// 16-byte chunks of a row of a K-major operand: each multiply takes 32 bytes.
+const ROW_CHUNKS: u32 = 2;
 
 /// A `tcgen05.mma` with its operands as they were at issue.
 pub struct MmaWork {
@@ -394,7 +397,6 @@ impl Cluster<'_> {
         cta: usize,
         matrix: &SharedMatrix,
         rows: usize,
-        chunks: u32,
     ) -> Run<()> {
         if !self.launch.options.checks || matrix.major != Major::K {
             return Ok(());
@@ -405,8 +407,8 @@ impl Cluster<'_> {
                 let at = matrix.chunk_address(*chunk, row) as usize;
                 at + 16 > shared.len() || shared.first_unwritten(at, 16).is_some()
             };
-            let found = (0..chunks).filter(missing).count() as u32;
-            if found != 0 && found != chunks {
+            let found = (0..ROW_CHUNKS).filter(missing).count() as u32;
+            if found != 0 && found != ROW_CHUNKS {
                 let site = self.site(pending.warp, pending.pc, None);
                 let hazard = Hazard {
                     rule: Rule::OperandLayout,
@@ -422,11 +424,28 @@ impl Cluster<'_> {
         Ok(())
     }
 
+    /// The same for the operands of a `tcgen05.mma` in each of its CTAs.
+    fn check_rows_of(&self, pending: &Pending, work: &MmaWork, op: &Tcgen05MmaOp) -> Run<()> {
+        if !self.launch.options.checks {
+            return Ok(());
+        }
+        let Ok(SharedOperands { a, b }) = op.mma.shared_operands(&work.operands) else {
+            return Ok(());
+        };
+        for (cta, (matrix, rows)) in
+            work.ctas.iter().flat_map(|cta| a.into_iter().chain([b]).map(move |m| (*cta, m)))
+        {
+            self.check_rows(pending, cta, &matrix, rows)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
         let crate::op::Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else {
             return Ok(());
         };
         let Tcgen05::Mma(op) = &**op else { return Ok(()) };
+        self.check_rows_of(pending, work, op)?;
         let wanted = |rank: &usize| work.ctas.contains(rank);
         let mut memories: Vec<CtaMemory> = self
             .ctas

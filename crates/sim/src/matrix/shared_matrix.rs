@@ -39,6 +39,17 @@ impl MatrixSwizzle {
         }
     }
 
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MatrixSwizzle::None => "no swizzle",
+            MatrixSwizzle::B32 => "a 32-byte swizzle",
+            MatrixSwizzle::B64 => "a 64-byte swizzle",
+            MatrixSwizzle::B128 => "a 128-byte swizzle",
+            MatrixSwizzle::B128Base32 => "a 128-byte swizzle of 32-byte units",
+        }
+    }
+
     /// Where the byte of the unpermuted address `address` is; `base` is the descriptor's base
     /// offset, the 128-byte line at which the pattern starts.
     const fn permute(self, address: u32, base: u32) -> u32 {
@@ -167,6 +178,11 @@ impl SharedMatrix {
         };
         let address = self.start.wrapping_add(offset) & ADDRESS_MASK;
         self.swizzle.permute(address, self.base_offset) & ADDRESS_MASK
+    }
+
+    /// The bits of addresses that the swizzle flips in the 128-byte line of `address`.
+    pub fn flips(&self, address: u32) -> u32 {
+        self.swizzle.permute(address, self.base_offset) ^ address
     }
 
     /// Byte address of element (`row`, `k`) of a type stored whole in bytes.

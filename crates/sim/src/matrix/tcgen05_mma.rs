@@ -77,6 +77,15 @@ pub struct MmaFootprint {
     pub tensor_writes: Vec<TmemRect>,
 }
 
+/// The operands in shared memory, as each CTA of the group sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedOperands {
+    /// A, if it is there, and its rows in one CTA.
+    pub a: Option<(SharedMatrix, usize)>,
+    /// B, and its columns in one CTA.
+    pub b: (SharedMatrix, usize),
+}
+
 /// Everything that follows from modifiers and operands.
 struct Plan {
     fields: InstructionDescriptor,
@@ -149,6 +158,15 @@ impl Tcgen05Mma {
             }
         }
         Ok(footprint)
+    }
+
+    /// The operands in shared memory.
+    pub fn shared_operands(&self, operands: &MmaOperands) -> Result<SharedOperands, OperandError> {
+        let plan = self.plan(operands)?;
+        Ok(SharedOperands {
+            a: plan.a.map(|a| (a, plan.path.rows)),
+            b: (plan.b, plan.fields.columns / self.ctas),
+        })
     }
 
     fn plan(&self, operands: &MmaOperands) -> Result<Plan, OperandError> {

@@ -84,11 +84,14 @@ impl TmemCopy {
         }
     }
 
-    /// Shared memory read.
-    pub fn shared_footprint(&self, descriptor: u64) -> Result<Vec<Range<u32>>, OperandError> {
+    /// Shared memory read, and how.
+    pub fn shared_footprint(
+        &self,
+        descriptor: u64,
+    ) -> Result<(SharedMatrix, Vec<Range<u32>>), OperandError> {
         let matrix = SharedMatrix::from_sm100(descriptor, Major::K)?;
         // A 16-byte chunk holds 16 bytes whatever their meaning.
-        Ok(matrix.footprint(self.rows(), 16 * self.chunks, super::Element::U8))
+        Ok((matrix, matrix.footprint(self.rows(), 16 * self.chunks, super::Element::U8)))
     }
 
     /// Tensor memory written.

@@ -12,4 +12,5 @@ mod swizzle;
 
 pub use plan::{CopyPlan, Direction, Piece, convert, fill_bytes};
 pub use reduce::{ReduceOp, ReduceType, reduce};
+pub(crate) use swizzle::name as swizzle_name;
 pub use swizzle::permute;

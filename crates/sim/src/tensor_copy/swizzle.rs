@@ -15,6 +15,19 @@ pub const fn permute(swizzle: Swizzle, address: u32) -> u32 {
         }
 }
 
+/// The name of a swizzle in messages.
+pub const fn name(swizzle: Swizzle) -> &'static str {
+    match swizzle {
+        Swizzle::None => "no swizzle",
+        Swizzle::B32 => "a 32-byte swizzle",
+        Swizzle::B64 => "a 64-byte swizzle",
+        Swizzle::B128 => "a 128-byte swizzle",
+        Swizzle::B128Atom32 => "a 128-byte swizzle of 32-byte units",
+        Swizzle::B128Atom32Flip8 => "a 128-byte swizzle of 32-byte units that swaps 8-byte halves",
+        Swizzle::B128Atom64 => "a 128-byte swizzle of 64-byte units",
+    }
+}
+
 /// Bytes that stay together; `None` for rows left as they are.
 pub(super) const fn granule(swizzle: Swizzle) -> Option<u32> {
     match swizzle {

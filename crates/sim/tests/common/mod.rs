@@ -5,6 +5,7 @@ use sixwarp_sim as sim;
 use std::sync::Arc;
 
 /// Header of test kernels.
+#[allow(dead_code)]
 pub const HEADER: &str = ".version 8.7\n.target sm_100a\n.address_size 64\n";
 
 /// A launch under construction.
@@ -16,8 +17,14 @@ pub struct Case {
 
 impl Case {
     /// One CTA of `threads` threads of the kernel `k` in `body` (header excluded).
+    #[allow(dead_code)]
     pub fn new(body: &str, threads: u32) -> Case {
-        let module = ptx::parse(&format!("{HEADER}{body}")).expect("the test's PTX parses");
+        Case::with_header(HEADER, body, threads)
+    }
+
+    /// The same behind another header.
+    pub fn with_header(header: &str, body: &str, threads: u32) -> Case {
+        let module = ptx::parse(&format!("{header}{body}")).expect("the test's PTX parses");
         let launch = Launch {
             kernel: "k".into(),
             grid: [1, 1, 1],
