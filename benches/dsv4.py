@@ -1,0 +1,100 @@
+"""DeepSeek-V4 decode with lists of rows: fp8 (MODEL1) rows beside bf16 rows, on one GPU, in one run.
+
+    PYTHONPATH=python/src python benches/dsv4.py --json dsv4-lists.json
+    python benches/dsv4.py --only csa-pro --rounds 5
+
+One query per sequence, head dim 512, K = V, sinks. Every sequence has rows of its own, in pages, and a random list
+of them. Both sides compute the same thing: the bf16 rows are the unpacked fp8 rows. Calls are captured in CUDA
+graphs and replayed in turn; times are medians of one call.
+"""
+
+import argparse
+import json
+
+import torch
+
+from h200 import DEVICE, Replayed, interleaved
+from sixwarp import dsv4
+
+# Name, heads, compressed rows of a query, rows of a compressed page, batches.
+LAYERS = [
+    ("swa", 64, 0, 64, (1, 8, 32, 128, 512)),
+    ("csa-flash", 64, 512, 64, (1, 8, 32, 128, 512)),
+    ("csa-flash", 16, 512, 64, (128, 512)),
+    ("csa-pro", 128, 1024, 64, (1, 8, 32, 128, 512)),
+    ("hca-1m", 64, 8192, 2, (1, 8, 32)),
+]
+WINDOW_PAGE = 64
+FP8, PANEL, LARGEST = 448, 64, 448.0
+
+
+def pack(rows, page_rows):
+    """bf16 rows as MODEL1 pages on the GPU, and what those pages hold, in bf16."""
+    count = rows.shape[0]
+    numbers = rows[:, :FP8].float().view(count, -1, PANEL)
+    exponents = torch.ceil(torch.log2(numbers.abs().amax(-1).clamp(min=1e-4) / LARGEST))
+    scales = torch.exp2(exponents)[..., None]
+    packed = (numbers / scales).to(torch.float8_e4m3fn)
+    data = torch.cat([packed.view(torch.uint8).view(count, FP8), rows[:, FP8:].contiguous().view(torch.uint8)], 1)
+    footer = torch.zeros(count, dsv4.SCALE_BYTES, dtype=torch.uint8, device=DEVICE)
+    footer[:, : exponents.shape[1]] = (exponents + 127).to(torch.uint8)
+    pages = torch.zeros(count // page_rows, dsv4.page_bytes(page_rows), dtype=torch.uint8, device=DEVICE)
+    end = page_rows * dsv4.ROW_BYTES
+    pages[:, :end] = data.view(-1, end)
+    pages[:, end : end + page_rows * dsv4.SCALE_BYTES] = footer.view(len(pages), -1)
+    held = torch.cat([(packed.float() * scales).view(count, FP8).to(rows.dtype), rows[:, FP8:]], 1)
+    return pages, held.view(-1, page_rows, dsv4.DIM)
+
+
+def segment(batch, rows_each, listed, page_rows):
+    """Pages in both formats, and lists of `listed` of each sequence's rows."""
+    rows = torch.randn(batch * rows_each, dsv4.DIM, device=DEVICE, dtype=torch.bfloat16)
+    own = torch.stack([torch.randperm(rows_each, device=DEVICE)[:listed] for _ in range(batch)])
+    first = torch.arange(batch, device=DEVICE)[:, None] * rows_each
+    return *pack(rows, page_rows), (first + own).to(torch.int32).contiguous()
+
+
+def measure(heads, compressed, page_rows, batch, rounds):
+    """Microseconds of a call with fp8 rows and with bf16 rows."""
+    torch.manual_seed(batch)
+    q = torch.randn(batch, heads, dsv4.DIM, device=DEVICE, dtype=torch.bfloat16)
+    sinks = torch.randn(heads, device=DEVICE)
+    window = segment(batch, 2 * dsv4.WINDOW, dsv4.WINDOW, WINDOW_PAGE)
+    second = segment(batch, max(4096, compressed), compressed, page_rows) if compressed else None
+
+    def call(form):
+        more = {}
+        if second:
+            more = dict(compressed=second[form], compressed_lists=second[2], compressed_page_rows=page_rows)
+        return lambda: dsv4.decode(q, window[form], window[2], sinks, page_rows=WINDOW_PAGE, **more)
+
+    calls = [call(0), call(1)]
+    (fp8, _), (bf16, _) = (call() for call in calls)
+    torch.testing.assert_close(fp8, bf16, atol=2e-2, rtol=2e-2)
+    sides = [Replayed(call) for call in calls]
+    interleaved(sides, rounds)
+    return [side.median() for side in sides]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="layers whose names begin so")
+    parser.add_argument("--rounds", type=int, default=7, help="replays of each side")
+    parser.add_argument("--json", help="writes the figures to this file")
+    options = parser.parse_args()
+    figures = []
+    print(f"{'layer':24s} {'fp8 us':>8s} {'bf16 us':>8s}")
+    for name, heads, compressed, page_rows, batches in LAYERS:
+        for batch in batches if name.startswith(options.only) else ():
+            with torch.inference_mode():
+                fp8, bf16 = measure(heads, compressed, page_rows, batch, options.rounds)
+            figures.append(dict(layer=name, heads=heads, batch=batch, fp8=fp8, bf16=bf16))
+            print(f"{f'{name} h{heads} b{batch}':24s} {fp8:8.1f} {bf16:8.1f}", flush=True)
+            torch.cuda.empty_cache()
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": figures}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
