@@ -1,6 +1,6 @@
 //! Files on a machine that others use too.
 //!
-//! - [`write`]: a file is written whole or not at all.
+//! - [`write()`]: a file is written whole or not at all.
 //! - [`PrivateDirectory`]: what lies in it is only used if no other user can have put it there.
 //! - [`Scratch`]: a directory of its own for one piece of work, which does not outlive it for long.
 //! - [`Folder`]: the files that a description from somewhere else may name.

@@ -128,7 +128,7 @@ fn a_barrier_nobody_else_reaches_is_explained() {
   @%p1 bar.sync 1, 64;
 }";
     let text = Case::new(body, 64).run().unwrap_err().to_string();
-    assert!(text.contains("named barrier 1: 32 of 64 threads arrived"), "{text}");
+    assert!(text.contains("named barrier 1 still needs 32 of 64 threads"), "{text}");
 }
 
 /// What `cooperative_groups::this_grid().sync()` is made of.
