@@ -1,5 +1,6 @@
 """DeepSeek-V4's layers, against attention from the definition."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -164,6 +165,8 @@ def test_rows_are_512_wide_and_pages_what_they_hold():
     with pytest.raises(TypeError, match="rows is None"):
         dsv4.pack_rows(None)
     assert dsv4.unpack_rows(dsv4.pack_rows(x[:0]), 0).shape == (0, 512)
+    small = dsv4.pack_rows(x, np.int64(PAGE))
+    assert torch.equal(dsv4.unpack_rows(small, np.uint8(5), np.int32(PAGE)), dsv4.unpack_rows(pages, 5, PAGE))
 
 
 def test_without_sinks_there_is_no_sink():

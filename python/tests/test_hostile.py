@@ -2,7 +2,6 @@
 
 import mmap
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import hostile
 import sixwarp
 
 torch = pytest.importorskip("torch")
-warnings.filterwarnings("ignore", category=UserWarning)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 REFUSALS = (TypeError, ValueError, NotImplementedError)
 LIBRARIES = {
@@ -291,3 +290,128 @@ def test_messages_speak_of_the_call_and_not_of_rules_by_number():
         assert "rule" not in str(error.value), error.value
     with pytest.raises(ValueError, match=r"k has strides of \(.*-4\) bytes: negative ones are not read"):
         sixwarp.attention(q, q[..., ::-1], q)
+
+
+def parts(make):
+    """Two parts of a result, and sinks."""
+    rng = np.random.default_rng(1)
+    floats = lambda *shape: make(rng.standard_normal(shape), "f32")
+    return [floats(2, 3, 4, 16) for _ in range(2)], [floats(2, 4, 3) for _ in range(2)], floats(4)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_spoiled_parts_are_not_merged(library):
+    make, spoils = LIBRARIES[library]
+    outs, lses, sinks = parts(make)
+    want = sixwarp.merge(outs, lses, sinks=sinks)
+    tensors = {"outs[0]": outs[0], "outs[1]": outs[1], "lses[0]": lses[0], "lses[1]": lses[1], "sinks": sinks}
+    for name in tensors:
+        for how, spoil, wrong in spoils:
+            try:
+                bad = spoil(tensors[name])
+            except (RuntimeError, TypeError, NotImplementedError):
+                continue
+            given = {**tensors, name: bad}
+            if wrong is None:
+                # One output of another type than the other is wrong, and so are integers.
+                wrong = name.startswith("outs") or "int" in str(bad.dtype)
+            try:
+                got = sixwarp.merge(
+                    [given["outs[0]"], given["outs[1]"]], [given["lses[0]"], given["lses[1]"]], sinks=given["sinks"]
+                )
+            except REFUSALS as refusal:
+                assert re.search(r"outputs differ|outs\[|lses\[|sinks", str(refusal)), refusal
+                continue
+            assert not wrong, f"{library}: {name} {how} is merged"
+            assert same(got[0], want[0]) and same(got[1], want[1]), f"{library}: {name} {how}"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_parts_come_as_they_come(library):
+    make, _ = LIBRARIES[library]
+    outs, lses, sinks = parts(make)
+    want = sixwarp.merge(outs, lses)
+    stack = np.stack if library == "numpy" else torch.stack
+    for given in ((tuple(outs), tuple(lses)), (iter(outs), iter(lses)), (stack(outs), stack(lses))):
+        assert all(map(same, sixwarp.merge(*given), want))
+    repeated = np.broadcast_to if library == "numpy" else torch.broadcast_to
+    one = [repeated(out[:1], out.shape) for out in outs], [repeated(lse[:1], lse.shape) for lse in lses]
+    wide = sixwarp.merge(*one)
+    assert same(wide[0][0], want[0][0]) and same(wide[0][1], want[0][0]), "outputs that repeat are merged one by one"
+    for wrong in ((outs, lses[:1]), ([], [])):
+        with pytest.raises(ValueError, match="as many of both"):
+            sixwarp.merge(*wrong)
+    with pytest.raises(TypeError, match=r"outs\[1\] is None"):
+        sixwarp.merge([outs[0], None], lses)
+    with pytest.raises(ValueError, match="layout is one of"):
+        sixwarp.merge(outs, lses, layout="shbd")
+
+
+class Foreign:
+    """An array of a library that only DLPack carries."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **options):
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+def test_what_dlpack_carries_is_looked_at_too():
+    q = np.random.default_rng(0).standard_normal((1, 3, 2, 16)).astype(np.float32)
+    want = sixwarp.attention(q, q, q)
+    assert same(sixwarp.attention(*(Foreign(q) for _ in range(3))), want)
+    turned = np.ascontiguousarray(q.swapaxes(1, 2)).swapaxes(1, 2)
+    assert same(sixwarp.attention(Foreign(turned), Foreign(q), Foreign(turned)), want)
+    for wrong, message in (
+        (q[..., ::-1], "k has strides"), (q.astype(np.int32), "k is i32"), (q[..., :8], "k: must have q's dim"),
+        (np.asfortranarray(q), "k has a last stride"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError), match=message):
+            sixwarp.attention(Foreign(q), Foreign(wrong), Foreign(q))
+
+
+def test_the_type_of_a_plan_can_be_written_down():
+    assert sixwarp.PlannedAttention[torch.Tensor, torch.Tensor] is not None
+
+
+def test_a_traced_call_is_a_call():
+    q = torch.randn(1, 3, 2, 16)
+    layer = torch.compile(lambda x: sixwarp.attention(x * 2, x, x) + 1, backend="eager")
+    for _ in range(3):
+        assert torch.equal(layer(q), sixwarp.attention(q * 2, q, q) + 1)
+    with pytest.raises(TypeError, match="q is torch.fx.proxy.Proxy, which is not a tensor"):
+        torch.fx.symbolic_trace(lambda x: sixwarp.attention(x, x, x))
+
+
+@pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * torch.cuda.is_available())
+def test_each_device_refuses(device):
+    """The few mistakes that a device could not survive, there; known to the quick way and not."""
+    make = lambda *shape: torch.randn(shape).to(device, torch.bfloat16)
+    q, k, v = make(2, 1, 8, 64), make(2, 300, 2, 64), make(2, 300, 2, 64)
+    used = torch.tensor([300, 7], dtype=torch.int32, device=device)
+    out, lse = torch.zeros_like(q), torch.zeros(2, 8, 1, device=device)
+    plan = sixwarp.plan(q, k, v, seqused_k=used, return_lse=True)
+    room = torch.zeros(plan.workspace_bytes + 512, dtype=torch.uint8, device=device)
+    good = dict(q=q, k=k, v=v, seqused_k=used, out=out, lse=lse, workspace=room)
+    for _ in range(3):
+        want = [x.clone() for x in plan(**good)]
+        for wrong in (
+            dict(lse=lse[:1]), dict(lse=lse.to(torch.float64)), dict(lse=hostile.emptied(lse)),
+            dict(out=q), dict(out=hostile.emptied(out, 64)), dict(out=out.float()), dict(k=hostile.emptied(k, 4096)),
+            dict(seqused_k=used[:1]), dict(seqused_k=used.long()), dict(seqused_k=None), dict(q=torch._neg_view(q)),
+            dict(lse=out.view(torch.uint8).reshape(-1)[:64].view(torch.float32).reshape(2, 8, 1)),
+            dict(workspace=room.float()), dict(k=k.cpu() if device == "cuda" else k.to("meta")),
+        ):  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                plan(**{**good, **wrong})
+        assert all(torch.equal(x, y) for x, y in zip(plan(**good), want))
+    if plan.workspace_bytes:
+        for short in (room[: plan.workspace_bytes - 1], room[1:], out.view(torch.uint8).reshape(-1)):
+            with pytest.raises(ValueError, match="workspace"):
+                plan(**{**good, "workspace": short})
+    longs = sixwarp.attention(q, k, v, seqused_k=used.long(), return_lse=True)
+    assert all(torch.equal(x, y) for x, y in zip(longs, want))

@@ -81,8 +81,8 @@ fn check(view: &View, tensors: &Tensors<'_>) -> Result<(usize, usize), InvalidPr
         all.push(("sinks".into(), sinks, bytes));
     }
     for (n, [out, lse]) in tensors.parts.iter().enumerate() {
-        for (name, memory, need) in [("out", out, outputs), ("lse", lse, logits)] {
-            let name = format!("{name} {n}");
+        for (name, memory, need) in [("outs", out, outputs), ("lses", lse, logits)] {
+            let name = format!("{name}[{n}]");
             memory.check(name.as_str(), need, CPU, false)?;
             all.push((name, memory, need.1));
         }

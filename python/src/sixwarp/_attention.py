@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Optional, Tuple
 
+from . import _describe as describe
 from . import _quick
 from ._exchange import is_foreign, through
 from ._options import real, sides, whole
@@ -139,6 +140,7 @@ def checked(
     return_lse: Any, split: Any,
 ) -> Options:  # fmt: skip
     """Options of the types they must have."""
+    describe.ensure_layout(layout)
     return Options(
         layout,
         bool(causal),

@@ -87,6 +87,12 @@ def is_shared(adapter: Any, k: Any, v: Any) -> bool:
     return same and adapter.shape(k)[:-1] == adapter.shape(v)[:-1]
 
 
+def ensure_layout(layout: Any) -> None:
+    """Checks the name of a layout."""
+    if not isinstance(layout, str) or layout not in LAYOUTS:
+        raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
+
+
 def ensure_one_device(adapter: Any, tensors: dict) -> int:
     """The device of all tensors."""
     devices = {name: adapter.device(x, name) for name, x in tensors.items() if x is not None}

@@ -32,8 +32,7 @@ def merge(
         count = len(outs)
         whole = lambda lent: merge(lent[:count], lent[count:-1], sinks=lent[-1], layout=layout)
         return through(whole, (*outs, *lses, sinks), outs[0])
-    if layout not in describe.LAYOUTS:
-        raise ValueError(f"layout is one of {', '.join(describe.LAYOUTS)}, not {layout!r}")
+    describe.ensure_layout(layout)
     tensors = {**_numbered("outs", outs), **_numbered("lses", lses)}
     ensure_given(**tensors)
     a = adapter_for((*tensors, "sinks"), (*tensors.values(), sinks))

@@ -59,8 +59,6 @@ def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:
     """The plan for these tensors, and what running it needs."""
     q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
     layout = options.layout
-    if layout not in describe.LAYOUTS:
-        raise ValueError(f"layout is one of {', '.join(describe.LAYOUTS)}, not {layout!r}")
     device = describe.ensure_one_device(a, tensors._asdict())
     queries = describe.view(a, q, layout, "q")
     shared = describe.is_shared(a, k, v)

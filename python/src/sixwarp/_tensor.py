@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from typing import Any, Sequence, Tuple
 
 from ._describe import dense_strides
@@ -263,11 +264,11 @@ def _kind(x: Any) -> str:
 
 def _choose(x: Any, name: str) -> Any:
     modules = {base.__module__.partition(".")[0] for base in type(x).__mro__}
-    if "torch" in modules and hasattr(x, "untyped_storage"):
+    if "torch" in modules and isinstance(x, sys.modules["torch"].Tensor):
         return _torch()
     if "numpy" in modules and hasattr(x, "ctypes"):
         return _numpy()
-    if hasattr(x, "__cuda_array_interface__"):
+    if isinstance(getattr(x, "__cuda_array_interface__", None), dict):
         return _cuda()
     raise TypeError(
         f"{name} is {type(x).__module__}.{type(x).__qualname__}, which is not a tensor sixwarp reads: give numpy "

@@ -42,7 +42,7 @@ def page_bytes(page_rows: int) -> int:
 
 def pack_rows(rows: Any, page_rows: int = 64) -> Any:
     """bfloat16 rows `[n, 512]` on the CPU as MODEL1 pages `[pages, page_bytes]`, in order."""
-    width = page_bytes(page_rows)
+    page_rows, width = whole("page_rows", page_rows, 1), page_bytes(page_rows)
     a = _host(rows, "rows", "bf16", DIM)
     pages = a.empty((-(-a.shape(rows)[0] // page_rows), width), "u8", rows)
     pages[...] = 0
@@ -52,7 +52,7 @@ def pack_rows(rows: Any, page_rows: int = 64) -> Any:
 
 def unpack_rows(pages: Any, rows: int, page_rows: int = 64) -> Any:
     """The first `rows` rows of MODEL1 pages on the CPU, as float32 `[rows, 512]`."""
-    width, rows = page_bytes(page_rows), whole("rows", rows)
+    page_rows, width, rows = whole("page_rows", page_rows, 1), page_bytes(page_rows), whole("rows", rows)
     a = _host(pages, "pages", "u8", width)
     needed = -(-rows // page_rows)
     if a.shape(pages)[0] < needed:

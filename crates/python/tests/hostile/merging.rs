@@ -16,7 +16,7 @@ struct Merge {
     given: Vec<Memory>,
 }
 
-const NAMES: [&str; 7] = ["out", "lse", "sinks", "out 0", "lse 0", "out 1", "lse 1"];
+const NAMES: [&str; 7] = ["out", "lse", "sinks", "outs[0]", "lses[0]", "outs[1]", "lses[1]"];
 
 impl Merge {
     fn new(side: Side) -> Self {
