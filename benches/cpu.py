@@ -44,9 +44,9 @@ def python():
     interpreter = VENV / "bin" / "python"
     if not interpreter.exists():
         venv.create(VENV, with_pip=True)
-    probe = [interpreter, "-c", "import torch"]
+    probe = [interpreter, "-I", "-c", "import torch"]
     if subprocess.run(probe, capture_output=True).returncode != 0:
-        subprocess.run([interpreter, "-m", "pip", "install", "-q", "torch", "numpy"], check=True)
+        subprocess.run([interpreter, "-I", "-m", "pip", "install", "-q", "torch", "numpy"], check=True)
     return interpreter
 
 
@@ -310,7 +310,7 @@ def torch_environment(interpreter, avx2):
         env = dict(os.environ, **(AVX2 if avx2 else {}))
         if setting:
             env["ONEDNN_MAX_CPU_ISA"] = setting
-        if subprocess.run([interpreter, "-c", probe], env=env, capture_output=True).returncode == 0:
+        if subprocess.run([interpreter, "-I", "-c", probe], env=env, capture_output=True).returncode == 0:
             return env
     sys.exit("PyTorch's bf16 attention does not run on this machine")
 

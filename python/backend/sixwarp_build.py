@@ -4,10 +4,12 @@ The library calls no Python function, so one wheel serves every Python 3 of a pl
 """
 
 import base64
+import contextlib
 import hashlib
 import io
 import os
 import pathlib
+import secrets
 import shutil
 import subprocess
 import sys
@@ -75,13 +77,23 @@ def metadata():
     )
 
 
+@contextlib.contextmanager
+def whole(path):
+    """A file beside `path` that takes its place when the block ends well, and else is gone."""
+    part = path.with_name(f".{NAME}-{secrets.token_hex(8)}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 class Wheel:
     """A zip that keeps the hashes of what is put into it."""
 
-    def __init__(self, directory):
-        self.name = f"{NAME}-{VERSION}-{tag()}.whl"
+    def __init__(self, path):
         self.info = f"{NAME}-{VERSION}.dist-info"
-        self.zip = zipfile.ZipFile(pathlib.Path(directory) / self.name, "w", zipfile.ZIP_DEFLATED)
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
         self.records = []
 
     def add(self, name, data):
@@ -99,27 +111,40 @@ class Wheel:
         self.records.append(f"{self.info}/RECORD,,\n")
         self.zip.writestr(f"{self.info}/RECORD", "".join(self.records))
         self.zip.close()
-        return self.name
+
+
+def write_wheel(directory, files):
+    """Writes a wheel of files by their names; returns its own."""
+    name = f"{NAME}-{VERSION}-{tag()}.whl"
+    with whole(pathlib.Path(directory) / name) as part:
+        wheel = Wheel(part)
+        for file, data in files:
+            wheel.add(file, data)
+        wheel.close()
+    return name
+
+
+def wheel_files():
+    """What the wheel holds: the package and its library."""
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed":
+            yield path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes()
+    with tempfile.TemporaryDirectory() as directory:
+        library = stripped(build_library(), directory)
+        yield f"{NAME}/{library.name}", library.read_bytes()
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517."""
-    wheel = Wheel(wheel_directory)
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix in (".py", ".pyi") or path.name == "py.typed":
-            wheel.add(path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes())
-    with tempfile.TemporaryDirectory() as directory:
-        library = stripped(build_library(), directory)
-        wheel.add(f"{NAME}/{library.name}", library.read_bytes())
-    return wheel.close()
+    return write_wheel(wheel_directory, wheel_files())
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 660: the library goes beside the sources, and a path file points there."""
-    shutil.copy(build_library(), PACKAGE / library_names()[1])
-    wheel = Wheel(wheel_directory)
-    wheel.add(f"{NAME}.pth", str(PACKAGE.parent).encode())
-    return wheel.close()
+    # Processes that have the old library loaded keep it: it is replaced, not written over.
+    with whole(PACKAGE / library_names()[1]) as part:
+        shutil.copy(build_library(), part)
+    return write_wheel(wheel_directory, [(f"{NAME}.pth", str(PACKAGE.parent).encode())])
 
 
 def walk(root, names):
@@ -146,7 +171,7 @@ def build_sdist(sdist_directory, config_settings=None):
     """PEP 517."""
     base = f"{NAME}-{VERSION}"
     path = pathlib.Path(sdist_directory) / f"{base}.tar.gz"
-    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+    with whole(path) as part, tarfile.open(part, "w:gz", format=tarfile.PAX_FORMAT) as archive:
 
         def add(name, data):
             entry = tarfile.TarInfo(f"{base}/{name}")

@@ -31,7 +31,8 @@ MARK, VERSION = "stand-ins.txt", "2"
 def pip(*arguments):
     # What torch says it needs and does not get is the point of this file.
     quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]
-    install = [sys.executable, "-m", "pip", "install", *quiet]
+    # Isolated: a pip.py in the current folder is not run.
+    install = [sys.executable, "-I", "-m", "pip", "install", *quiet]
     subprocess.run([*install, *arguments], check=True)
 
 

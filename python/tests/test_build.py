@@ -50,6 +50,42 @@ def test_a_wheel_is_small_and_for_every_python(backend, tmp_path, monkeypatch):
     assert "sixwarp/py.typed" in names and any(name.startswith("sixwarp/_sixwarp.") for name in names)
 
 
+def test_a_build_that_fails_leaves_what_was_there(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("SIXWARP_LIBRARY", str(tmp_path / "missing.so"))
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def files():
+        yield "a", PACKAGE / "README.md"
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(backend, "sdist_files", files)
+    for build in (backend.build_wheel, backend.build_sdist):
+        with pytest.raises(OSError):
+            build(str(out))
+        assert list(out.iterdir()) == []
+    kept = out / "kept"
+    kept.write_text("before")
+    with pytest.raises(OSError), backend.whole(kept) as part:
+        part.write_text("half")
+        raise OSError("the disk is full")
+    assert kept.read_text() == "before" and list(out.iterdir()) == [kept]
+
+
+def test_an_editable_library_is_replaced_and_not_written_over(backend, tmp_path, monkeypatch):
+    library, package = tmp_path / "built.so", tmp_path / "package"
+    package.mkdir()
+    monkeypatch.setenv("SIXWARP_LIBRARY", str(library))
+    monkeypatch.setattr(backend, "PACKAGE", package)
+    placed = package / backend.library_names()[1]
+    library.write_bytes(b"first")
+    backend.build_editable(str(tmp_path))
+    with open(placed, "rb") as loaded:
+        library.write_bytes(b"second")
+        backend.build_editable(str(tmp_path))
+        assert loaded.read() == b"first" and placed.read_bytes() == b"second"
+
+
 def test_the_stubs_name_the_parameters_there_are():
     tree = ast.parse((PACKAGE / "src" / "sixwarp" / "__init__.pyi").read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]

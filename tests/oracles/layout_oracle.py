@@ -34,7 +34,7 @@ def install_packages():
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
         fresh = pathlib.Path(tempfile.mkdtemp(dir=home.parent))
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps",
+        command = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes",
                    "--disable-pip-version-check", "--target", str(fresh), "-r", str(REQUIREMENTS)]
         if subprocess.run(command).returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)

@@ -26,7 +26,8 @@ pub fn oracles() -> Result<(), String> {
 pub fn tests() -> Result<(), String> {
     let package = root().join("python");
     let python = environment()?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    // Isolated: modules of the current folder and of PYTHONPATH are not run in pip's stead.
+    let pip = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     let mut install = Command::new(&python);
     install.args(pip).args(["pytest", "numpy"]).args(TYPE_CHECKERS);
     run_command(install)?;
@@ -61,7 +62,7 @@ fn environment() -> Result<PathBuf, String> {
     let python = directory.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !python.is_file() {
         let mut venv = Command::new(base_python());
-        venv.args(["-m", "venv", "--system-site-packages"]).arg(&directory);
+        venv.args(["-I", "-m", "venv", "--system-site-packages"]).arg(&directory);
         run_command(venv)?;
     }
     Ok(python)
