@@ -1,8 +1,9 @@
-//! Memory beyond the tensors does not grow with the number of keys.
+//! Memory beyond the tensors grows neither with the number of keys nor with the number of calls.
 
 use problem::{DType, HostBuffers, HostMut, Problem, Segment, Slot, View};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 
 /// The system's allocator, counting bytes.
 struct Counting;
@@ -28,16 +29,23 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Held by the test that counts.
+static COUNTING: Mutex<()> = Mutex::new(());
+
 /// The most bytes that one call allocates, on a thread of its own: what it kept for the next call is
 /// freed before this returns, and not during the next count.
 fn extra(queries: u64, keys: u64) -> usize {
     std::thread::spawn(move || extra_here(queries, keys)).join().unwrap()
 }
 
-fn extra_here(queries: u64, keys: u64) -> usize {
+fn problem(queries: u64, keys: u64) -> Problem {
     let (q, k) =
         (View::bhsd(DType::Bf16, [1, 4, queries, 64]), View::bhsd(DType::Bf16, [1, 1, keys, 64]));
-    let problem = Problem::builder(q).segment(Segment::new(k, k)).build().unwrap();
+    Problem::builder(q).segment(Segment::new(k, k)).build().unwrap()
+}
+
+fn extra_here(queries: u64, keys: u64) -> usize {
+    let problem = problem(queries, keys);
     let zeros = |slot| vec![half::bf16::ZERO; problem.slot_bytes(slot) as usize / 2];
     let (q, k, v, mut out) = (zeros(Slot::Q), zeros(Slot::K), zeros(Slot::V), zeros(Slot::Out));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().unwrap();
@@ -56,9 +64,40 @@ fn extra_here(queries: u64, keys: u64) -> usize {
 
 #[test]
 fn extra_memory_does_not_grow_with_keys() {
+    let _counting = COUNTING.lock();
     for (queries, most) in [(1, 1 << 19), (64, 4 << 20)] {
         let (short, long) = (extra(queries, 40_000), extra(queries, 160_000));
         assert!(long <= short + 4096, "{queries} queries: {short} then {long} bytes");
         assert!(long < most, "{queries} queries: {long} bytes");
     }
+}
+
+#[test]
+fn memory_does_not_grow_with_calls_while_the_other_threads_are_busy() {
+    let _counting = COUNTING.lock();
+    let problem = problem(64, 4);
+    let zeros = |slot| vec![half::bf16::ZERO; problem.slot_bytes(slot) as usize / 2];
+    let (q, k, v, mut out) = (zeros(Slot::Q), zeros(Slot::K), zeros(Slot::V), zeros(Slot::Out));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let (begin, begun) = mpsc::channel();
+    let (free, busy) = mpsc::channel::<()>();
+    pool.spawn(move || {
+        begin.send(()).unwrap();
+        let _ = busy.recv();
+    });
+    begun.recv().unwrap();
+    let grown = pool.install(|| {
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &q)
+            .input(Slot::K, &k)
+            .input(Slot::V, &v)
+            .output(Slot::Out, HostMut::Bf16(&mut out));
+        let mut call = || sixwarp_cpu::attention(&problem, &mut buffers).unwrap();
+        (0..10).for_each(|_| call());
+        let before = NOW.load(Ordering::Relaxed);
+        (0..2000).for_each(|_| call());
+        NOW.load(Ordering::Relaxed).saturating_sub(before)
+    });
+    drop(free);
+    assert!(grown < 4096, "2000 calls left {grown} bytes");
 }

@@ -77,6 +77,9 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
         let find = |first| Places::<TILE>::find(&call.inputs, segment, item, tile_at(first));
         let mut places = find(part.start);
         for first in part.clone().step_by(keys_at_once) {
+            if call.stop.is_set_after_a_tile() {
+                return;
+            }
             let next = find(first + keys_at_once as u64);
             let Scratch { keys, values, .. } = scratch;
             let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);

@@ -30,6 +30,7 @@ mod team;
 mod tile;
 
 use crate::inputs::Inputs;
+use crate::interrupt::Stop;
 use crate::simd::{Element, Isa, Kernel, Simd};
 use half::{bf16, f16};
 use plan::{Item, Path, Plan, Unit};
@@ -38,6 +39,8 @@ use rows::OutputRows;
 use state::{Gather, Partial, Scratch};
 
 /// Computes `problem` on this machine's best instruction set, on rayon's current thread pool.
+///
+/// Within [`interruptible`](crate::interruptible) it may end early.
 ///
 /// # Errors
 /// If a slot has no memory, too little, of the wrong type, or holds impossible lengths, pages or
@@ -91,6 +94,7 @@ typed!(bf16, Bf16);
 pub(crate) struct Call<'a, E> {
     inputs: Inputs<'a>,
     output: OutputRows<E>,
+    stop: Stop,
 }
 
 fn run<E: Typed>(
@@ -111,21 +115,32 @@ fn run<E: Typed>(
     let masked = problem.segments.iter().any(|segment| segment.attn_mask.is_some());
     let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16 && !masked;
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
-    let call = Call { inputs, output };
+    let call = Call { inputs, output, stop: Stop::default() };
     let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();
     // From the last: under a causal mask it has the most to do, and the first the least.
-    team::share(plan.units.len(), |unit| {
+    let work = |unit| {
         let Unit { item, split } = plan.units[plan.units.len() - 1 - unit];
         call.run_unit(isa, &plan.items[item], split, &gathers[item]);
-    });
+    };
+    let idle = || {
+        call.stop.ask();
+    };
+    team::share(plan.units.len(), work, idle);
     Ok(())
 }
 
 impl<E: Element> Call<'_, E> {
     /// Computes a split of an item; the last one to be finished merges and writes them all.
     fn run_unit(&self, isa: Isa, item: &Item, split: usize, gather: &Gather) {
+        if self.stop.ask() {
+            return;
+        }
         let mut scratch = Scratch::lend();
         self.run_split(isa, item, split, &mut scratch);
+        // It may have been left in the middle.
+        if self.stop.is_set() {
+            return;
+        }
         if item.splits == 1 {
             isa.run(Finish { call: self, item, parts: std::slice::from_mut(&mut scratch.partial) });
             return;
@@ -189,6 +204,58 @@ impl<E: Element> Kernel for Task<'_, '_, E> {
             Path::Stream => stream::attend(simd, call, item, split, scratch),
             Path::Lanes | Path::Matrix | Path::Decode => {
                 lanes::attend(simd, call, item, split, scratch)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Interrupted, interruptible};
+    use problem::{HostVec, Segment, View};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Runs `queries` rows on 5000 keys on one thread that is told to stop when it asks for the `n`-th
+    /// time; returns the output, NaN where nothing was written, and how often it asked.
+    fn run_until(dtype: DType, queries: u64, n: u32) -> (Result<(), Interrupted>, HostVec, u32) {
+        let view = |tokens| View::bhsd(dtype, [1, 1, tokens, 64]);
+        let segment = Segment::new(view(5000), view(5000));
+        let problem = Problem::builder(view(queries)).segment(segment).build().expect("valid");
+        let ones = |tokens: u64| HostVec::filled(dtype, tokens as usize * 64, 1.0);
+        let (q, k, mut out) = (ones(queries), ones(5000), ones(queries));
+        (0..out.as_ref().len()).for_each(|at| out.set(at, f32::NAN));
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, q.as_ref())
+            .input(Slot::K, k.as_ref())
+            .input(Slot::V, k.as_ref())
+            .output(Slot::Out, out.as_mut().expect("floats"));
+        let asked = AtomicU32::new(0);
+        let ask = || asked.fetch_add(1, Ordering::Relaxed) + 1 == n;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let run = || attention(&problem, &mut buffers).expect("valid");
+        let result = pool.expect("a pool").install(|| interruptible(&ask, run));
+        (result, out, asked.into_inner())
+    }
+
+    #[test]
+    fn a_call_can_be_stopped_whenever_it_asks() {
+        // Streamed, across lanes, and on a machine with AMX down and across tile registers.
+        for (dtype, queries) in
+            [(DType::F32, 1), (DType::F32, 300), (DType::Bf16, 9), (DType::Bf16, 300)]
+        {
+            let (whole, expected, asks) =
+                std::thread::spawn(move || run_until(dtype, queries, 0)).join().expect("no panic");
+            assert_eq!(whole, Ok(()));
+            // Within an item of many rows too, and not only between items.
+            assert!(asks > if queries == 300 { 9 } else { 1 }, "{dtype:?} {queries}: {asks}");
+            assert!((0..expected.as_ref().len()).all(|at| expected.as_ref().get(at) == 1.0));
+            for n in 1..=asks {
+                let (result, out, asked) = run_until(dtype, queries, n);
+                assert_eq!((result, asked), (Err(Interrupted), n), "{dtype:?} {queries}");
+                let rows = (0..queries as usize).map(|row| out.as_ref().get(row * 64));
+                let (done, left): (Vec<f64>, Vec<f64>) = rows.partition(|x| !x.is_nan());
+                assert!(!left.is_empty() && done.iter().all(|x| *x == 1.0), "{dtype:?} {n}");
             }
         }
     }

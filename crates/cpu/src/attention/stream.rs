@@ -71,6 +71,9 @@ fn attend_rows<S: Simd, E: Element, const R: usize, const K: usize, const C: usi
         };
         find(part.start, tile);
         for first in part.clone().step_by(TILE) {
+            if call.stop.is_set_after_a_tile() {
+                return;
+            }
             find(first + TILE as u64, next);
             if tile.count > 0 {
                 score_tile::<S, E, R, K>(simd, tile, key_dim, scratch);

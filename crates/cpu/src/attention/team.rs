@@ -1,26 +1,32 @@
 //! Sharing units of work with the other threads of rayon's pool.
 //!
-//! The caller begins at once and does whatever nobody else has begun. A thread that sleeps takes tens
-//! of microseconds to come, longer than many a decoding step: who comes too late finds nothing left,
-//! and the caller does not wait for it. Who has come stays awake for a moment, because calls come one
-//! after the other: otherwise one that is always a little late would never be of help.
+//! The calling thread starts immediately and does whatever nobody else has begun. Waking a sleeping
+//! thread takes tens of microseconds, longer than many a decoding step: a thread that comes too late
+//! finds nothing left, and the caller does not wait for it. A thread that has come stays awake for a
+//! moment, because calls follow each other: otherwise one that is always a little late would never help.
+//!
+//! A thread that never comes, because the machine is busy, is not asked again and again: a calling
+//! thread has at most one job in the pool's queue, which helps with whatever call that thread is then in.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Turns of waiting awake for units that others have begun: some ten microseconds.
 const AWAKE: usize = 256;
+/// How long a caller that waits sleeps at a time.
+const NAP: Duration = Duration::from_millis(50);
 /// How long a helper stays awake for the next call.
 const LINGER: Duration = Duration::from_micros(100);
 /// Calls that a helper serves before it is the pool's again, for whatever else is to be done there.
 const MOST_CALLS: usize = 64;
 
-/// Calls `work` with every number below `count`, on this thread and those of rayon's current pool.
-pub(super) fn share(count: usize, work: impl Fn(usize) + Sync) {
+/// Calls `work` with every number below `count`, on this thread and those of rayon's current pool, and
+/// `idle` on this thread now and then while it waits for the others.
+pub(super) fn share(count: usize, work: impl Fn(usize) + Sync, idle: impl Fn()) {
     let helpers = (rayon::current_num_threads() - 1).min(count.saturating_sub(1));
     if helpers == 0 {
         return (0..count).for_each(work);
@@ -36,9 +42,11 @@ pub(super) fn share(count: usize, work: impl Fn(usize) + Sync) {
         panic: Mutex::new(None),
     });
     let awake = team.ask_awake(helpers);
-    team.enlist(helpers - awake);
+    let post = POST.with(Arc::clone);
+    post.ask(&team, helpers - awake);
     team.take_part();
-    team.wait();
+    team.wait(idle);
+    post.withdraw();
     if let Some(panic) = team.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
         resume_unwind(panic);
     }
@@ -61,20 +69,23 @@ unsafe impl Send for Team {}
 unsafe impl Sync for Team {}
 
 impl Team {
-    /// Asks for `helpers` threads: one, which asks for the others, so that the caller loses no time.
+    /// Asks for `helpers` threads of the pool, which ask for each other.
     fn enlist(self: &Arc<Self>, helpers: usize) {
         if helpers == 0 || self.next.load(Ordering::Relaxed) >= self.count {
             return;
         }
         let team = self.clone();
-        rayon::spawn(move || {
-            let others = helpers - 1;
-            team.enlist(others / 2);
-            team.enlist(others - others / 2);
-            team.take_part();
-            drop(team);
-            linger();
-        });
+        rayon::spawn(move || team.help(helpers));
+    }
+
+    /// Takes part as the first of `helpers` threads.
+    fn help(self: Arc<Self>, helpers: usize) {
+        let others = helpers - 1;
+        self.enlist(others / 2);
+        self.enlist(others - others / 2);
+        self.take_part();
+        drop(self);
+        linger();
     }
 
     /// Asks up to `helpers` of those that are still awake; returns how many there are.
@@ -109,7 +120,7 @@ impl Team {
     }
 
     /// Waits until all units are finished.
-    fn wait(&self) {
+    fn wait(&self, idle: impl Fn()) {
         for _ in 0..AWAKE {
             if self.unfinished.load(Ordering::Acquire) == 0 {
                 return;
@@ -117,8 +128,54 @@ impl Team {
             std::hint::spin_loop();
         }
         while self.unfinished.load(Ordering::Acquire) > 0 {
-            std::thread::park();
+            std::thread::park_timeout(NAP);
+            idle();
         }
+    }
+}
+
+/// Where a thread leaves the call it wants help with.
+#[derive(Default)]
+struct Post {
+    /// The call, and how many helpers it wants.
+    call: Mutex<Option<(Arc<Team>, usize)>>,
+    /// A job that will look here is in the pool's queue.
+    queued: AtomicBool,
+}
+
+thread_local! {
+    /// A thread belongs to one pool, so its job is in the queue that its calls are for.
+    static POST: Arc<Post> = Arc::default();
+}
+
+impl Post {
+    /// Asks for `helpers` threads: for one, which asks for the others, so that the caller loses no time.
+    fn ask(self: &Arc<Self>, team: &Arc<Team>, helpers: usize) {
+        if helpers == 0 {
+            return;
+        }
+        self.replace(Some((team.clone(), helpers)));
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            let post = self.clone();
+            rayon::spawn(move || post.answer());
+        }
+    }
+
+    fn answer(&self) {
+        // First: a call that is left after this one was taken gets a job of its own.
+        self.queued.store(false, Ordering::Release);
+        if let Some((team, helpers)) = self.replace(None) {
+            team.help(helpers);
+        }
+    }
+
+    /// Nobody need come any more.
+    fn withdraw(&self) {
+        self.replace(None);
+    }
+
+    fn replace(&self, call: Option<(Arc<Team>, usize)>) -> Option<(Arc<Team>, usize)> {
+        std::mem::replace(&mut *self.call.lock().unwrap_or_else(PoisonError::into_inner), call)
     }
 }
 
@@ -164,11 +221,15 @@ fn next_call() -> Option<Arc<Team>> {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn pool(threads: usize) -> rayon::ThreadPool {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be had")
+    }
+
+    /// As the function, of a caller with nothing else to do.
+    fn share(count: usize, work: impl Fn(usize) + Sync) {
+        super::share(count, work, || {});
     }
 
     fn add_one(to: &AtomicUsize) {
@@ -204,5 +265,68 @@ mod tests {
         let panic = caught.expect_err("unit 1 fails");
         assert_eq!(panic.downcast_ref(), Some(&"unit 1 fails"));
         assert_eq!(done.into_inner(), 5);
+    }
+
+    /// A pool of two whose other thread is busy until the sender is dropped.
+    fn busy_pool() -> (rayon::ThreadPool, std::sync::mpsc::Sender<()>) {
+        let pool = pool(2);
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        pool.spawn(move || {
+            begin.send(()).expect("waited for");
+            let _ = busy.recv();
+        });
+        begun.recv().expect("the other thread begins");
+        (pool, free)
+    }
+
+    #[test]
+    fn a_thread_that_does_not_come_is_asked_once() {
+        let (pool, _free) = busy_pool();
+        pool.install(|| {
+            let jobs = || super::POST.with(std::sync::Arc::strong_count) - 1;
+            for call in 0..100 {
+                share(4, |_| {});
+                assert!(jobs() <= 1, "{call}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_that_comes_late_helps_with_the_call_of_then() {
+        let (pool, free) = busy_pool();
+        pool.install(|| {
+            share(4, |_| {});
+            // The job of the call before is in the queue; both threads are needed to get through.
+            let both = std::sync::Barrier::new(2);
+            drop(free);
+            share(2, |_| {
+                both.wait();
+            });
+        });
+    }
+
+    #[test]
+    fn a_caller_that_waits_is_not_idle() {
+        let asked = AtomicUsize::new(0);
+        pool(2).install(|| {
+            let caller = std::thread::current().id();
+            let work = |_| {
+                // Others are not done before the caller has been asked.
+                while std::thread::current().id() != caller && asked.load(Ordering::Relaxed) == 0 {
+                    std::thread::yield_now();
+                }
+            };
+            let begun = std::sync::Barrier::new(2);
+            super::share(
+                2,
+                |unit| {
+                    begun.wait();
+                    work(unit);
+                },
+                || add_one(&asked),
+            );
+        });
+        assert!(asked.into_inner() > 0);
     }
 }

@@ -78,6 +78,10 @@ pub(super) fn attend<E: Element>(
         let range = find(rows);
         step.score(segment, rows, range);
         while rows.count() > 0 {
+            // It is asked between items: a few rows' keys take no second, and the registers are in use.
+            if call.stop.is_set() {
+                return;
+            }
             let range = find(next);
             step.softmax();
             step.add_values(rows.values(), next.keys());

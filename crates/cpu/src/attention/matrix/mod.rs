@@ -69,12 +69,21 @@ fn attend_many<E: Element>(
     scratch.partial.reset(panels, WIDTH, dims.value_padded);
     scratch.scores.reserve(KEYS * WIDTH);
     scratch.operands.load_queries(call, item, dims);
-    let tiles = Tiles::configure(amx);
+    let mut tiles = Tiles::configure(amx);
     let mut rows = KeyRows::<KEYS>::NONE;
     for segment in &call.inputs.segments {
         let seen = visible(call, item, segment, &mut scratch.visible);
         let part = item.part(segment.keys(item.b), seen, split, KEYS as u64);
         for first in part.clone().step_by(KEYS) {
+            if call.stop.is_due() {
+                // Who is asked may use tile registers too.
+                drop(tiles);
+                call.stop.ask();
+                tiles = Tiles::configure(amx);
+            }
+            if call.stop.is_set() {
+                return;
+            }
             let range = first..part.end.min(first + KEYS as u64);
             rows.find(call, segment, item, range.clone());
             if rows.count() == 0 {
