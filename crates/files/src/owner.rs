@@ -28,9 +28,7 @@ impl Trust {
     pub(crate) fn check(self, path: &Path, metadata: &Metadata) -> Result<(), Error> {
         let owner = platform::owner(metadata);
         if !self.includes(owner) {
-            let us = user();
-            let reason = format!("belongs to user {owner}, and this is user {us}: it is not used");
-            return Err(Error::new(path, reason));
+            return Err(of_another(path, owner));
         }
         if platform::is_writable_by_others(metadata) {
             let mode = platform::mode(metadata);
@@ -41,11 +39,21 @@ impl Trust {
     }
 }
 
-/// Ensures that not everybody can replace what lies in `directory` or in one above it.
+fn of_another(path: &Path, owner: u32) -> Error {
+    let us = user();
+    Error::new(path, format!("belongs to user {owner}, and this is user {us}: it is not used"))
+}
+
+/// Ensures that not everybody can replace what lies in `directory` or in one above it; for the
+/// superuser, that nobody can. (Other users may trust the owner of the place they were given.)
 pub(crate) fn check_above(directory: &Path) -> Result<(), Error> {
     let whole = std::fs::canonicalize(directory).map_err(|e| Error::new(directory, e))?;
     for above in whole.ancestors() {
         let metadata = std::fs::metadata(above).map_err(|e| Error::new(above, e))?;
+        let owner = platform::owner(&metadata);
+        if owner != ROOT && is_superuser() {
+            return Err(of_another(above, owner));
+        }
         if platform::is_open_to_all(&metadata) {
             let reason = "every user can replace what lies in it (it lacks the sticky bit): \
                           it is not used";
@@ -60,6 +68,13 @@ const ROOT: u32 = 0;
 /// The number of the user that this process acts for; 0 where users have none.
 pub fn user() -> u32 {
     platform::user()
+}
+
+/// Whether this is the superuser of the whole machine: one who is only called so in a namespace does not
+/// own its root directory.
+fn is_superuser() -> bool {
+    let root = std::fs::metadata("/");
+    user() == ROOT && root.is_ok_and(|root| platform::owner(&root) == ROOT)
 }
 
 /// Whether what `metadata` describes belongs to this user.

@@ -99,6 +99,22 @@ fn places_where_everybody_can_replace_things_are_refused() {
 }
 
 #[test]
+fn the_superuser_uses_no_place_of_another_user() {
+    let scratch = Scratch::new().unwrap();
+    let home = scratch.file("home");
+    let cache = PrivateDirectory::new(home.join("cache"), Trust::User);
+    let tool = cache.make().unwrap().join("tool");
+    fs::write(&tool, "x").unwrap();
+    assert_eq!(cache.file("tool"), Ok(Some(tool)));
+    // Its owner could put another directory there between a look and a use.
+    if user() == 0 {
+        let expected = leave_to_others(&home);
+        assert!(said(cache.file("tool")).starts_with(&expected));
+        assert!(said(cache.make()).starts_with(&expected));
+    }
+}
+
+#[test]
 fn links_are_judged_by_what_they_lead_to() {
     let scratch = Scratch::new().unwrap();
     let far = PrivateDirectory::new(scratch.file("far"), Trust::User).make().unwrap();
