@@ -26,7 +26,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Runs `work`; [`attention`](crate::attention) in it ends early once `ask` answers true, and asks no more.
+/// Runs `work`; [`attention`](crate::attention()) in it ends early once `ask` answers true, and asks no more.
 ///
 /// # Errors
 /// If it did.

@@ -5,6 +5,7 @@
 //! have the meaning that [`problem`] gives them.
 
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
+use crate::interrupt::Stop;
 use crate::reference::{Magnitudes, Reference, dense_row};
 use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
 use rayon::prelude::*;
@@ -86,6 +87,7 @@ pub(crate) fn attention(
 ) -> Result<Reference, InvalidProblem> {
     let inputs = Inputs::new(problem, buffers)?;
     let mut result = Reference::empty(problem);
+    let stop = Stop::default();
     for b in 0..inputs.batch() {
         let (q_batch, tokens) = inputs.queries(b);
         for token in tokens.clone() {
@@ -97,30 +99,39 @@ pub(crate) fn attention(
                 .clone()
                 .flat_map(|t| (0..problem.group()).map(move |g| (t, kv_head * problem.group() + g)))
                 .collect();
-            let rows: Vec<Row> = queries
-                .par_iter()
-                .map(|&(token, head)| {
-                    let query = Query {
-                        b,
-                        q_batch,
-                        token,
-                        head,
-                        first: tokens.start,
-                        count: tokens.end - tokens.start,
-                    };
-                    attend(&inputs, &shared, query, arithmetic)
-                })
-                .collect();
-            for ((token, head), row) in queries.into_iter().zip(rows) {
-                let at = dense_row(problem, q_batch, head, token);
-                let dim = problem.value_dim() as usize;
-                result.out[at * dim..][..dim].copy_from_slice(&row.out);
-                result.lse[at] = row.lse;
-                result.magnitudes[at] = row.magnitudes;
+            let query = |&(token, head): &(u64, u64)| {
+                let (first, count) = (tokens.start, tokens.end - tokens.start);
+                Query { b, q_batch, token, head, first, count }
+            };
+            for some in queries.chunks(rows_at_once(&inputs, b)) {
+                if stop.ask() {
+                    return Ok(result);
+                }
+                let rows: Vec<Row> = some
+                    .par_iter()
+                    .map(|at| attend(&inputs, &shared, query(at), arithmetic))
+                    .collect();
+                for (&(token, head), row) in some.iter().zip(rows) {
+                    let at = dense_row(problem, q_batch, head, token);
+                    let dim = problem.value_dim() as usize;
+                    result.out[at * dim..][..dim].copy_from_slice(&row.out);
+                    result.lse[at] = row.lse;
+                    result.magnitudes[at] = row.magnitudes;
+                }
             }
         }
     }
     Ok(result)
+}
+
+/// Products between two questions whether to stop: a fraction of a second.
+const PRODUCTS: u64 = 1 << 27;
+
+/// Rows of sequence `b` that are computed between two such questions, one for each thread at least.
+fn rows_at_once(inputs: &Inputs, b: u64) -> usize {
+    let keys: u64 = inputs.segments.iter().map(|segment| segment.keys(b)).sum();
+    let of_a_row = keys.saturating_mul(inputs.problem.key_dim() + inputs.problem.value_dim());
+    (PRODUCTS / of_a_row.max(1)).max(rayon::current_num_threads() as u64) as usize
 }
 
 /// One query row: which sequence, where in `q`, and its place among the sequence's queries.

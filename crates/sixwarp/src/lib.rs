@@ -39,7 +39,7 @@ mod plan;
 mod programs;
 mod tensor;
 
-pub use cpu::{Comparison, Isa, Reference, compare};
+pub use cpu::{Comparison, Interrupted, Isa, Reference, compare, interruptible};
 pub use device::Device;
 pub use device_name::{DeviceName, UnknownDevice};
 pub use error::Error;

@@ -50,7 +50,35 @@ def _load() -> ctypes.CDLL:
     return library
 
 
+# In the order of `Interpreter` in crates/python/src/fast/python.rs.
+_FUNCTIONS = (
+    "PyCFunction_NewEx", "PyCapsule_New", "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyObject_Type",
+    "PyObject_RichCompareBool", "PyLong_AsVoidPtr", "PyErr_Occurred", "PyErr_Clear", "PyTuple_New",
+    "PyTuple_SetItem", "PyObject_GetAttr", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals",
+)  # fmt: skip
+
+
+def _attach() -> ctypes.CDLL | None:
+    """The library once more, for functions that are called with the interpreter's lock held.
+
+    The library is linked with no Python: it is given the addresses of the few functions it calls. None where
+    there is no CPython.
+    """
+    if sys.implementation.name != "cpython":
+        return None
+    locked = ctypes.PyDLL(str(path()))
+    addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _FUNCTIONS]
+    addresses += [id(None)]
+    locked.sixwarp_interpreter((ctypes.c_size_t * len(addresses))(*addresses))
+    run = locked.sixwarp_run_in_python
+    run.restype, run.argtypes = library.sixwarp_run.restype, library.sixwarp_run.argtypes
+    return locked
+
+
 library = _load()
+locked = _attach()
+# Runs a plan; signals are handled meanwhile, so that Ctrl-C ends a long call on the CPU.
+run = library.sixwarp_run if locked is None else locked.sixwarp_run_in_python
 version: str = library.sixwarp_version().decode()
 
 

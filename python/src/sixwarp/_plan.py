@@ -7,7 +7,7 @@ import json
 import struct
 from typing import Any, Mapping, Optional, Sequence
 
-from ._library import check, library, raise_error
+from ._library import check, library, raise_error, run
 from ._tensor import Memory
 
 # `Memory` in crates/python/src/memory.rs: slot, element, device, writable, address, bytes.
@@ -40,7 +40,7 @@ class Plan:
         self._pack = struct.Struct("=" + _MEMORY * len(self.slots)).pack
         # Bound here: modules may be gone when the interpreter ends.
         self._free = library.sixwarp_plan_free
-        self._run = library.sixwarp_run
+        self._run = run
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)

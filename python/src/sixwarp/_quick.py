@@ -1,25 +1,16 @@
 """The quick way into the library: builtin functions that it makes itself.
 
-`ctypes` converts every argument and Python reads every address; these functions do neither. The library is
-linked with no Python: it is given the addresses of the few functions it calls. Where there is no CPython, or
-torch lends nothing through DLPack's C exchange interface (it does from 2.10 on) or lacks a function of
-`_torch_functions`, `attention` and `planned` answer None and the long way through `ctypes` is taken.
+`ctypes` converts every argument and Python reads every address; these functions do neither. Where there is no
+CPython, or torch lends nothing through DLPack's C exchange interface (it does from 2.10 on) or lacks a function
+of `_torch_functions`, `attention` and `planned` answer None and the long way through `ctypes` is taken.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any, Callable, Optional
 
-from ._library import path
-
-# In the order of `Interpreter` in crates/python/src/fast/python.rs.
-_FUNCTIONS = (
-    "PyCFunction_NewEx", "PyCapsule_New", "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyObject_Type",
-    "PyObject_RichCompareBool", "PyLong_AsVoidPtr", "PyErr_Occurred", "PyErr_Clear", "PyTuple_New",
-    "PyTuple_SetItem", "PyObject_GetAttr", "PyEval_SaveThread", "PyEval_RestoreThread",
-)  # fmt: skip
+from ._library import locked
 
 
 def unknown(*_: Any) -> None:
@@ -38,19 +29,16 @@ def attach(types: tuple, functions: Optional[list]) -> None:
     """Makes the functions for tensors of exactly these types of torch, whose own functions are given."""
     global attention, remember, planned
     capsule = getattr(types[0], "__dlpack_c_exchange_api__", None)
-    if capsule is None or functions is None or sys.implementation.name != "cpython":
+    if capsule is None or functions is None or locked is None:
         return
-    api = ctypes.pythonapi
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", api)
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
     )(capsule, b"dlpack_exchange_api")
-    addresses = [ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in _FUNCTIONS]
-    addresses += [id(None)]
-    make = ctypes.PyDLL(str(path())).sixwarp_quick
+    make = locked.sixwarp_quick
     make.restype = ctypes.py_object
     words = lambda values: (ctypes.c_size_t * len(values))(*values)
     made = make(
-        words(addresses), words(functions), ctypes.c_void_p(pointer), words([id(x) for x in types]),
+        words(functions), ctypes.c_void_p(pointer), words([id(x) for x in types]),
         ctypes.c_size_t(len(types)),
     )  # fmt: skip
     if made is not None:

@@ -16,6 +16,7 @@
 mod dlpack;
 mod python;
 mod recipe;
+mod signals;
 mod torch;
 mod view;
 
@@ -105,18 +106,16 @@ static CALL: Method = Method::new(c"call", call);
 /// interface is not understood.
 ///
 /// # Safety
-/// Called with the interpreter's lock held (`ctypes.PyDLL`), with its functions and torch's in order, the
-/// address of torch's `DLPackExchangeAPI` and `count` types whose objects it lends.
+/// Called with the interpreter's lock held (`ctypes.PyDLL`) behind `sixwarp_interpreter`, with torch's
+/// functions in order, the address of its `DLPackExchangeAPI` and `count` types whose objects it lends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_quick(
-    interpreter: *const Interpreter,
     torch: *const Torch,
     api: *mut c_void,
     types: *const usize,
     count: usize,
 ) -> *mut Object {
-    // SAFETY: the caller gives the table.
-    let python = *INTERPRETER.get_or_init(|| unsafe { *interpreter });
+    let Some(python) = INTERPRETER.get().copied() else { return null_mut() };
     // SAFETY: the caller gives a table that its library keeps.
     let Some(library) = (unsafe { Library::new(api) }) else {
         // SAFETY: the lock is held.
@@ -262,7 +261,8 @@ unsafe fn ensure_no_gradient(context: &Context, tensors: &[*mut Object]) -> Opti
     (!forward && !tensors.iter().any(asks)).then_some(())
 }
 
-/// Runs `work` for Python: no result is `None`, and no error is left.
+/// Runs `work` for Python: no result is `None`, and no error is left. A result that is null is one
+/// whose error is set.
 ///
 /// # Safety
 /// The lock must be held and `arguments` be that of `count` objects.

@@ -1,6 +1,7 @@
 //! The few functions of CPython that are called, by addresses the package finds with `ctypes`: the
 //! library is linked with no Python and serves every one.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
@@ -36,7 +37,7 @@ impl Method {
     }
 }
 
-/// Functions and objects of the running interpreter, in the order of `_quick.py`.
+/// Functions and objects of the running interpreter, in the order of `_library.py`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Interpreter {
@@ -56,6 +57,7 @@ pub struct Interpreter {
     attribute: unsafe extern "C" fn(*mut Object, *mut Object) -> *mut Object,
     release_lock: unsafe extern "C" fn() -> *mut c_void,
     take_lock: unsafe extern "C" fn(*mut c_void),
+    check_signals: unsafe extern "C" fn() -> c_int,
     none: *mut Object,
 }
 
@@ -204,16 +206,27 @@ impl Interpreter {
         }
     }
 
-    /// Runs `work` while other threads may use the interpreter.
+    /// Runs `work` while other threads may use the interpreter. Signals are handled now and then, if this
+    /// is the main thread; if a handler raises, a computation ends early, and Python's error is set.
     ///
     /// # Safety
     /// As for all; `work` must touch no object.
-    pub(super) unsafe fn unlocked<R>(&self, work: impl FnOnce() -> R) -> R {
-        // SAFETY: as the caller says; the lock is taken back before returning.
+    pub(super) unsafe fn unlocked<R>(
+        &self,
+        work: impl FnOnce() -> R,
+    ) -> Result<R, sixwarp::Interrupted> {
+        // SAFETY: as the caller says; the lock is taken back before returning. `ask` is called on this
+        // thread, while it does not have the lock.
         unsafe {
-            let thread = (self.release_lock)();
-            let result = work();
-            (self.take_lock)(thread);
+            let thread = Cell::new((self.release_lock)());
+            let ask = || {
+                (self.take_lock)(thread.get());
+                let raised = (self.check_signals)() != 0;
+                thread.set((self.release_lock)());
+                raised
+            };
+            let result = sixwarp::interruptible(&ask, work);
+            (self.take_lock)(thread.get());
             result
         }
     }

@@ -8,6 +8,8 @@ use crate::Plan;
 use crate::error::caught;
 use crate::memory::Need;
 use problem::{SegmentSlot, Slot};
+use sixwarp::Interrupted;
+use std::ptr::null_mut;
 
 /// Positions of tensors among the arguments of a call.
 pub(super) const Q: usize = 0;
@@ -186,7 +188,7 @@ impl Recipe {
     }
 
     /// Makes the call on tensors that fit; there is no result if it failed, perhaps with Python's error
-    /// set.
+    /// set. It is null if a signal's handler raised, whose error is set.
     ///
     /// # Safety
     /// `arguments` and `given` must be of one call, and the interpreter's lock held.
@@ -214,12 +216,15 @@ impl Recipe {
         let scratch = self.workspace(device, place)?;
         addresses[slots] = scratch.address();
         // SAFETY: the tensors fit the plan, and Python's arguments keep them alive.
-        unsafe { self.launch(&addresses[..=slots], stream) }?;
+        let ended = unsafe { self.launch(&addresses[..=slots], stream) }?;
         for (position, made) in [(OUT, &out), (LSE, &lse)] {
             if made.is_none() && given.0[position].is_some() {
                 // SAFETY: as the caller says.
                 unsafe { self.context.torch.wrote(arguments[position]) };
             }
+        }
+        if ended == Err(Interrupted) {
+            return Some(null_mut());
         }
         // SAFETY: as the caller says.
         unsafe { self.results(arguments, out, lse) }
@@ -255,15 +260,16 @@ impl Recipe {
 
     /// # Safety
     /// The addresses must be those of tensors that fit, in the plan's order, then the workspace's.
-    unsafe fn launch(&self, addresses: &[u64], stream: usize) -> Option<()> {
+    unsafe fn launch(&self, addresses: &[u64], stream: usize) -> Option<Result<(), Interrupted>> {
         // SAFETY: the owner keeps the plan alive.
         let plan = unsafe { &*self.plan };
         // SAFETY: as the caller says; nothing of Python's is touched.
         let run = || caught(|| unsafe { plan.run_at(addresses, stream) }).ok();
         match plan.needs().device {
             // SAFETY: the lock is held, as every caller of `run` says.
-            crate::memory::CPU => unsafe { self.context.python.unlocked(run) },
-            _ => run(),
+            crate::memory::CPU => unsafe { self.context.python.unlocked(run) }
+                .map_or(Some(Err(Interrupted)), |run| run.map(Ok)),
+            _ => run().map(Ok),
         }
     }
 
