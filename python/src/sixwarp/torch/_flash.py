@@ -117,7 +117,7 @@ def flash_attn_varlen_func(
     refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
     if cu_seqlens_k is None and seqused_k is None:
         raise ValueError("flash_attn_varlen_func: cu_seqlens_k or seqused_k must say how long sequences are")
-    if block_table is not None:
+    if block_table is not None and cu_seqlens_k is not None:
         seqused_k = cu_seqlens_k.diff() if seqused_k is None else seqused_k
         cu_seqlens_k = None
     options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
@@ -132,8 +132,8 @@ def flash_attn_varlen_qkvpacked_func(
     qkv: Tensor, cu_seqlens: Tensor, max_seqlen: int, *arguments: Any, num_heads_q: Optional[int] = None, **named: Any
 ) -> Result:
     """flash-attn's `flash_attn_varlen_qkvpacked_func`: `flash_attn_varlen_func` of `qkv`, `[tokens, 3, heads, dim]`."""
-    lengths = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
-    return flash_attn_varlen_func(*_unpacked("qkv", qkv, 4, num_heads_q), *lengths, *arguments, **named)
+    q, k, v = _unpacked("qkv", qkv, 4, num_heads_q)
+    return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **named)
 
 
 def flash_attn_varlen_kvpacked_func(q: Tensor, kv: Tensor, *arguments: Any, **named: Any) -> Result:

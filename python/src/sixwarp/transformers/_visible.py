@@ -47,7 +47,7 @@ class Visible:
 
     def packed(self, packing: Packing) -> "Visible":
         """The same pattern within each of several sequences that the caller delimits."""
-        if self.pattern.sequences is not None:
+        if self.pattern.sequences is not None and self.packing is not None:
             if not self.packing.same_as(packing):
                 raise ValueError("cu_seq_lens_q, cu_seq_lens_k and position_ids delimit different sequences")
             return self
