@@ -254,15 +254,18 @@ mod tests {
             assert_eq!(whole, Ok(()));
             // Within an item of many rows too, and not only between items.
             assert!(asks > if queries == 300 { 9 } else { 0 }, "{dtype:?} {queries}: {asks}");
-            assert!((0..expected.as_ref().len()).all(|at| expected.as_ref().get(at) == 1.0));
+            // An average of ones, to rounding.
+            let is_one = |x: f64| (x - 1.0).abs() < 1e-5;
+            let wrong = (0..expected.as_ref().len()).find(|at| !is_one(expected.as_ref().get(*at)));
+            assert_eq!(wrong.map(|at| expected.as_ref().get(at)), None, "{dtype:?} {queries}");
             for n in 1..=asks {
                 let (result, out, asked) = run_until(dtype, queries, n);
                 assert_eq!((result, asked), (Err(Interrupted), n), "{dtype:?} {queries}");
                 let rows = (0..queries as usize).map(|row| out.as_ref().get(row * 64));
                 let (done, left): (Vec<f64>, Vec<f64>) = rows.partition(|x| !x.is_nan());
                 // From the definition, rows are written together at the end, those not computed as 0.
-                let is_right = |x: &f64| *x == 1.0 || (dtype == DType::F64 && *x == 0.0);
-                let complete = left.is_empty() && done.iter().all(|x| *x == 1.0);
+                let is_right = |x: &f64| is_one(*x) || (dtype == DType::F64 && *x == 0.0);
+                let complete = left.is_empty() && done.iter().all(|x| is_one(*x));
                 assert!(!complete && done.iter().all(is_right), "{dtype:?} {n}");
             }
         }
