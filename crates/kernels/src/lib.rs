@@ -8,7 +8,8 @@
 //! - `order`: which tile a CTA works on, and in which order;
 //! - `sequence`: lengths and offsets of one sequence;
 //! - `visible`: which keys a row sees, per tile and per element, and the walk over tiles;
-//! - `softmax`: the online softmax over registers; `exponential`: powers of two on the FMA pipe;
+//! - `softmax`: the online softmax over registers; `exponential`: powers of two on the FMA pipe; `hyperbolic`:
+//!   soft caps;
 //! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
 //! - `task`: what a launch is about, and its parameters in a kernel;
 //! - `copies`: queries, keys and values to shared memory, in one piece or page by page;

@@ -6,7 +6,7 @@
 
 use crate::arguments::Arguments;
 use crate::exponential::Exponential;
-use crate::hyperbolic::Tanh;
+use crate::hyperbolic::SoftCap;
 use problem::{DType, Problem};
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -31,7 +31,7 @@ enum Prepare {
     /// They are multiplied by the scale.
     Scale(Reg<f32>),
     /// They are capped.
-    Cap(Tanh),
+    Cap(SoftCap),
 }
 
 /// What is known of one row so far.
@@ -147,7 +147,10 @@ impl Softmax {
         let (prepare, natural) = match problem.softcap {
             None if scale > 0.0 => (Prepare::Nothing, scale),
             None => (Prepare::Scale(args.f32(b, "scale", scale)), 1.0),
-            Some(cap) => (Prepare::Cap(Tanh::declare(b, args, scale / cap)), cap),
+            Some(cap) => {
+                let (cap, natural) = SoftCap::declare(b, args, scale, cap);
+                (Prepare::Cap(cap), natural)
+            }
         };
         Softmax {
             factor: args.f32(b, "factor", natural * LOG2_E),
@@ -163,7 +166,7 @@ impl Softmax {
         match self.prepare {
             Prepare::Nothing => {}
             Prepare::Scale(scale) => scores.iter().for_each(|&score| b.scale(score, scale)),
-            Prepare::Cap(tanh) => tanh.replace(b, scores),
+            Prepare::Cap(cap) => cap.apply(b, scores),
         }
     }
 
