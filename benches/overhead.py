@@ -1,10 +1,10 @@
-"""What a call costs the host on a GPU, and what of it is the driver's launch.
+"""What a call costs the host, and on a GPU what of it is the driver's launch.
 
     python benches/overhead.py [--json FILE]
 
 Calls are made in bursts that the stream takes without waiting; the least mean of a burst counts. A bare launch is
 `cuLaunchKernelEx` of a kernel that returns at once, called through `ctypes`, less the time `ctypes` needs for a call
-that does nothing.
+that does nothing. Without a GPU, calls on one thread of the CPU are measured, with one query and one key.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import sixwarp.torch
 from sixwarp import _quick
 
 BURST, ROUNDS = 100, 40
+GPU = torch.cuda.is_available()
 PTX = b"""
 .version 8.0
 .target sm_90
@@ -30,15 +31,20 @@ PTX = b"""
 """
 
 
+def synchronize():
+    if GPU:
+        torch.cuda.synchronize()
+
+
 def microseconds(call):
     best = float("inf")
     for _ in range(ROUNDS):
-        torch.cuda.synchronize()
+        synchronize()
         start = time.perf_counter()
         for _ in range(BURST):
             call()
         best = min(best, (time.perf_counter() - start) / BURST)
-    torch.cuda.synchronize()
+    synchronize()
     return best * 1e6
 
 
@@ -114,28 +120,39 @@ def launches():
     }
 
 
+def tensors():
+    """Queries, keys and values that take next to no time: on a GPU 8 heads, one query, 64 keys."""
+    if GPU:
+        return [torch.randn(1, n, 8, 64, device="cuda", dtype=torch.bfloat16) for n in (1, 64, 64)]
+    torch.set_num_threads(1)
+    return [torch.randn(1, 1, 1, 8) for _ in range(3)]
+
+
 def calls():
-    """Calls on a shape whose kernel is short: 8 heads, one query, 64 keys."""
-    q, k, v = (torch.randn(1, n, 8, 64, device="cuda", dtype=torch.bfloat16) for n in (1, 64, 64))
+    q, k, v = tensors()
     plan, out = sixwarp.plan(q, k, v), torch.empty_like(q)
     others = [torch.empty_like(q) for _ in range(7)]
     turn = iter(range(10**9))
     theirs = torch.nn.functional.scaled_dot_product_attention
     bhsd = [x.transpose(1, 2) for x in (q, k, v)]
-    compiled = torch.ops.sixwarp.attention.default
-    nones = (None,) * 5
-    rest = ("bshd", False, None, None, None, None, None, None, None)
-    return {
-        "plan(q, k, v, out=out)": microseconds(lambda: plan(q, k, v, out=out)),
-        "plan(q, k, v, out=one of 7)": microseconds(lambda: plan(q, k, v, out=others[next(turn) % 7])),
-        "plan(q, k, v)": microseconds(lambda: plan(q, k, v)),
-        "attention(q, k, v, out=out)": microseconds(lambda: sixwarp.attention(q, k, v, out=out)),
-        "attention(q, k, v)": microseconds(lambda: sixwarp.attention(q, k, v)),
-        "torch.ops.sixwarp.attention": microseconds(lambda: compiled(q, k, v, *nones, *rest)),
-        "sixwarp.torch.attention": microseconds(lambda: sixwarp.torch.attention(q, k, v)),
-        "torch's scaled_dot_product_attention": microseconds(lambda: theirs(*bhsd)),
-        "torch.empty_like (part of the calls without out)": microseconds(lambda: torch.empty_like(q)),
+    lengths = torch.full((1,), k.shape[1], dtype=torch.int32, device=q.device)
+    ours, operator = sixwarp.torch, torch.ops.sixwarp.attention.default
+    rest = (*[None] * 6, "bshd", False, *[None] * 7)
+    measured = {
+        "plan(q, k, v, out=out)": lambda: plan(q, k, v, out=out),
+        "plan(q, k, v, out=one of 7)": lambda: plan(q, k, v, out=others[next(turn) % 7]),
+        "plan(q, k, v)": lambda: plan(q, k, v),
+        "attention(q, k, v, out=out)": lambda: sixwarp.attention(q, k, v, out=out),
+        "attention(q, k, v)": lambda: sixwarp.attention(q, k, v),
+        "sixwarp.torch.attention": lambda: ours.attention(q, k, v),
+        "sixwarp.torch.sdpa": lambda: ours.sdpa(*bhsd),
+        "sixwarp.torch.flash_attn_func": lambda: ours.flash_attn_func(q, k, v),
+        "sixwarp.torch.flash_attn_with_kvcache": lambda: ours.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths),
+        "torch.ops.sixwarp.attention, called by name": lambda: operator(q, k, v, *rest),
+        "torch's scaled_dot_product_attention": lambda: theirs(*bhsd),
+        "torch.empty_like (part of the calls without out)": lambda: torch.empty_like(q),
     }
+    return {name: microseconds(call) for name, call in measured.items()}
 
 
 def main():
@@ -147,14 +164,14 @@ def main():
     quick = _quick.attention is not _quick.unknown
     result = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "gpu": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if GPU else "the CPU",
         "torch": torch.__version__,
         "sixwarp": sixwarp.__version__,
         "way": "DLPack's exchange interface" if quick else "ctypes: this torch lends no tensors",
         "calls_us": measured,
-        "launches_us": launches(),
+        "launches_us": launches() if GPU else {},
     }
-    print(f"{result['gpu']}, torch {result['torch']}, by {result['way']}")
+    print(f"{result['device']}, torch {result['torch']}, by {result['way']}")
     for part in ("calls_us", "launches_us"):
         for name, value in result[part].items():
             print(f"{value:7.2f} us  {name}")

@@ -98,6 +98,14 @@ def _attention(tensors: Tensors, options: Options, stream: Optional[int]) -> Any
             name = type(tensors.q).__module__.partition(".")[0]
             raise TypeError(f"out: arrays of {name} are not written; leave it out")
         return through(lambda lent: _attention(Tensors(*lent), options, stream), tensors, tensors.q)
+    out, lse, bound = compute(tensors, options, stream)
+    if bound is not None:
+        remember(bound, tensors, out, lse, options)
+    return (out, lse) if options.return_lse else out
+
+
+def compute(tensors: Tensors, options: Options, stream: Optional[int]) -> Tuple[Any, Any, Optional[Bound]]:
+    """The outputs and their plan; no plan where a call with tensors like these may need another one."""
     ensure_given(q=tensors.q, k=tensors.k, v=tensors.v)
     a = adapter_for(tensors._fields, tensors)
     q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
@@ -116,9 +124,13 @@ def _attention(tensors: Tensors, options: Options, stream: Optional[int]) -> Any
     if tensors.out is not None:
         a.written(out)
     converted = used is not tensors and any(map(operator.is_not, used, tensors))
-    if not converted and not _depends_on_lengths(bound, used, options):
-        _quick.remember(bound.plan.handle, bound, *used[:-1], out, lse, *options)
-    return (out, lse) if options.return_lse else out
+    repeatable = not converted and not _depends_on_lengths(bound, used, options)
+    return out, lse, bound if repeatable else None
+
+
+def remember(bound: Bound, tensors: Tensors, out: Any, lse: Any, options: tuple) -> None:
+    """Makes the quick way know a call by its tensors and options."""
+    _quick.remember(bound.plan.handle, bound, *tensors[:-1], out, lse, *options)
 
 
 def _cache_put(key: tuple, bound: Bound) -> Bound:

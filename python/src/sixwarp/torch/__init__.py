@@ -1,7 +1,7 @@
 """torch: a registered operator, and drop-in functions.
 
 - `attention` is `sixwarp.attention` as the operator `torch.ops.sixwarp.attention`: it works under
-  `torch.compile(fullgraph=True)` and in CUDA graphs. `sixwarp.attention` itself is a little quicker.
+  `torch.compile(fullgraph=True)` and in CUDA graphs.
 - `sdpa` stands in for `torch.nn.functional.scaled_dot_product_attention`.
 - `flash_attn_func` and its family have flash-attn's signatures, and take keywords of FlashAttention-3.
 

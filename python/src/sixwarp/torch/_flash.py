@@ -10,21 +10,23 @@ where there are sinks, they count.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 from torch import Tensor
 
-from ._flash_keywords import alibi, attend, flash_lse, options_of, refuse
+from ._flash_keywords import alibi, attend, options_of, refuse
 
 Result = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, None]]
 
 
-def _result(out: Tensor, lse: Tensor, s_aux: Optional[Tensor], return_attn_probs: bool, return_lse: bool) -> Result:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], probs: bool, lse: bool, options: Dict[str, Any]
+) -> Result:
     """flash-attn returns three things where it is asked for probabilities, vLLM's fork two for the log-sum-exp."""
-    if not return_attn_probs and not return_lse:
-        return out
-    lse = flash_lse(lse, s_aux)
-    return (out, lse, None) if return_attn_probs else (out, lse)
+    result = attend(q, k, v, out, probs or lse, options)
+    if probs:
+        return (*result, None)
+    return result if lse else result[0]
 
 
 def flash_attn_func(
@@ -53,12 +55,12 @@ def flash_attn_func(
     >>> flash_attn_func(x, x, x, causal=True, window_size=(2, 0)).shape
     torch.Size([1, 5, 2, 32])
     """
-    refuse("flash_attn_func", dropout_p=dropout_p, **others)
+    if dropout_p or others:
+        refuse("flash_attn_func", dropout_p=dropout_p, **others)
     options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
     if alibi_slopes is not None:
         options.update(attn_mask=alibi(alibi_slopes, q.shape[1], k.shape[1], q.shape[2]))
-    result, lse = attend(q, k, v, out, **options)
-    return _result(result, lse, s_aux, return_attn_probs, return_softmax_lse)
+    return _attend(q, k, v, out, return_attn_probs, return_softmax_lse, options)
 
 
 def flash_attn_qkvpacked_func(qkv: Tensor, *arguments: Any, num_heads_q: Optional[int] = None, **named: Any) -> Result:
@@ -114,7 +116,8 @@ def flash_attn_varlen_func(
     >>> torch.allclose(out[:3], first, atol=1e-6)
     True
     """
-    refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
+    if dropout_p or alibi_slopes is not None or others:
+        refuse("flash_attn_varlen_func", dropout_p=dropout_p, alibi_slopes=alibi_slopes, **others)
     if cu_seqlens_k is None and seqused_k is None:
         raise ValueError("flash_attn_varlen_func: cu_seqlens_k or seqused_k must say how long sequences are")
     if block_table is not None and cu_seqlens_k is not None:
@@ -124,8 +127,7 @@ def flash_attn_varlen_func(
     options.update(cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, seqused_k=seqused_k, page_table=block_table)
     if cu_seqlens_k is not None:
         options.update(cu_seqlens_k=cu_seqlens_k, max_seqlen_k=max_seqlen_k)
-    result, lse = attend(q, k, v, out, **options)
-    return _result(result, lse, s_aux, return_attn_probs, return_softmax_lse)
+    return _attend(q, k, v, out, return_attn_probs, return_softmax_lse, options)
 
 
 def flash_attn_varlen_qkvpacked_func(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import plan
 from .._torch_tensor import refuse_gradients
-from ._flash_keywords import alibi, attend, flash_lse, options_of, refuse, window_of
+from ._flash_keywords import alibi, attend, options_of, refuse, window_of
 from ._kvcache import Cache, NewRows, lengths_of, rotate, rows_of
 
 # Calls whose plan was made once: shapes, strides, types and options.
@@ -79,8 +79,8 @@ def flash_attn_with_kvcache(
     if new is not None:
         _check_plan(q, out, options)
         new.write()
-    result, lse = attend(q, out=out, **options)
-    return (result, flash_lse(lse, s_aux)) if return_softmax_lse else result
+    result = attend(q, options.pop("k"), options.pop("v"), out, return_softmax_lse, options)
+    return result if return_softmax_lse else result[0]
 
 
 def _refuse_packed(name: str, **packed: Optional[Tensor]) -> None:

@@ -46,7 +46,7 @@ def refuse(function: str, **given: Any) -> None:
 
 def window_of(window_size: Any) -> Window:
     """flash-attn writes -1 for no limit, vLLM's fork also None for no window."""
-    if window_size is None:
+    if window_size is None or window_size == (-1, -1):
         return None
     left, right = (None if side is None or side < 0 else side for side in window_size)
     return None if left is None and right is None else (left, right)
@@ -60,12 +60,16 @@ def options_of(
     return dict(causal=causal, window=window_of(window_size), softcap=capped, scale=softmax_scale, sinks=s_aux)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor] = None, **options: Any) -> Tuple[Tensor, Tensor]:
-    """The output, and the log-sum-exp as sixwarp has it."""
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_lse: bool, options: Dict[str, Any]
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """The output and, if it is asked for, the log-sum-exp by flash-attn's convention."""
     # The operator returns new tensors only.
     if out is None:
-        return attention(q, k, v, return_lse=True, **options)
-    return _raw(q, k, v, out=out, return_lse=True, **options)
+        result = attention(q, k, v, return_lse=return_lse, **options)
+    else:
+        result = _raw(q, k, v, out=out, return_lse=return_lse, **options)
+    return (result[0], flash_lse(result[1], options["sinks"])) if return_lse else (result, None)
 
 
 def alibi(slopes: Tensor, queries: int, keys: int, heads: int, lengths: Optional[Tensor] = None) -> Tensor:

@@ -5,9 +5,11 @@ from typing import Literal, Optional, Tuple, Union, overload
 import torch
 from torch import Tensor
 
+from .. import _quick
 from .. import attention as _raw
 from .._attention import Window
 from .._torch_tensor import refuse_forward_mode, refuse_gradients, without_tangents
+from ._eager import are_plain, is_watched, known
 
 
 # Registered by hand: a call through `torch.library.custom_op` costs the host about twice as much.
@@ -25,8 +27,14 @@ def _op(
     q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, layout, causal,
     window_left, window_right, softcap, scale, max_seqlen_q, max_seqlen_k, split,
 ):  # fmt: skip
-    refuse_forward_mode()
     window = None if window_left is None and window_right is None else (window_left, window_right)
+    result = _quick.attention(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, None, None, layout, causal,
+        window, softcap, scale, max_seqlen_q, max_seqlen_k, True, split,
+    )  # fmt: skip
+    if result is not None:
+        return result
+    refuse_forward_mode()
     return _raw(
         q,
         k,
@@ -151,11 +159,27 @@ def attention(
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """`sixwarp.attention` as an operator that torch.compile knows.
 
+    Where nothing has to see the operator (a compiler, a dispatch mode, the profiler), the library is called directly.
+
     >>> import torch, sixwarp.torch
     >>> q = torch.randn(1, 5, 4, 64)
     >>> sixwarp.torch.attention(q, q, q, causal=True).shape
     torch.Size([1, 5, 4, 64])
     """
+    result = known(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, None, layout, causal, window,
+        softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+    )  # fmt: skip
+    if result is not None:
+        return result
+    tensors = (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask)
+    if not is_watched() and are_plain(tensors):
+        return _raw(
+            q, k, v, layout=layout, causal=causal, window=window, sinks=sinks, softcap=softcap, scale=scale,
+            cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q,
+            max_seqlen_k=max_seqlen_k, seqused_k=seqused_k, page_table=page_table, attn_mask=attn_mask,
+            return_lse=return_lse, split=split,
+        )  # fmt: skip
     refuse_gradients(q, k, v, sinks, attn_mask)
     left, right = window if window is not None else (None, None)
     with without_tangents():

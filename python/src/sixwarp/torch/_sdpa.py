@@ -7,7 +7,13 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
+from .._attention import checked
+from .._prepare import Tensors
+from ._eager import are_plain, is_watched, known, run
 from ._op import attention
+
+# What calls of `sdpa` are known by, before their arguments.
+_NAME = "sdpa"
 
 
 def sdpa(
@@ -33,6 +39,11 @@ def sdpa(
     >>> torch.allclose(ours, theirs, atol=1e-5)
     True
     """
+    result = known(
+        query, key, value, None, None, None, None, None, attn_mask, None, _NAME, dropout_p, is_causal, scale, enable_gqa
+    )
+    if result is not None:
+        return result
     if dropout_p:
         raise NotImplementedError(f"sdpa: dropout_p is {dropout_p}: there is no dropout")
     if is_causal and attn_mask is not None:
@@ -40,18 +51,21 @@ def sdpa(
     shape = _result_shape(query, key, value, enable_gqa)
     if 0 in shape:
         return query.new_empty(shape)
+    given = Tensors(query, key, value, None, None, None, None, None, attn_mask, None)
     query, key, value = _expanded(shape, query, key, value, enable_gqa)
     if attn_mask is not None and attn_mask.dim() > 4:
         attn_mask = attn_mask.expand(*shape[:-3], *attn_mask.shape[-3:]).flatten(0, -4)
     queries, keys = query.shape[-2], key.shape[-2]
-    window = None
+    causal, window = is_causal, None
     if is_causal and keys > queries:
         key, value = key[..., :queries, :], value[..., :queries, :]
     elif is_causal and keys < queries:
-        is_causal, window = False, (None, queries - keys)
-    out = attention(
-        query, key, value, layout="bhsd", causal=is_causal, window=window, scale=scale, attn_mask=attn_mask
-    )
+        causal, window = False, (None, queries - keys)
+    if not is_watched() and are_plain(given):
+        options = checked("bhsd", causal, window, None, scale, None, None, False, None)
+        used = given._replace(q=query, k=key, v=value, attn_mask=attn_mask)
+        return run(given, used, options, (_NAME, 0.0, bool(is_causal), options.scale, bool(enable_gqa)), shape)
+    out = attention(query, key, value, layout="bhsd", causal=causal, window=window, scale=scale, attn_mask=attn_mask)
     return out if out.shape == shape else out.view(shape)
 
 
