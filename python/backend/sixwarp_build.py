@@ -18,6 +18,8 @@ import tarfile
 import tempfile
 import zipfile
 
+from sixwarp_progress import run_cargo
+
 HERE = pathlib.Path(__file__).resolve().parent.parent
 # The Rust workspace: beside this folder in a checkout, within it in a source distribution.
 ROOT = HERE / "rust" if (HERE / "rust" / "Cargo.toml").exists() else HERE.parent
@@ -44,7 +46,7 @@ def build_library():
     if not (ROOT / "Cargo.toml").exists():
         raise SystemExit(f"{ROOT} is not a checkout of sixwarp: build from one")
     command = [cargo, "build", "--release", "--locked", "-p", "sixwarp-python"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    run_cargo(command, ROOT)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return target / "release" / library_names()[0]
 
@@ -77,6 +79,11 @@ def metadata():
     )
 
 
+def wheel_metadata():
+    """The WHEEL file."""
+    return f"Wheel-Version: 1.0\nGenerator: sixwarp\nRoot-Is-Purelib: false\nTag: {tag()}\n"
+
+
 @contextlib.contextmanager
 def whole(path):
     """A file beside `path` that takes its place when the block ends well, and else is gone."""
@@ -105,9 +112,8 @@ class Wheel:
         self.zip.writestr(entry, data)
 
     def close(self):
-        wheel = f"Wheel-Version: 1.0\nGenerator: sixwarp\nRoot-Is-Purelib: false\nTag: {tag()}\n"
         self.add(f"{self.info}/METADATA", metadata().encode())
-        self.add(f"{self.info}/WHEEL", wheel.encode())
+        self.add(f"{self.info}/WHEEL", wheel_metadata().encode())
         self.records.append(f"{self.info}/RECORD,,\n")
         self.zip.writestr(f"{self.info}/RECORD", "".join(self.records))
         self.zip.close()
@@ -132,6 +138,20 @@ def wheel_files():
     with tempfile.TemporaryDirectory() as directory:
         library = stripped(build_library(), directory)
         yield f"{NAME}/{library.name}", library.read_bytes()
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """PEP 517: with it, front ends that ask for metadata first need not build the wheel for it."""
+    folder = f"{NAME}-{VERSION}.dist-info"
+    path = pathlib.Path(metadata_directory) / folder
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "METADATA").write_text(metadata(), encoding="utf-8")
+    (path / "WHEEL").write_text(wheel_metadata(), encoding="utf-8")
+    return folder
+
+
+# PEP 660.
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
