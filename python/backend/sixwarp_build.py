@@ -1,6 +1,6 @@
 """Builds the wheel: `cargo build`, then a zip. Nothing but Rust is needed (PEP 517, PEP 660).
 
-The library calls no Python function, so one wheel serves every Python 3 of a platform.
+The library is linked with no Python, so one wheel serves every Python of a platform from 3.9 on.
 """
 
 import base64

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,9 @@ def test_a_wheel_is_small_and_for_every_python(backend, tmp_path, monkeypatch):
     wheel = tmp_path / backend.build_wheel(str(tmp_path))
     assert "-py3-none-" in wheel.name
     assert wheel.stat().st_size < 10e6, "the wheel was to stay under 10 MB"
+    told = float(re.search(r"The wheel has ([\d.]+) MB", (PACKAGE / "README.md").read_text(encoding="utf-8"))[1])
+    if sys.platform.startswith("linux"):
+        assert abs(wheel.stat().st_size / 1e6 - told) < 0.5, "the README says how large the wheel is"
     names = zipfile.ZipFile(wheel).namelist()
     assert "sixwarp/py.typed" in names and any(name.startswith("sixwarp/_sixwarp.") for name in names)
 
