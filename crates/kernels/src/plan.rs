@@ -1,13 +1,15 @@
 //! From a problem to a program: support, splits, launches.
 
 use crate::arguments::Memory;
+use crate::exchange::{self, Buffers};
 use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
+use crate::shares::SharesOf;
 use crate::splits::Work;
-use crate::task::{Destination, Overlap, Task};
+use crate::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::{combine, gather, tensors};
-use problem::{DType, Mask, Problem, Storage, Unsupported, Values};
+use problem::{DType, Mask, Problem, QueryLengths, Storage, Unsupported, Values};
 use program::{Launch, Program};
 use ptx::build::{Kernel, module};
 use std::sync::Arc;
@@ -138,8 +140,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
+    let groups = groups(problem, arch, options);
+    if let [(schedule, segments)] = &groups[..]
+        && let [segment] = segments[..]
+        && shares_out(problem, segment, schedule, options)
+    {
+        return shared_out(problem, arch, options, *schedule, segment);
+    }
     let mut memory = Memory::of(problem);
-    let stages: Vec<Stage> = groups(problem, arch, options)
+    let stages: Vec<Stage> = groups
         .into_iter()
         .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
         .collect();
@@ -163,7 +172,8 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let (kernel, launch) = stage.launch(&task, arch, options, &memory);
+        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
         kernels.push(kernel);
@@ -174,12 +184,113 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
+    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+}
+
+fn finished(
+    problem: &Problem,
+    arch: Arch,
+    memory: Memory,
+    kernels: Vec<Kernel>,
+    mut launches: Vec<Launch>,
+    summary: String,
+) -> Plan {
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
     }
     let module = Arc::new(module(arch.target(), kernels));
     let program = Program { module, buffers: memory.into_buffers(), launches };
-    Plan { program, summary: summary.join("; ") }
+    Plan { program, summary }
+}
+
+/// Whether work is shared out by lengths on the device: where there are any, and the kernel can.
+fn shares_out(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
+    let on_device = problem.query_lengths != QueryLengths::Full
+        || problem.segments[n as usize].lengths.used
+        || problem.segments[n as usize].lengths.packed.is_some();
+    let fixed = matches!(options.split, Split::Every { .. });
+    on_device && !fixed && schedule.shares_out()
+}
+
+/// The plan in which CTAs take equal shares of the work, whatever the lengths.
+fn shared_out(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+    schedule: Schedule,
+    n: u8,
+) -> Plan {
+    let mut memory = Memory::of(problem);
+    let tiling = schedule.tiling();
+    let most_units = most_units(problem, &tiling);
+    let key_tiles = key_tiles(problem, n, &schedule);
+    let shares = options.processors / schedule.cluster();
+    let shares = most_units.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
+    let exchange = (options.split != Split::Never).then(|| {
+        let size = schedule.part_size();
+        Buffers {
+            parts: memory.workspace("parts", size.bytes(shares)),
+            flags: memory.workspace("flags", u64::from(size.flags(shares)) * 4),
+            size,
+        }
+    });
+    let of = SharesOf {
+        batch: problem.batch() as u32,
+        kv_heads: problem.kv_heads() as u32,
+        most_units,
+        key_tiles,
+        threads: schedule.threads(),
+        exchange,
+    };
+    let task = Task {
+        problem,
+        segments: vec![n],
+        destination: Destination::Output,
+        sharing: Sharing::Shares(of),
+        tiles_per_split: vec![key_tiles],
+        merged_parts: 1,
+        overlap: Overlap::Early,
+    };
+    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers, shares));
+    let attention = launch(&schedule, &task, arch, shares, &memory);
+    let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
+    let summary = format!("{schedule}, shared out by lengths on the device");
+    finished(problem, arch, memory, kernels, launches, summary)
+}
+
+/// Tiles of queries that there can be, whatever the lengths.
+fn most_units(problem: &Problem, tiling: &Tiling) -> u64 {
+    let head_blocks = tiling.packing.head_blocks(tiling.group) as u64;
+    let blocks = match problem.query_lengths {
+        QueryLengths::Full => {
+            tiling.packing.blocks(tiling.group, problem.longest_query()) * problem.batch()
+        }
+        _ => (problem.q.tokens() / tiling.packing.tokens as u64 + problem.batch()) * head_blocks,
+    };
+    let tiles = blocks / tiling.blocks as u64 + problem.batch();
+    tiles * tiling.slices as u64 * problem.kv_heads()
+}
+
+/// One launch of the attention kernel on so many clusters.
+fn launch(
+    schedule: &Schedule,
+    task: &Task<'_>,
+    arch: Arch,
+    clusters: u32,
+    memory: &Memory,
+) -> (Kernel, Launch) {
+    let name = format!("attention{}", task.segments[0]);
+    let (kernel, args) = schedule.emit(&name, arch.target(), task, memory);
+    let launch = Launch {
+        kernel: name,
+        grid: [clusters * schedule.cluster(), 1, 1],
+        block: [schedule.threads(), 1, 1],
+        cluster: [schedule.cluster(), 1, 1],
+        shared_bytes: kernel.shared_bytes,
+        args,
+        overlaps_previous: true,
+    };
+    (kernel, launch)
 }
 
 /// One launch of the attention kernel: segments, their kernel, its work list.
@@ -252,34 +363,11 @@ impl Stage {
             problem,
             segments: self.segments.clone(),
             destination,
-            list: self.list,
+            sharing: Sharing::List(self.list),
             tiles_per_split: self.tiles_per_split.clone(),
             merged_parts: self.schedule.merged_parts(),
             overlap,
         }
-    }
-
-    fn launch(
-        &self,
-        task: &Task<'_>,
-        arch: Arch,
-        options: &PlanOptions,
-        memory: &Memory,
-    ) -> (Kernel, Launch) {
-        let Stage { schedule, list, .. } = self;
-        let name = format!("attention{}", self.segments[0]);
-        let (kernel, args) = schedule.emit(&name, arch.target(), task, memory);
-        let clusters = list.jobs().min(options.processors / schedule.cluster());
-        let launch = Launch {
-            kernel: name,
-            grid: [clusters * schedule.cluster(), 1, 1],
-            block: [schedule.threads(), 1, 1],
-            cluster: [schedule.cluster(), 1, 1],
-            shared_bytes: kernel.shared_bytes,
-            args,
-            overlaps_previous: true,
-        };
-        (kernel, launch)
     }
 }
 

@@ -23,10 +23,15 @@ impl Packing {
     pub fn choose(problem: &Problem, capacity: u32) -> Self {
         let (group, tokens) = (problem.group() as u32, problem.longest_query());
         let plain = Packing { capacity, heads: 1, tokens: capacity };
-        let heads = Self::most_heads(problem, capacity);
-        let packed = Packing { capacity, heads, tokens: capacity / heads };
+        let packed = Self::of_heads(problem, capacity);
         let saves = packed.blocks(group, tokens) * 10 < plain.blocks(group, tokens) * 9;
         if saves { packed } else { plain }
+    }
+
+    /// As many heads of a token as a block has rows for, and as many tokens as there is room for then.
+    pub fn of_heads(problem: &Problem, capacity: u32) -> Self {
+        let heads = Self::most_heads(problem, capacity);
+        Packing { capacity, heads, tokens: capacity / heads }
     }
 
     /// As many heads of one token as a block has rows for.

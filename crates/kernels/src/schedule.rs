@@ -1,6 +1,7 @@
 //! The kernels there are, behind one face.
 
 use crate::arguments::{Arguments, Memory};
+use crate::exchange::Size;
 use crate::options::{Arch, PlanOptions};
 use crate::task::{Params, Task, Tiling};
 use crate::{sm90, sm100};
@@ -118,6 +119,22 @@ impl Schedule {
         matches!(self, Schedule::HopperWide(_))
     }
 
+    /// Whether its work can be shared out by lengths on the device.
+    pub fn shares_out(&self) -> bool {
+        match self {
+            Schedule::Hopper(config) => !config.listed,
+            _ => false,
+        }
+    }
+
+    /// How large the part of a unit is that one CTA gives to another.
+    pub fn part_size(&self) -> Size {
+        match self {
+            Schedule::Hopper(config) => config.part_size(),
+            _ => panic!("a kernel whose work is not shared out by lengths"),
+        }
+    }
+
     /// Parts of the keys that a cluster merges.
     pub fn merged_parts(&self) -> u32 {
         match self {
@@ -138,7 +155,7 @@ impl Schedule {
     }
 
     /// How a tile covers queries and keys.
-    fn tiling(&self) -> Tiling {
+    pub fn tiling(&self) -> Tiling {
         match self {
             Schedule::Hopper(config) => config.tiling(),
             Schedule::HopperWide(config) => config.tiling(),

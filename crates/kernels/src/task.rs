@@ -3,10 +3,12 @@
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
+use crate::exchange::{Exchange, Part};
 use crate::gather::{Elements, Model1, Scattered};
 use crate::order::{Tile, TileList, TileOrder};
 use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
+use crate::shares::{Shares, SharesOf};
 use crate::softmax::Softmax;
 use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
@@ -31,6 +33,33 @@ pub enum Destination {
     },
 }
 
+/// How work is shared out.
+#[derive(Clone, Copy, Debug)]
+pub enum Sharing {
+    /// By a list that the host knows.
+    List(TileList),
+    /// By lengths on the device.
+    Shares(SharesOf),
+}
+
+impl Sharing {
+    /// Parts into which the keys of every tile are split, each with results of its own.
+    pub fn splits(&self) -> u32 {
+        match self {
+            Sharing::List(list) => list.splits,
+            Sharing::Shares(_) => 1,
+        }
+    }
+}
+
+/// How work is shared out, in a kernel.
+pub enum Order {
+    /// By a list.
+    List(TileOrder),
+    /// By lengths on the device.
+    Shares(Shares),
+}
+
 /// What a launch is about: segments of a problem, and where their results go.
 pub struct Task<'p> {
     /// The problem.
@@ -39,8 +68,8 @@ pub struct Task<'p> {
     pub segments: Vec<u8>,
     /// Where results go.
     pub destination: Destination,
-    /// Work list.
-    pub list: TileList,
+    /// How its work is shared out.
+    pub sharing: Sharing,
     /// Tiles of keys per part, of each segment.
     pub tiles_per_split: Vec<u32>,
     /// Parts that a cluster merges: neighbours in it have the same part.
@@ -89,12 +118,29 @@ pub struct Tiling {
     pub gathers: bool,
 }
 
+impl Tiling {
+    /// Tiles of one KV head of a sequence of `q_len` queries.
+    #[track_caller]
+    pub fn tiles(&self, b: &mut Builder, q_len: Reg<u32>) -> Reg<u32> {
+        let tokens = self.packing.tokens;
+        let padded = b.add(q_len, tokens - 1);
+        let mut blocks = b.div(padded, tokens);
+        let head_blocks = self.packing.head_blocks(self.group);
+        if head_blocks > 1 {
+            blocks = b.mul(blocks, head_blocks);
+        }
+        let padded = b.add(blocks, self.blocks - 1);
+        let tiles = b.div(padded, self.blocks);
+        if self.slices > 1 { b.mul(tiles, self.slices) } else { tiles }
+    }
+}
+
 /// Parameters, in registers.
 pub struct Params {
     pub tma_q: TensorMapParam,
     /// Keys and values of each segment.
     pub segments: Vec<Keys>,
-    pub order: TileOrder,
+    pub order: Order,
     pub softmax: Softmax,
     /// This CTA's part of the keys, where the cluster merges parts.
     pub part: Option<Reg<u32>>,
@@ -205,6 +251,8 @@ pub struct OpenTile {
     pub first_block: Reg<u32>,
     /// Which slice of the value columns, where they are shared out.
     pub slice: Option<Reg<u32>>,
+    /// Which part of a unit it is, where units are cut.
+    pub part: Option<Part>,
 }
 
 impl Params {
@@ -223,7 +271,7 @@ impl Params {
         let tma_q = args.tensor_map(b, "tma_q", q);
         let segments = task.segments.iter().enumerate().map(|(index, &n)| {
             args.name_with(if index == 0 { String::new() } else { format!("_{}", index + 1) });
-            let split = task.list.splits * task.merged_parts > 1;
+            let split = task.sharing.splits() * task.merged_parts > 1;
             let tiles_per_split = split.then_some(task.tiles_per_split[index]);
             Keys::declare(b, args, &tiling, (problem, n), memory, values_apart, tiles_per_split)
         });
@@ -232,7 +280,12 @@ impl Params {
         Params {
             tma_q,
             segments,
-            order: TileOrder::declare(b, args, &task.list, tiling.cluster),
+            order: match &task.sharing {
+                Sharing::List(list) => {
+                    Order::List(TileOrder::declare(b, args, list, tiling.cluster))
+                }
+                Sharing::Shares(of) => Order::Shares(Shares::declare(b, args, of, tiling.cluster)),
+            },
             softmax: Softmax::declare(b, args, problem),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
@@ -263,10 +316,30 @@ impl Params {
         }
     }
 
-    /// Runs `body` for each tile of this CTA that has queries, once the grids before this call's have
-    /// ended. What comes before touches no memory of the problem, and overlaps their tail.
+    /// Reserves the shared memory that sharing out work takes.
+    pub fn reserve(&mut self, b: &mut Builder) {
+        if let Order::Shares(shares) = &mut self.order {
+            shares.reserve(b);
+        }
+    }
+
+    /// Finds this CTA's work, where that takes all its threads together.
+    pub fn share_out(&self, b: &mut Builder) {
+        if let Order::Shares(shares) = &self.order {
+            self.begin(b);
+            shares.find(b, self);
+        }
+    }
+
+    /// How a tile's part of a unit is exchanged, where units are cut.
+    pub fn exchange<'a>(&'a self, open: &'a OpenTile) -> Option<(&'a Exchange, &'a Part)> {
+        let Order::Shares(shares) = &self.order else { return None };
+        shares.exchange().zip(open.part.as_ref())
+    }
+
+    /// Lets the next grid start and waits for those before, in the order of `overlap`.
     #[track_caller]
-    pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+    fn begin(&self, b: &mut Builder) {
         match self.overlap {
             Overlap::Early => {
                 b.launch_next_grid();
@@ -278,29 +351,59 @@ impl Params {
             }
             Overlap::Beside => b.launch_next_grid(),
         }
-        self.for_each_open(b, body);
-        if self.overlap == Overlap::Beside {
-            b.wait_previous_grid();
+    }
+
+    /// Runs `body` for each tile of this CTA that has queries, once the grids before this call's have
+    /// ended. What comes before touches no memory of the problem, and overlaps their tail.
+    #[track_caller]
+    pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        match &self.order {
+            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::List(order) => {
+                self.begin(b);
+                self.for_each_open(b, order, body);
+                if self.overlap == Overlap::Beside {
+                    b.wait_previous_grid();
+                }
+            }
         }
     }
 
     #[track_caller]
-    fn for_each_open(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
-        let Tiling { packing, group, blocks, slices, .. } = self.tiling;
-        self.order.for_each(b, |b, tile| {
+    fn for_each_open(
+        &self,
+        b: &mut Builder,
+        order: &TileOrder,
+        body: impl FnOnce(&mut Builder, OpenTile),
+    ) {
+        order.for_each(b, |b, tile| {
             let sequence = self.keys().lengths.sequence(b, tile.batch);
-            let (index, slice) = match slices {
-                1 => (tile.index, None),
-                _ => (b.div(tile.index, slices), Some(b.rem(tile.index, slices))),
-            };
-            let first_block = b.mul(index, blocks);
-            let block = Block::at(b, packing, group, first_block);
+            let (first_block, slice) = self.first_block(b, tile);
+            let block = Block::at(b, self.tiling.packing, self.tiling.group, first_block);
             let live = b.setp(Cmp::Lt, block.token, sequence.q_len);
             b.if_(live, |b| {
                 let open = self.open(b, self.keys(), sequence, tile, first_block, slice);
                 body(b, open);
             });
         });
+    }
+
+    /// A tile that has queries, over the keys of the first segment.
+    #[track_caller]
+    pub fn open_unit(&self, b: &mut Builder, sequence: Sequence, tile: Tile) -> OpenTile {
+        let (first_block, slice) = self.first_block(b, tile);
+        self.open(b, self.keys(), sequence, tile, first_block, slice)
+    }
+
+    /// The first block of rows of a tile, and its slice of the value columns.
+    #[track_caller]
+    fn first_block(&self, b: &mut Builder, tile: Tile) -> (Reg<u32>, Option<Reg<u32>>) {
+        let Tiling { blocks, slices, .. } = self.tiling;
+        let (index, slice) = match slices {
+            1 => (tile.index, None),
+            _ => (b.div(tile.index, slices), Some(b.rem(tile.index, slices))),
+        };
+        (b.mul(index, blocks), slice)
     }
 
     /// Runs `body` with a tile over each of the segments in turn; it has been opened over the first one.
@@ -353,7 +456,7 @@ impl Params {
         if let Some(per_split) = keys.tiles_per_split {
             range = range.part(b, self.part.unwrap_or(tile.split), per_split);
         }
-        OpenTile { tile, sequence, bounds, range, first_block, slice }
+        OpenTile { tile, sequence, bounds, range, first_block, slice, part: None }
     }
 }
 

@@ -232,6 +232,48 @@ impl Bounds {
         TileRange { begin, end: b.min(end, range.end) }
     }
 
+    /// How many tiles of keys tiles of `tokens` queries visit, roughly: the line of their ends, and that
+    /// of their beginnings where a mask hides keys on the left.
+    #[track_caller]
+    pub fn ramps(&self, b: &mut Builder, tokens: f32) -> (Ramp, Option<Ramp>) {
+        let half_tile = self.tile as f32 / 2.0;
+        let keys = b.to_f32(self.k_len);
+        let diagonal = b.to_f32(self.diagonal);
+        let top = b.add(keys, half_tile);
+        let end = match (self.right, self.position) {
+            (Right::Diagonal(right), _) => {
+                let right = b.to_f32(right);
+                let first = b.add(diagonal, right);
+                let first = b.add(first, tokens / 2.0 + half_tile);
+                Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top }
+            }
+            (Right::Compressed { ratio, .. }, Some(position)) => {
+                let ratio = b.to_f32(ratio);
+                let position = b.to_f32(position);
+                let inverse = b.rcp(ratio);
+                let first = b.add(position, tokens / 2.0 + 1.0);
+                let half_tile = b.value(half_tile);
+                let first = b.fma(first, inverse, half_tile);
+                let (slope, run) = (b.mul(inverse, tokens), b.mul(ratio, 1.0 / tokens));
+                Ramp { first, slope, run, top }
+            }
+            // All keys, for all.
+            _ => Ramp { first: top, slope: b.value(0.0), run: b.value(0.0), top },
+        };
+        let begin = self.left.map(|left| {
+            let left = b.to_f32(left);
+            let first = b.sub(diagonal, left);
+            let first = b.sub(first, tokens / 2.0 + half_tile);
+            Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top: keys }
+        });
+        (end, begin)
+    }
+
+    /// Keys of a tile.
+    pub fn tile(&self) -> u32 {
+        self.tile
+    }
+
     #[track_caller]
     fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
         let padded = b.add(keys, self.tile as i32 - 1);
@@ -254,6 +296,45 @@ impl TileRange {
         let begin = b.max(self.begin, first);
         let end = b.min(self.end, last);
         TileRange { begin, end: b.max(end, begin) }
+    }
+}
+
+/// A line that is cut off below 0 and above `top`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ramp {
+    /// Its height at 0.
+    first: Reg<f32>,
+    /// How much it rises per step to the right; not negative.
+    slope: Reg<f32>,
+    /// Steps to the right per unit it rises; 0 if it does not.
+    run: Reg<f32>,
+    top: Reg<f32>,
+}
+
+impl Ramp {
+    /// The area below it from 0 to `x`.
+    #[track_caller]
+    pub fn area(&self, b: &mut Builder, x: Reg<f32>) -> Reg<f32> {
+        let last = b.fma(self.slope, x, self.first);
+        let [low, high] = [self.first, last].map(|y| {
+            let y = b.max(y, 0.0);
+            b.min(y, self.top)
+        });
+        let [leaves_bottom, reaches_top] = [None, Some(self.top)].map(|height| {
+            let rise = match height {
+                None => b.neg(self.first),
+                Some(top) => b.sub(top, self.first),
+            };
+            let at = b.mul(rise, self.run);
+            let at = b.max(at, 0.0);
+            b.min(at, x)
+        });
+        let width = b.sub(reaches_top, leaves_bottom);
+        let heights = b.add(low, high);
+        let half = b.mul(width, 0.5);
+        let flat = b.sub(x, reaches_top);
+        let flat = b.mul(flat, self.top);
+        b.fma(heights, half, flat)
     }
 }
 

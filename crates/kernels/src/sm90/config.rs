@@ -5,12 +5,13 @@
 //! A consumer thread holds `S` (tile/2), `P` (tile/4) and `O` (value dim/2) registers.
 
 use super::tile::TileShape;
+use crate::exchange::Size;
 use crate::gather;
 use crate::options::PlanOptions;
 use crate::rows::Packing;
 use crate::task::Tiling;
 use crate::tensors::Panel;
-use problem::{DType, Mask, Problem, Values};
+use problem::{DType, Mask, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
 
 /// Rows of one warpgroup.
@@ -74,9 +75,12 @@ impl Config {
         let group = problem.group() as u32;
         let segment = &problem.segments[n];
         let listed = segment.indices.is_some();
-        let packing = match listed {
-            true => Packing::of_one_token(problem, ROWS),
-            false => Packing::choose(problem, ROWS),
+        let ragged = problem.query_lengths != QueryLengths::Full && !listed;
+        let packing = match (listed, ragged) {
+            (true, _) => Packing::of_one_token(problem, ROWS),
+            // Some have one token, others many: both fill rows with heads.
+            (_, true) => Packing::of_heads(problem, ROWS),
+            _ => Packing::choose(problem, ROWS),
         };
         let blocks = packing.blocks(group, problem.longest_query());
         let full = segment.mask == Mask::Full;
@@ -92,7 +96,8 @@ impl Config {
         // A CTA's rows are one token's where it has its own keys.
         let warpgroups = if listed { 1 } else { warpgroups };
         let heads = problem.kv_heads() * problem.batch();
-        let warpgroups = (1..=warpgroups)
+        let fewest = if ragged && blocks > 1 { warpgroups } else { 1 };
+        let warpgroups = (fewest..=warpgroups)
             .min_by(|a, b| {
                 let time = |w| rounds(blocks, heads, w, options) * time_of_a_tile(w);
                 time(*a).total_cmp(&time(*b))
@@ -164,6 +169,11 @@ impl Config {
             panel: Panel::Swizzled,
             gathers: self.gathers,
         }
+    }
+
+    /// What the warps of a CTA hold of a unit.
+    pub fn part_size(&self) -> Size {
+        Size { warps: self.warpgroups * 4, words: (self.value_dim / 2 + 4).next_multiple_of(4) }
     }
 
     /// Arrivals that make a tile of keys or values full.

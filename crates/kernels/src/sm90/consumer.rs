@@ -5,11 +5,18 @@ use super::fragment;
 use super::kernel::Frame;
 use super::scores::{Scores, Seen, Windows};
 use super::turns::Turns;
+use crate::exchange::Given;
 use crate::marks::Marks;
 use crate::output::BlockOutput;
 use crate::rows::Block;
-use crate::task::OpenTile;
+use crate::softmax::RowState;
+use crate::task::{OpenTile, Order};
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
+
+/// Words of the states of a thread's rows.
+const STATES: usize = 4;
+/// Accumulators of another CTA that are loaded at a time.
+const GIVEN_AT_ONCE: usize = 32;
 
 /// Registers and cursors of one consumer warpgroup.
 struct Warpgroup<'f> {
@@ -77,6 +84,42 @@ impl<'f> Warpgroup<'f> {
 
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
+        let number = b.add(open.first_block, self.number);
+        let block = Block::at(b, config.packing, config.group, number);
+        if !matches!(self.frame.params.order, Order::Shares(_)) || config.warpgroups == 1 {
+            return self.run_block(b, open, &block);
+        }
+        let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
+        b.if_else(live, |b| self.run_block(b, open, &block), |b| self.pass_by(b, open));
+    }
+
+    /// Takes what is loaded for the other warpgroups, and gives it back.
+    fn pass_by(&self, b: &mut Builder, open: &OpenTile) {
+        let q = self.q.take(b);
+        q.wait(b);
+        q.release_if(b, self.lead);
+        open.range.if_any(b, |b, n| {
+            self.pass_step(b);
+            open.range.while_more(b, n, |b, _| {
+                if let Some(turns) = &self.turns {
+                    turns.wait(b);
+                    turns.pass(b);
+                }
+                self.pass_step(b);
+            });
+        });
+    }
+
+    fn pass_step(&self, b: &mut Builder) {
+        let values = (!self.frame.config.shared_kv).then_some(&self.v);
+        for ring in [Some(&self.k), values].into_iter().flatten() {
+            let slot = ring.take(b);
+            slot.wait(b);
+            slot.release_if(b, self.lead);
+        }
+    }
+
+    fn run_block(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
         self.scores.reset(b);
         for &register in &self.out {
             b.assign(register, 0.0);
@@ -84,11 +127,49 @@ impl<'f> Warpgroup<'f> {
         let q = self.q.take(b);
         q.wait(b);
         let queries = q.tiles(b, self.frame.shared.q).select(b, self.number);
-        let number = b.add(open.first_block, self.number);
-        let block = Block::at(b, config.packing, config.group, number);
         let queries = queries.descriptor(b);
-        self.accumulate(b, open, &block, &q, queries);
-        self.finish(b, open, &block);
+        self.accumulate(b, open, block, &q, queries);
+        let Some((exchange, part)) = self.frame.params.exchange(open) else {
+            return self.finish(b, open, block);
+        };
+        let warp = b.shr(self.scores.thread, 5);
+        let warp = b.mad(self.number, 4, warp);
+        b.if_else(
+            part.gives,
+            |b| exchange.give(b, part, warp, &self.held()),
+            |b| {
+                b.if_(part.follows, |b| {
+                    exchange.take(b, part, warp, |b, given| self.merge(b, given));
+                });
+                self.finish(b, open, block);
+            },
+        );
+    }
+
+    /// What a thread holds of its rows.
+    fn held(&self) -> Vec<Reg<f32>> {
+        let states = self.scores.rows.iter().flat_map(|row| [row.max, row.sum]);
+        let mut held: Vec<_> = states.chain(self.out.iter().copied()).collect();
+        held.resize(held.len().next_multiple_of(4), held[0]);
+        held
+    }
+
+    /// Adds what another CTA's thread [held](Self::held) of the same rows.
+    fn merge(&self, b: &mut Builder, given: Given) {
+        let rows = self.scores.rows;
+        let states = given.load(b, 0, STATES);
+        let factors = [0, 1].map(|half| {
+            let other = RowState { max: states[2 * half], sum: states[2 * half + 1] };
+            let (state, factors) = self.frame.params.softmax.merge(b, &[rows[half], other]);
+            b.assign(rows[half].max, state.max);
+            b.assign(rows[half].sum, state.sum);
+            [factors[0], factors[1]]
+        });
+        fragment::scale_rows(b, &self.out, factors.map(|[own, _]| own));
+        for (n, some) in self.out.chunks(GIVEN_AT_ONCE).enumerate() {
+            let others = given.load(b, STATES + n * GIVEN_AT_ONCE, some.len().next_multiple_of(4));
+            fragment::add_rows(b, some, &others, factors.map(|[_, other]| other));
+        }
     }
 
     fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {

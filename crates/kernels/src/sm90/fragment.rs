@@ -68,6 +68,21 @@ pub fn scale_rows(b: &mut Builder, registers: &[Reg<f32>], factors: [Reg<f32>; 2
     }
 }
 
+/// Adds to accumulators of two rows those of another thread in the same place, times `factors`.
+#[track_caller]
+pub fn add_rows(
+    b: &mut Builder,
+    registers: &[Reg<f32>],
+    others: &[Reg<f32>],
+    factors: [Reg<f32>; 2],
+) {
+    let halves = halves(registers.len());
+    for ((&register, &other), half) in registers.iter().zip(others).zip(halves) {
+        let sum = b.fma(other, factors[half], register);
+        b.assign(register, sum);
+    }
+}
+
 /// The same for factors that are mostly 1: a warp that has no other skips it.
 #[track_caller]
 pub fn rescale_rows(b: &mut Builder, registers: &[Reg<f32>], factors: [Reg<f32>; 2]) {

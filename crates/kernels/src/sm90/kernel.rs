@@ -32,8 +32,9 @@ pub struct Frame {
 }
 
 /// Emits the kernel with these parameters.
-pub fn emit(b: &mut Builder, config: Config, params: Params) {
+pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let shared = reserve(b, &config);
+    params.reserve(b);
     Frame { config, params, shared }.emit(b);
 }
 
@@ -100,5 +101,6 @@ impl Frame {
             b.fence_mbarrier_init();
         });
         b.barrier_all();
+        self.params.share_out(b);
     }
 }

@@ -277,6 +277,14 @@ impl Builder {
         d
     }
 
+    /// The nearest integer to a float that is not negative; 0 if it is.
+    #[track_caller]
+    pub fn round_to_u32(&mut self, a: Reg<f32>) -> Reg<u32> {
+        let d = self.reg();
+        self.emit("cvt.rni.u32.f32", vec![d.operand(), a.operand()]);
+        d
+    }
+
     /// The bits of a float.
     #[track_caller]
     pub fn bits(&mut self, a: Reg<f32>) -> Reg<u32> {

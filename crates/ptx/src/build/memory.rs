@@ -268,6 +268,20 @@ impl Builder {
         self.emit(&text, vec![to.operand(), vector(values)]);
     }
 
+    /// Stores a word behind everything this thread has written or seen written, for the whole GPU.
+    #[track_caller]
+    pub fn st_release(&mut self, to: GlobalPtr, value: Reg<u32>) {
+        self.emit("st.release.gpu.global.u32", vec![to.operand(), value.operand()]);
+    }
+
+    /// Loads a word that another thread [releases](Self::st_release).
+    #[track_caller]
+    pub fn ld_acquire(&mut self, from: GlobalPtr) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("ld.acquire.gpu.global.u32", vec![d.operand(), from.operand()]);
+        d
+    }
+
     /// Stores the low byte of a word where `p` holds.
     #[track_caller]
     pub fn st_shared_byte_if(&mut self, p: Reg<bool>, to: SmemPtr, value: Reg<u32>) {

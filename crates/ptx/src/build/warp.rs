@@ -1,5 +1,6 @@
 //! Threads, lanes and warps: indices, shuffles, votes, matrix loads and stores.
 
+use super::arith::Cmp;
 use super::builder::Builder;
 use super::memory::SmemPtr;
 use super::value::{Arg, Reg, Scalar};
@@ -34,6 +35,20 @@ impl Builder {
     #[track_caller]
     pub fn shuffle_xor<T: Scalar>(&mut self, value: Reg<T>, mask: u32) -> Reg<T> {
         self.shuffle("bfly", value, mask.into())
+    }
+
+    /// The sum of this lane's number and those of all lanes below it.
+    #[track_caller]
+    pub fn sum_up_to_lane(&mut self, value: Reg<u32>, lane: Reg<u32>) -> Reg<u32> {
+        let mut sum = value;
+        for step in 0..5 {
+            let from = self.sub(lane, 1 << step);
+            let other = self.shuffle("idx", sum, from.into());
+            let exists = self.setp(Cmp::Ge, lane, 1 << step);
+            let other = self.select::<u32>(exists, other, 0);
+            sum = self.add(sum, other);
+        }
+        sum
     }
 
     #[track_caller]
