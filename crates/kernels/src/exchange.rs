@@ -2,8 +2,8 @@
 //!
 //! A unit that several [shares](crate::shares) have parts of is finished by the last of them. The others
 //! each leave what their threads hold (accumulators, maxima, sums) in memory, in the order of registers,
-//! and raise a flag per warp. The last one takes the parts one by one, from its neighbour back to the
-//! first, always in this order: equal inputs give equal bits.
+//! and raise a flag per warp. Who adds what is fixed by the numbers of shares, so that equal inputs give
+//! equal bits.
 //!
 //! A CTA waits only for CTAs of lower numbers, which start no later, and these raise their flags before
 //! they wait themselves: shares are worked on from their end to their beginning. A launch before lowers
@@ -103,9 +103,16 @@ impl Exchange {
         }
     }
 
-    /// Leaves what the warp of number `warp` holds, and raises its flag.
+    /// Leaves what the warp of number `warp` holds, and raises its flag to `state`.
     #[track_caller]
-    pub fn give(&self, b: &mut Builder, part: &Part, warp: Reg<u32>, values: &[Reg<f32>]) {
+    pub fn give(
+        &self,
+        b: &mut Builder,
+        part: &Part,
+        warp: Reg<u32>,
+        state: Reg<u32>,
+        values: &[Reg<f32>],
+    ) {
         assert_eq!(values.len() as u32, self.size.words, "words of a thread");
         let number = b.mad(part.share, self.size.warps, warp);
         let at = self.place(b, number);
@@ -116,13 +123,16 @@ impl Exchange {
         let lane = b.special("%laneid");
         let leads = b.setp(Cmp::Eq, lane, 0);
         b.if_(leads, |b| {
-            let state = b.select::<u32>(part.follows, LATER, FIRST);
             let flag = self.flag(b, number);
             b.st_release(flag, state);
         });
     }
 
     /// Runs `body` with what the warp's namesakes in the shares before have left, one after the other.
+    /// Returns the state of the sum: whether it begins with the unit's first part.
+    ///
+    /// Shares are the nodes of a Fenwick tree. One that gives its part away first adds those that its
+    /// node covers, so that the one that finishes the unit finds few sums, however many parts there are.
     #[track_caller]
     pub fn take(
         &self,
@@ -130,18 +140,30 @@ impl Exchange {
         part: &Part,
         warp: Reg<u32>,
         body: impl FnOnce(&mut Builder, Given),
-    ) {
-        let share = b.value(part.share);
-        b.loop_(|b| {
-            let before = b.sub(share, 1);
-            b.assign(share, before);
+    ) -> Reg<u32> {
+        let node = b.add(part.share, 1);
+        let down_to = without_lowest_bit(b, node);
+        let down_to = b.select::<u32>(part.gives, down_to, 0);
+        let state = b.select::<u32>(part.follows, LATER, FIRST);
+        // Node `n` is share `n − 1`.
+        let next = b.value(part.share);
+        let more = |b: &mut Builder| {
+            let later = b.setp(Cmp::Eq, state, LATER);
+            let within = b.setp(Cmp::Gt, next, down_to);
+            let more = b.and(later, within);
+            b.vote_any(more)
+        };
+        b.while_(more, |b| {
+            let share = b.sub(next, 1);
             let number = b.mad(share, self.size.warps, warp);
-            let state = self.await_flag(b, number);
+            let seen = self.await_flag(b, number);
+            b.assign(state, seen);
             let given = Given { at: self.place(b, number) };
             body(b, given);
-            let more = b.setp(Cmp::Eq, state, LATER);
-            b.vote_any(more)
+            let further = without_lowest_bit(b, next);
+            b.assign(next, further);
         });
+        state
     }
 
     /// This lane's first word of the part of a warp.
@@ -173,6 +195,13 @@ impl Exchange {
         });
         state
     }
+}
+
+/// `n` without the lowest of its bits that are set.
+#[track_caller]
+fn without_lowest_bit(b: &mut Builder, n: Reg<u32>) -> Reg<u32> {
+    let less = b.sub(n, 1);
+    b.and(n, less)
 }
 
 /// The launch that lowers the flags of `shares` shares.

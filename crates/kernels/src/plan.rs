@@ -203,13 +203,19 @@ fn finished(
     Plan { program, summary }
 }
 
+/// Processors per unit of work from which on there are few units.
+const FEW: u64 = 4;
+
 /// Whether work is shared out by lengths on the device: where there are any, and the kernel can.
 fn shares_out(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
     let on_device = problem.query_lengths != QueryLengths::Full
         || problem.segments[n as usize].lengths.used
         || problem.segments[n as usize].lengths.packed.is_some();
     let fixed = matches!(options.split, Split::Every { .. });
-    on_device && !fixed && schedule.shares_out()
+    // A few long units are cut into many parts each, which another launch merges faster.
+    let units = most_units(problem, &schedule.tiling());
+    let few = units * FEW < options.processors.into() && options.split == Split::Auto;
+    on_device && !fixed && !few && schedule.shares_out()
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.

@@ -123,12 +123,14 @@ struct Share {
     /// Where the unit behind the next one is: its sequence, and its index there.
     batch: Reg<u32>,
     index: Reg<u32>,
-    /// Units that are not the last one.
-    before_last: Reg<u32>,
-    /// Tiles of keys of the last unit that are this CTA's, all if 0.
-    taken: Reg<u32>,
-    /// Tiles of keys of the first unit that are others'.
-    skipped: Reg<u32>,
+}
+
+/// A boundary of a share, read from shared memory.
+struct Boundary {
+    /// Units before it.
+    unit: Reg<u32>,
+    /// Tiles of keys of that unit before it.
+    step: Reg<u32>,
 }
 
 impl Shares {
@@ -226,6 +228,8 @@ impl Shares {
             b.barrier_all();
         });
         self.leave_boundaries(b, params, thread, targets, each, before);
+        // Nothing that was stored here is left for a fence of the roles to publish.
+        b.fence_proxy_async();
         b.barrier_all();
     }
 
@@ -556,21 +560,22 @@ impl Shares {
     }
 
     fn share(&self, b: &mut Builder) -> Share {
-        let at = self.shared().boundaries;
-        let start = b.ld_shared_vector::<u32>(at, 2);
-        let end = b.ld_shared_vector::<u32>(at.plus(WORDS * 4), 4);
-        let taken = end[1];
-        let cut = b.setp(Cmp::Gt, taken, 0);
+        let [start, end] = self.both(b);
+        let at = self.shared().boundaries.plus(WORDS * 4 + 8);
+        let place = b.ld_shared_vector::<u32>(at, 2);
+        let cut = b.setp(Cmp::Gt, end.step, 0);
         let one = b.select::<u32>(cut, 1, 0);
-        let before_last = b.sub(end[0], start[0]);
-        Share {
-            left: b.add(before_last, one),
-            batch: b.value(end[2]),
-            index: b.add(end[3], one),
-            before_last,
-            taken,
-            skipped: start[1],
-        }
+        let units = b.sub(end.unit, start.unit);
+        Share { left: b.add(units, one), batch: b.value(place[0]), index: b.add(place[1], one) }
+    }
+
+    /// Both boundaries. Roles read them again for each unit: registers are scarcer.
+    fn both(&self, b: &mut Builder) -> [Boundary; 2] {
+        [0, WORDS * 4].map(|offset| {
+            let at = self.shared().boundaries.plus(offset);
+            let words = b.ld_shared_vector::<u32>(at, 2);
+            Boundary { unit: words[0], step: words[1] }
+        })
     }
 
     fn open(
@@ -590,10 +595,12 @@ impl Shares {
         let Some(_) = self.exchange else { return open };
         let TileRange { begin, end } = open.range;
         let all = b.sub(end, begin).reinterpret::<u32>();
-        let last = b.setp(Cmp::Gt, share.left, share.before_last);
-        let upto = b.select::<u32>(last, share.taken, all);
+        let [start, end_of_share] = self.both(b);
+        let behind = b.sub(end_of_share.unit, start.unit);
+        let last = b.setp(Cmp::Gt, share.left, behind);
+        let upto = b.select::<u32>(last, end_of_share.step, all);
         let first = b.setp(Cmp::Eq, share.left, 1);
-        let skipped = b.select::<u32>(first, share.skipped, 0);
+        let skipped = b.select::<u32>(first, start.step, 0);
         open.range = TileRange {
             begin: b.sub(end, upto.reinterpret::<i32>()),
             end: b.sub(end, skipped.reinterpret::<i32>()),

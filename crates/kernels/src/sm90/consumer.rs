@@ -16,7 +16,7 @@ use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
 /// Words of the states of a thread's rows.
 const STATES: usize = 4;
 /// Accumulators of another CTA that are loaded at a time.
-const GIVEN_AT_ONCE: usize = 32;
+const GIVEN_AT_ONCE: usize = 64;
 
 /// Registers and cursors of one consumer warpgroup.
 struct Warpgroup<'f> {
@@ -134,15 +134,11 @@ impl<'f> Warpgroup<'f> {
         };
         let warp = b.shr(self.scores.thread, 5);
         let warp = b.mad(self.number, 4, warp);
+        let state = exchange.take(b, part, warp, |b, given| self.merge(b, given));
         b.if_else(
             part.gives,
-            |b| exchange.give(b, part, warp, &self.held()),
-            |b| {
-                b.if_(part.follows, |b| {
-                    exchange.take(b, part, warp, |b, given| self.merge(b, given));
-                });
-                self.finish(b, open, block);
-            },
+            |b| exchange.give(b, part, warp, state, &self.held()),
+            |b| self.finish(b, open, block),
         );
     }
 
@@ -158,6 +154,11 @@ impl<'f> Warpgroup<'f> {
     fn merge(&self, b: &mut Builder, given: Given) {
         let rows = self.scores.rows;
         let states = given.load(b, 0, STATES);
+        let load = |b: &mut Builder, n: usize, words: usize| {
+            given.load(b, STATES + n * GIVEN_AT_ONCE, words.next_multiple_of(4))
+        };
+        // Nothing waits for the states alone.
+        let mut first = load(b, 0, self.out.len().min(GIVEN_AT_ONCE));
         let factors = [0, 1].map(|half| {
             let other = RowState { max: states[2 * half], sum: states[2 * half + 1] };
             let (state, factors) = self.frame.params.softmax.merge(b, &[rows[half], other]);
@@ -167,7 +168,14 @@ impl<'f> Warpgroup<'f> {
         });
         fragment::scale_rows(b, &self.out, factors.map(|[own, _]| own));
         for (n, some) in self.out.chunks(GIVEN_AT_ONCE).enumerate() {
-            let others = given.load(b, STATES + n * GIVEN_AT_ONCE, some.len().next_multiple_of(4));
+            let others = match n {
+                0 => std::mem::take(&mut first),
+                _ => {
+                    // The assembler would load everything first, and spill.
+                    b.warp_sync();
+                    load(b, n, some.len())
+                }
+            };
             fragment::add_rows(b, some, &others, factors.map(|[_, other]| other));
         }
     }

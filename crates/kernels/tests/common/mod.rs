@@ -99,6 +99,8 @@ pub const FEATURES: &[&str] = &[
     "keys-causal-200",
     "window-*",
     "paged-16",
+    "mixed-d64",
+    "mixed-pages-of-16",
     "two-*",
     "real-*",
 ];
