@@ -143,9 +143,9 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     let groups = groups(problem, arch, options);
     if let [(schedule, segments)] = &groups[..]
         && let [segment] = segments[..]
-        && shares_out(problem, segment, schedule, options)
+        && let Some(cuts) = cuts(problem, segment, schedule, options)
     {
-        return shared_out(problem, arch, options, *schedule, segment);
+        return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
     let stages: Vec<Stage> = groups
@@ -206,16 +206,27 @@ fn finished(
 /// Processors per unit of work from which on there are few units.
 const FEW: u64 = 4;
 
-/// Whether work is shared out by lengths on the device: where there are any, and the kernel can.
-fn shares_out(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
+/// How work is shared out by lengths on the device: whether units may be cut. `None` where there are no
+/// such lengths, or the kernel cannot.
+fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
+    let segment = &problem.segments[n as usize];
     let on_device = problem.query_lengths != QueryLengths::Full
-        || problem.segments[n as usize].lengths.used
-        || problem.segments[n as usize].lengths.packed.is_some();
-    let fixed = matches!(options.split, Split::Every { .. });
-    // A few long units are cut into many parts each, which another launch merges faster.
-    let units = most_units(problem, &schedule.tiling());
-    let few = units * FEW < options.processors.into() && options.split == Split::Auto;
-    on_device && !fixed && !few && schedule.shares_out()
+        || segment.lengths.used
+        || segment.lengths.packed.is_some();
+    if !on_device || !schedule.shares_out() {
+        return None;
+    }
+    match options.split {
+        Split::Never => Some(false),
+        // Parts are smaller than units, and the same whatever else there is.
+        Split::Every { keys } if keys < segment.longest() => None,
+        Split::Every { .. } => Some(false),
+        Split::Auto => {
+            // A few long units are cut into many parts each, which another launch merges faster.
+            let units = most_units(problem, &schedule.tiling());
+            (units * FEW >= options.processors.into()).then_some(true)
+        }
+    }
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.
@@ -225,6 +236,7 @@ fn shared_out(
     options: &PlanOptions,
     schedule: Schedule,
     n: u8,
+    cuts: bool,
 ) -> Plan {
     let mut memory = Memory::of(problem);
     let tiling = schedule.tiling();
@@ -232,7 +244,7 @@ fn shared_out(
     let key_tiles = key_tiles(problem, n, &schedule);
     let shares = options.processors / schedule.cluster();
     let shares = most_units.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
-    let exchange = (options.split != Split::Never).then(|| {
+    let exchange = cuts.then(|| {
         let size = schedule.part_size();
         Buffers {
             parts: memory.workspace("parts", size.bytes(shares)),

@@ -1,0 +1,175 @@
+"""The batches a server makes: decodes, drafts and prefills in one call, from pages, on one GPU.
+
+    PYTHONPATH=python/src python benches/serving.py --json serving.json
+    python benches/serving.py --only mixed --pages 64
+
+Every row is one call on a paged cache, causal, bf16. Where FlashAttention 3 is installed (`flash_attn_interface`), it
+is timed beside it. `parts` is the sum of the times of the batch's parts run alone: single tokens together, and each
+longer query by itself. Calls are captured in CUDA graphs and replayed in turn; times are medians of one call.
+`--invariant N` does something else: it runs N random batches without cuts and compares one sequence's bits.
+"""
+
+import argparse
+import json
+import random
+
+import torch
+
+import sixwarp
+from h200 import DEVICE, Replayed, interleaved
+
+try:
+    import flash_attn_interface
+except ImportError:
+    flash_attn_interface = None
+
+
+class Batch:
+    """Sequences of `queries` new tokens on `keys` tokens each, in pages."""
+
+    def __init__(self, heads, kv_heads, dim, queries, keys, page, shared=False):
+        torch.manual_seed(1)
+        most = -(-max(keys) // page)
+        self.heads, self.kv_heads, self.dim = heads, kv_heads, dim
+        self.queries, self.keys, self.page, self.shared = queries, keys, page, shared
+        count = len(keys) * most
+        self.k = torch.randn(count, page, kv_heads, dim, device=DEVICE, dtype=torch.bfloat16)
+        self.v = self.k if shared else torch.randn_like(self.k)
+        self.table = torch.randperm(count, device=DEVICE).to(torch.int32).view(len(keys), most)
+        self.q = torch.randn(sum(queries), heads, dim, device=DEVICE, dtype=torch.bfloat16)
+        self.lengths = torch.tensor(keys, dtype=torch.int32, device=DEVICE)
+        self.offsets = torch.tensor([0, *queries], device=DEVICE).cumsum(0).to(torch.int32)
+
+    def ours(self):
+        longest = max(self.queries)
+        same = dict(causal=True, seqused_k=self.lengths, page_table=self.table)
+        if longest == 1:
+            return sixwarp.attention(self.q[:, None], self.k, self.v, **same)
+        return sixwarp.attention(
+            self.q, self.k, self.v, cu_seqlens_q=self.offsets, max_seqlen_q=longest, **same
+        )
+
+    def theirs(self):
+        longest = max(self.queries)
+        same = dict(cache_seqlens=self.lengths, page_table=self.table, causal=True)
+        if longest == 1:
+            return flash_attn_interface.flash_attn_with_kvcache(self.q[:, None], self.k, self.v, **same)
+        return flash_attn_interface.flash_attn_with_kvcache(
+            self.q, self.k, self.v, cu_seqlens_q=self.offsets, max_seqlen_q=longest, **same
+        )
+
+    def parts(self):
+        """Single tokens together, and every longer query alone."""
+        short = [n for n, queries in enumerate(self.queries) if queries == 1]
+        groups = ([short] if short else []) + [[n] for n in range(len(self.keys)) if n not in short]
+        pick = lambda values, group: [values[n] for n in group]
+        for group in groups if len(groups) > 1 else ():
+            queries, keys = pick(self.queries, group), pick(self.keys, group)
+            yield Batch(self.heads, self.kv_heads, self.dim, queries, keys, self.page, self.shared)
+
+    def error(self):
+        """The largest difference from attention computed in f32."""
+        worst, at = 0.0, 0
+        group = self.heads // self.kv_heads
+        out = self.ours().reshape(-1, self.heads, self.dim)
+        for n, (queries, keys) in enumerate(zip(self.queries, self.keys)):
+            rows = lambda x: x[self.table[n].long()].reshape(-1, self.kv_heads, self.dim)[:keys].float()
+            k, v = (rows(x).repeat_interleave(group, 1) for x in (self.k, self.v))
+            q = self.q[at : at + queries].float()
+            scores = torch.einsum("qhd,khd->hqk", q, k) / self.dim**0.5
+            seen = torch.arange(keys, device=DEVICE) <= torch.arange(queries, device=DEVICE)[:, None] + keys - queries
+            weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+            expected = torch.einsum("hqk,khd->qhd", weights, v)
+            worst = max(worst, (out[at : at + queries].float() - expected).abs().max().item())
+            at += queries
+        return worst
+
+
+def rows():
+    """Names and batches. Random lengths are those of one seed, in this order."""
+    lengths = random.Random(5)
+    for page in (16, 64, 256):
+        for heads in (32, 64):
+            yield f"decode {heads}/8 b64 4096 page {page}", (heads, 8, 128, [1] * 64, [4096] * 64, page)
+            ragged = [lengths.randint(1, 8192) for _ in range(64)]
+            yield f"decode {heads}/8 b64 ragged 1..8192 page {page}", (heads, 8, 128, [1] * 64, ragged, page)
+        yield f"decode 32/8 b1 32768 page {page}", (32, 8, 128, [1], [32768], page)
+        yield f"drafts 64/8 b32 4 queries 4096 page {page}", (64, 8, 128, [4] * 32, [4096] * 32, page)
+        yield f"prefill chunk 32/8 2048 on 8192 page {page}", (32, 8, 128, [2048], [8192], page)
+        queries = [1] * 30 + [512, 1536]
+        keys = [lengths.randint(500, 6000) for _ in range(30)] + [4000, 1536]
+        yield f"mixed 32/8 30 decodes 512 1536 page {page}", (32, 8, 128, queries, keys, page)
+        queries = [17, 128, 512, 1000, 2048, 3000, 33, 1]
+        yield f"ragged prefill 32/8 8 sequences page {page}", (32, 8, 128, queries, queries, page)
+        if page != 64:
+            continue
+        for dim, heads, kv_heads in ((64, 32, 8), (256, 16, 4)):
+            name = f"d{dim} {heads}/{kv_heads}"
+            yield f"mixed {name} 30 decodes 512 1536 page 64", (heads, kv_heads, dim, [1] * 30 + [512, 1536], keys, page)
+            yield f"ragged prefill {name} 8 sequences page 64", (heads, kv_heads, dim, queries, queries, page)
+
+
+def measure(description, rounds):
+    batch = Batch(*description)
+    sides = [Replayed(batch.ours)]
+    if flash_attn_interface:
+        sides.append(Replayed(batch.theirs))
+    parts = [Replayed(part.ours) for part in batch.parts()]
+    interleaved(sides + parts, rounds)
+    figures = dict(ours=sides[0].median(), error=batch.error())
+    if flash_attn_interface:
+        figures["fa3"] = sides[1].median()
+    if parts:
+        figures["parts"] = sum(part.median() for part in parts)
+    return figures
+
+
+def check_invariance(count):
+    """One sequence among random others, `count` times: its bits are those it has alone, if no part is shorter."""
+    lengths = random.Random(7)
+    batch = Batch(32, 8, 128, [1] * 63 + [300], [lengths.randint(1, 3000) for _ in range(63)] + [2000], 64)
+    never = dict(causal=True, page_table=batch.table, split=1 << 20)
+    # The sequence in question is the last but one: a decode; the last one is a prefill.
+    own = batch.offsets[62:64] - 62
+    alone = sixwarp.attention(
+        batch.q[62:63], batch.k, batch.v, cu_seqlens_q=own.contiguous(), max_seqlen_q=1,
+        seqused_k=batch.lengths[62:63].clone(), **{**never, "page_table": batch.table[62:63].contiguous()},
+    )
+    different = 0
+    for _ in range(count):
+        batch.lengths[:62] = torch.randint(0, 3000, (62,), device=DEVICE, dtype=torch.int32)
+        out = sixwarp.attention(
+            batch.q, batch.k, batch.v, cu_seqlens_q=batch.offsets, max_seqlen_q=300, seqused_k=batch.lengths, **never
+        )
+        different += not torch.equal(out[62], alone[0])
+    print(f"{count} batches, {different} with other bits")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="rows whose names begin so")
+    parser.add_argument("--pages", default="16,64,256", help="page sizes")
+    parser.add_argument("--rounds", type=int, default=7, help="replays of each side")
+    parser.add_argument("--invariant", type=int, help="compares bits over so many random batches instead")
+    parser.add_argument("--json", help="writes the figures to this file")
+    options = parser.parse_args()
+    if options.invariant:
+        with torch.inference_mode():
+            return check_invariance(options.invariant)
+    figures = []
+    for name, description in rows():
+        if not name.startswith(options.only) or name.split()[-1] not in options.pages.split(","):
+            continue
+        with torch.inference_mode():
+            row = measure(description, options.rounds)
+        figures.append(dict(row=name, **row))
+        others = "  ".join(f"{side} {row[side]:7.1f} us ({row[side] / row['ours']:.2f} x)" for side in ("fa3", "parts") if side in row)
+        print(f"{name:46s} {row['ours']:7.1f} us  {others}  error {row['error']:.0e}", flush=True)
+        torch.cuda.empty_cache()
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": figures}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
