@@ -1,13 +1,15 @@
 """Context-parallel attention: each process holds a part of the keys.
 
-    torchrun --nproc-per-node 4 examples/context_parallel.py            # a GPU for each process, NCCL
-    torchrun --nproc-per-node 4 examples/context_parallel.py --cpu      # gloo
+    torchrun --nproc-per-node 4 examples/context_parallel.py            # a GPU for each process and NCCL, or the CPU and gloo
+    torchrun --nproc-per-node 4 examples/context_parallel.py --cpu      # the CPU and gloo
+    python examples/context_parallel.py                                 # one process alone
 
 Every rank attends to its own keys, the ranks exchange outputs and log-sum-exps, and each merges all of
 them; the sink is applied once, after the merge. Each rank compares with attention over all keys on
 its own.
 """
 
+import os
 import sys
 from typing import Optional, Tuple
 
@@ -16,6 +18,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 import sixwarp
+
+# What torchrun says to each process, for one that was started without it.
+ALONE = {
+    "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "0",
+}  # fmt: skip
 
 
 def context_parallel(
@@ -32,10 +40,13 @@ def context_parallel(
 
 
 def main() -> None:
-    gpu = "--cpu" not in sys.argv[1:]
+    for name, value in ALONE.items():
+        os.environ.setdefault(name, value)
+    enough = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+    gpu = enough and "--cpu" not in sys.argv[1:]
     dist.init_process_group("nccl" if gpu else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    device = torch.device("cuda", rank) if gpu else torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
     dtype = torch.bfloat16 if gpu else torch.float32
     if gpu:
         torch.cuda.set_device(device)
@@ -51,7 +62,7 @@ def main() -> None:
     tolerance = 2e-2 if gpu else 1e-5
     torch.testing.assert_close(out, want, atol=tolerance, rtol=tolerance)
     torch.testing.assert_close(lse, want_lse, atol=1e-3, rtol=0)
-    print(f"rank {rank} of {ranks}: keys {mine.start}..{mine.stop}, the merged result is that of one rank")
+    print(f"rank {rank} of {ranks} on {device}: keys {mine.start}..{mine.stop}, the merged result is that of one rank")
     dist.destroy_process_group()
 
 

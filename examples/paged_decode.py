@@ -1,7 +1,7 @@
 """A decode loop over a paged cache, one CUDA graph for all steps.
 
-    python examples/paged_decode.py            # on a GPU, in a CUDA graph
-    python examples/paged_decode.py --cpu      # the same loop without one
+    python examples/paged_decode.py            # on a GPU in a CUDA graph, or without a GPU on the CPU
+    python examples/paged_decode.py --cpu      # on the CPU
 
 Requests of different lengths share a pool of pages. A step writes each request's new row into its
 page and attends to everything so far; lengths and page table live on the device, so the graph that
@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--steps", type=int, default=100)
     args = parser.parse_args()
-    device, dtype = ("cpu", torch.float32) if args.cpu else ("cuda", torch.bfloat16)
+    gpu = torch.cuda.is_available() and not args.cpu
+    device, dtype = ("cuda", torch.bfloat16) if gpu else ("cpu", torch.float32)
+    print(f"on {torch.cuda.get_device_name()}, in a CUDA graph" if gpu else "on the CPU")
     torch.manual_seed(0)
     cache, batch = Cache(device, dtype), len(START)
     q, k, v = (torch.randn(batch, n, DIM, device=device, dtype=dtype) for n in (HEADS, KV_HEADS, KV_HEADS))
@@ -63,7 +65,7 @@ def main() -> None:
             q.unsqueeze(1), cache.k, cache.v, seqused_k=cache.lengths, page_table=cache.table, out=out
         )
 
-    replay = step if args.cpu else captured(step, cache)
+    replay = captured(step, cache) if gpu else step
     for _ in range(args.steps):
         for x in (q, k, v):
             x.copy_(torch.randn_like(x))

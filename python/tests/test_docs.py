@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 MODULES = ["sixwarp", "sixwarp._attention", "sixwarp._merge", "sixwarp.dsv4"]
-TORCH = ["sixwarp.torch._op", "sixwarp.torch._sdpa", "sixwarp.torch._flash"]
+TORCH = ["sixwarp.torch._op", "sixwarp.torch._sdpa", "sixwarp.torch._flash", "sixwarp.torch._flash_cache"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -23,7 +23,19 @@ def test_torch_docstrings(name):
     assert result.failed == 0 and result.attempted > 0
 
 
-def test_readme():
-    path = pathlib.Path(__file__).resolve().parents[1] / "README.md"
-    result = doctest.testfile(str(path), module_relative=False)
-    assert result.failed == 0 and result.attempted > 0
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WRITTEN = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/*.md")]
+PAGES = [path for path in sorted(WRITTEN) if "```python" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages(path):
+    text = path.read_text(encoding="utf-8")
+    # The end of a block is no output of its last line.
+    examples = doctest.DocTestParser().get_doctest(text.replace("```", "\n"), {}, path.name, str(path), 0)
+    result = doctest.DocTestRunner().run(examples)
+    assert result.failed == 0 and result.attempted >= text.count("```python")
+
+
+def test_the_readmes_are_among_the_pages():
+    assert {ROOT / "README.md", ROOT / "python" / "README.md"} <= set(PAGES)

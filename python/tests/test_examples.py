@@ -17,13 +17,30 @@ def run(*command):
     return result.stdout
 
 
-def test_paged_decode():
-    where = [] if torch.cuda.is_available() else ["--cpu"]
+HERE = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
+
+
+@pytest.mark.parametrize("where", [[], ["--cpu"]], ids=["anywhere", "on the CPU"])
+def test_paged_decode(where):
     output = run(EXAMPLES / "paged_decode.py", "--steps", "5", *where)
     assert "lengths [6, 68, 69, 305]" in output
+    assert output.startswith(f"on {'the CPU' if where else HERE}")
 
 
 def test_context_parallel_on_four_processes():
-    script = EXAMPLES / "context_parallel.py"
-    output = run("-m", "torch.distributed.run", "--nproc-per-node", "4", script, "--cpu")
+    output = run("-m", "torch.distributed.run", "--nproc-per-node", "4", EXAMPLES / "context_parallel.py")
     assert output.count("the merged result is that of one rank") == 4
+    # With fewer GPUs than processes all are on the CPU.
+    device = "cuda" if torch.cuda.device_count() >= 4 else "cpu"
+    assert output.count(f"on {device}") == 4
+
+
+def test_context_parallel_alone():
+    output = run(EXAMPLES / "context_parallel.py", "--cpu")
+    assert "rank 0 of 1 on cpu: keys 0..1000, the merged result is that of one rank" in output
+
+
+def test_every_example_is_run_here():
+    tests = pathlib.Path(__file__).read_text(encoding="utf-8")
+    for example in EXAMPLES.iterdir():
+        assert example.suffix != ".py" or f'"{example.name}"' in tests, f"{example.name} has no test"
