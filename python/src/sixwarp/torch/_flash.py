@@ -14,7 +14,8 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 from torch import Tensor
 
-from ._flash_keywords import alibi, attend, options_of, refuse
+from ._eager import known
+from ._flash_keywords import alibi, attend, cap_of, options_of, refuse, window_of
 
 Result = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, None]]
 
@@ -57,6 +58,13 @@ def flash_attn_func(
     """
     if dropout_p or others:
         refuse("flash_attn_func", dropout_p=dropout_p, **others)
+    if alibi_slopes is None and not return_attn_probs and not return_softmax_lse:
+        result = known(
+            q, k, v, s_aux, None, None, None, None, None, out, "bshd", causal, window_of(window_size), cap_of(softcap),
+            softmax_scale, None, None, False, None,
+        )  # fmt: skip
+        if result is not None:
+            return result
     options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
     if alibi_slopes is not None:
         options.update(attn_mask=alibi(alibi_slopes, q.shape[1], k.shape[1], q.shape[2]))

@@ -52,12 +52,18 @@ def window_of(window_size: Any) -> Window:
     return None if left is None and right is None else (left, right)
 
 
+def cap_of(softcap: Optional[float]) -> Optional[float]:
+    """flash-attn writes 0 for no cap."""
+    return None if softcap is None or softcap <= 0 else softcap
+
+
 def options_of(
     causal: bool, window_size: Any, softcap: Optional[float], softmax_scale: Optional[float], s_aux: Optional[Tensor]
 ) -> Dict[str, Any]:
     """Options by the names of `sixwarp.attention`."""
-    capped = None if softcap is None or softcap <= 0 else softcap
-    return dict(causal=causal, window=window_of(window_size), softcap=capped, scale=softmax_scale, sinks=s_aux)
+    return dict(
+        causal=causal, window=window_of(window_size), softcap=cap_of(softcap), scale=softmax_scale, sinks=s_aux
+    )
 
 
 def attend(
