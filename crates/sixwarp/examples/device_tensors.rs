@@ -1,5 +1,6 @@
 //! A decode loop on tensors that stay on their device:
-//! `cargo run --release --example device_tensors -- [cpu | cuda | sim-sm90 …]`.
+//! `cargo run --release --example device_tensors -- [cpu | cuda | sim-sm90 …]`. Without a name it is the
+//! first GPU, or the CPU if no GPU can be used.
 //!
 //! Keys and values are uploaded once; each step uploads a query, launches, and reads the output back.
 //! The last result is compared with the oracle's.
@@ -21,13 +22,27 @@ fn values(count: u64, seed: u64) -> Vec<bf16> {
     (0..count).map(|i| bf16::from_f32(number(i) / (1 << 23) as f32 - 1.0)).collect()
 }
 
+/// The device of this name, or the best there is.
+pub fn open(name: Option<&str>) -> Result<Device, Error> {
+    let Some(name) = name else {
+        return Ok(Device::cuda(0).unwrap_or_else(|why| {
+            println!("on the CPU: {why}");
+            Device::cpu()
+        }));
+    };
+    name.parse()
+}
+
 fn main() -> Result<(), Error> {
-    let name = std::env::args().nth(1).unwrap_or_else(|| "cpu".to_string());
-    let device: Device = name.parse()?;
+    decode(&open(std::env::args().nth(1).as_deref())?)
+}
+
+/// The loop.
+pub fn decode(device: &Device) -> Result<(), Error> {
     let queries = View::bshd(DType::Bf16, [1, HEADS, 1, DIM]);
     let keys = View::bshd(DType::Bf16, [1, KV_HEADS, KEYS, DIM]);
     let problem = Problem::builder(queries).segment(Segment::new(keys, keys)).build()?;
-    let plan = plan(&problem, &device)?;
+    let plan = plan(&problem, device)?;
     println!("{device}: {}", plan.summary());
 
     let (k, v) = (values(KV_HEADS * KEYS * DIM, 1), values(KV_HEADS * KEYS * DIM, 2));

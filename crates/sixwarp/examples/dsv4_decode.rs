@@ -1,5 +1,6 @@
 //! One decoding step of a DeepSeek-V4 HCA layer: 64 heads, four requests, fp8 caches in pages, the
-//! window and every compressed row under one softmax with a sink per head.
+//! window and every compressed row under one softmax with a sink per head. On the CPU, compared with the
+//! oracle, and on a GPU where there is one.
 //!
 //! ```text
 //! cargo run --release -p sixwarp --example dsv4_decode
@@ -30,7 +31,8 @@ fn fill(rng: &mut Rng, pool: Pool) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-fn main() -> Result<(), Error> {
+/// Decodes one step on every device there is, and compares.
+pub fn main() -> Result<(), Error> {
     let mut rng = Rng::new(1);
     let layer = Layer::Hca;
     let storage = Storage::Model1;
@@ -62,8 +64,13 @@ fn main() -> Result<(), Error> {
     let pages: Vec<i32> =
         rng.permutation(compressed.pages).into_iter().map(|page| page as i32).collect();
 
+    let mut devices = vec![Device::oracle(), Device::cpu()];
+    match Device::cuda(0) {
+        Ok(gpu) => devices.push(gpu),
+        Err(why) => println!("on the CPU: {why}"),
+    }
     let mut results = Vec::new();
-    for device in [Device::cpu(), Device::oracle()] {
+    for device in &devices {
         let mut out = vec![bf16::NAN; queries.len()];
         let mut lse = vec![f32::NAN; (REQUESTS * HEADS) as usize];
         let mut buffers = HostBuffers::new()
@@ -77,7 +84,7 @@ fn main() -> Result<(), Error> {
             .output(Slot::Out, &mut out)
             .output(Slot::Lse, &mut lse);
         let start = Instant::now();
-        attention(&problem, &mut buffers, &device)?;
+        attention(&problem, &mut buffers, device)?;
         println!("{:8} {:?}, {}", device.to_string(), start.elapsed(), device.describe());
         results.push((out, lse));
     }
@@ -87,7 +94,10 @@ fn main() -> Result<(), Error> {
         println!("request {request}: {keys:4} rows, log-sum-exp of head 0 is {lse:.4}");
     }
     let difference = |(a, b): (&bf16, &bf16)| (a.to_f32() - b.to_f32()).abs();
-    let worst = results[0].0.iter().zip(&results[1].0).map(difference).fold(0.0, f32::max);
-    println!("largest difference between the CPU and the oracle: {worst:.1e}");
+    for (device, (out, _)) in devices.iter().zip(&results).skip(1) {
+        let worst = out.iter().zip(&results[0].0).map(difference).fold(0.0, f32::max);
+        println!("largest difference between {device} and the oracle: {worst:.1e}");
+        assert!(worst < 2e-2, "the oracle says otherwise");
+    }
     Ok(())
 }

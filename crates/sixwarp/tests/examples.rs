@@ -1,0 +1,32 @@
+//! The examples run, with a GPU and without.
+
+#[allow(dead_code)] // Its `main` reads the command line, which is the test's.
+#[path = "../examples/device_tensors.rs"]
+mod device_tensors;
+#[path = "../examples/dsv4_decode.rs"]
+mod dsv4_decode;
+
+#[test]
+fn tensors_stay_on_any_device() {
+    for name in [None, Some("cpu"), Some("sim-sm90")] {
+        let device = device_tensors::open(name).unwrap();
+        device_tensors::decode(&device).unwrap();
+    }
+    let unknown = device_tensors::open(Some("abacus")).unwrap_err();
+    assert!(unknown.to_string().contains("abacus"), "{unknown}");
+}
+
+#[test]
+fn a_layer_of_deepseek_v4_decodes() {
+    dsv4_decode::main().unwrap();
+}
+
+#[test]
+fn every_example_is_run_here() {
+    let tests = include_str!("examples.rs");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(tests.contains(&format!("examples/{name}")), "{name} has no test");
+    }
+}
