@@ -3,8 +3,15 @@
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
+const USAGE: &str = "emit ARCH D DV T S MASK HEADS KV_HEADS BATCH, as in \
+                     `emit sm100 128 128 4096 4096 causal 32 8 1`";
+
 fn main() {
     let mut a: Vec<String> = std::env::args().skip(1).collect();
+    if a.len() != 9 {
+        eprintln!("emit: 9 arguments are needed, and {} are given: {USAGE}", a.len());
+        std::process::exit(2);
+    }
     let arch = match a.remove(0).as_str() {
         "sm90" => Arch::Sm90,
         "sm100" => Arch::Sm100,

@@ -5,8 +5,14 @@ use cases::{CaseData, EngineError, Outputs, Problem};
 use problem::Slot;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
+const USAGE: &str = "ARCH and GLOB are needed, as in `simulate sm100 'real-llama-*'`";
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.len() < 2 {
+        eprintln!("simulate: {USAGE}");
+        std::process::exit(2);
+    }
     let arch = match args[0].as_str() {
         "sm90" => Arch::Sm90,
         _ => Arch::Sm100,
