@@ -22,7 +22,7 @@ pub const SHARED_LIMIT: u32 = 227 * 1024;
 pub const SHARED_RESERVE: u32 = 1024;
 
 /// Bytes of keys that lie together, at most, for threads to copy them faster than tensor copies do
-/// (measured on an H200: pages of 16 rows at head dim 128).
+/// (measured on an H200: pages of 16 rows at head dim 128, for single tokens).
 const SHORT_RUN: u64 = 4096;
 
 /// Everything a kernel is specialised on.
@@ -92,7 +92,9 @@ impl Config {
             129..=192 => (2, 96),
             _ => (2, 80),
         };
-        let gathers = gather::suits(segment, tile, SHORT_RUN);
+        // Long queries wait for products rather than for memory, which threads that copy slow down.
+        let short_run = if blocks > 1 { SHORT_RUN / 2 } else { SHORT_RUN };
+        let gathers = gather::suits(segment, tile, short_run);
         // A CTA's rows are one token's where it has its own keys.
         let warpgroups = if listed { 1 } else { warpgroups };
         let heads = problem.kv_heads() * problem.batch();

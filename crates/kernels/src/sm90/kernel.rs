@@ -66,7 +66,7 @@ impl Frame {
                 if self.config.gathers {
                     gatherers::emit(roles, self);
                 } else {
-                    roles.warp(0, |b| producer::emit(b, self));
+                    producer::emit(roles, self);
                 }
             });
             let consumers = 1..1 + self.config.warpgroups;

@@ -1,14 +1,15 @@
-//! The producer warp: brings queries, keys and values to shared memory by TMA.
+//! The producer: brings queries, keys and values to shared memory by TMA.
 //!
 //! Order of copies per tile: the last keys, the queries, then keys and values alternating, values one
-//! step behind: exactly the order the consumers ask for them.
+//! step behind: exactly the order the consumers ask for them. Where a tile takes many copies, of one page
+//! each, a second warp brings the values: issuing them takes as long as multiplying does.
 
 use super::kernel::Frame;
 use super::tile::ROW_BYTES;
 use crate::copies::{Column, Counter, Panels, Tail};
 use crate::task::OpenTile;
 use crate::tensors::CHUNK;
-use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Slot, TensorMapParam};
+use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Roles, Slot, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -20,19 +21,26 @@ struct Loader<'f> {
     tail: Tail,
 }
 
-/// Emits the producer warp.
-pub fn emit(b: &mut Builder, frame: &Frame) {
-    let shared = &frame.shared;
-    let lead = b.elect();
-    let loader = Loader {
-        frame,
-        lead,
-        q: shared.q_ring.producer(b),
-        k: shared.k_ring.producer(b),
-        v: shared.v_ring.producer(b),
-        tail: Tail::new(b, lead, &shared.tail),
-    };
-    frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
+/// Emits the producer's warps.
+pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
+    let keys = frame.params.keys();
+    if keys.v.is_none() || keys.rows_per_copy == frame.config.tile {
+        roles.warp(0, |b| {
+            let loader = Loader::new(b, frame);
+            frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
+        });
+        return;
+    }
+    roles.warp(0, |b| {
+        let loader = Loader::new(b, frame);
+        frame.params.for_each_tile(b, |b, open| loader.load_queries_and_keys(b, &open));
+    });
+    roles.warp(1, |b| {
+        let loader = Loader::new(b, frame);
+        frame.params.for_each_tile(b, |b, open| {
+            open.range.for_each_down(b, |b, n| loader.load_values(b, &open, n));
+        });
+    });
 }
 
 /// Loads the queries of a tile, by the one thread whose `lead` is true.
@@ -60,7 +68,31 @@ pub fn load_queries(
     });
 }
 
-impl Loader<'_> {
+impl<'f> Loader<'f> {
+    fn new(b: &mut Builder, frame: &'f Frame) -> Self {
+        let shared = &frame.shared;
+        let lead = b.elect();
+        Loader {
+            frame,
+            lead,
+            q: shared.q_ring.producer(b),
+            k: shared.k_ring.producer(b),
+            v: shared.v_ring.producer(b),
+            tail: Tail::new(b, lead, &shared.tail),
+        }
+    }
+
+    fn load_queries_and_keys(&self, b: &mut Builder, open: &OpenTile) {
+        let range = open.range;
+        let n = b.sub(range.end, 1);
+        let any = b.setp(Cmp::Ge, n, range.begin);
+        b.if_(any, |b| self.load_keys(b, open, n, true));
+        load_queries(b, self.frame, self.lead, &self.q, open);
+        b.if_(any, |b| {
+            range.while_more(b, n, |b, next| self.load_keys(b, open, next, false));
+        });
+    }
+
     fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
         let range = open.range;
         let n = b.sub(range.end, 1);
