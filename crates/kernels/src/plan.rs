@@ -434,10 +434,16 @@ fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
     problem.segments[n as usize].longest().div_ceil(schedule.tile() as u64).max(1) as u32
 }
 
+/// Bytes of packed rows of fp8 numbers, of bytes of 16-bit ones.
+const PACKED: (u64, u64) = (584, 1024);
+
 fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as u32;
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
-    let tile_bytes = (columns * tile) as u64 * problem.dtype().bytes();
+    let packed = problem.segments.iter().all(|segment| segment.storage == Storage::Model1);
+    let row_bytes = columns as u64 * problem.dtype().bytes();
+    let row_bytes = if packed { row_bytes * PACKED.0 / PACKED.1 } else { row_bytes };
+    let tile_bytes = row_bytes * tile as u64;
     Work {
         units: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
