@@ -3,6 +3,8 @@
 //! Each part `i` of a row (a split of its keys, or a segment) left a normalised f32 row `oᵢ` and a
 //! natural-log LSE `lᵢ`. With `m = max lᵢ`, `wᵢ = e^(lᵢ − m)`:
 //! `o = Σ wᵢ oᵢ / Σ wᵢ`, `l = m + ln Σ wᵢ`, and the sink, once: `o / (1 + e^(sink − l))`.
+//! Weights are kept so much smaller, by a power of two, that their sum is 1 at most: sums of rows near the largest
+//! number do not overflow.
 //! Rows of parts are added in their own order, so that equal inputs give equal bits.
 //!
 //! A lane has the LSE and the weight of a part of its own, 32 parts at a time, and the rows of
@@ -36,6 +38,8 @@ struct Combine {
     partial: GlobalPtr,
     partial_lse: GlobalPtr,
     parts: Reg<u32>,
+    /// What is added to the exponents of weights: minus the logarithm of the number of parts, rounded up.
+    headroom: Reg<f32>,
     rows: Reg<u32>,
     out: GlobalPtr,
     strides: [Reg<u64>; 3],
@@ -63,6 +67,15 @@ struct Row {
     lane: Reg<u32>,
     /// The first of the lane's four columns.
     column: Reg<u32>,
+}
+
+/// Weights of 32 parts.
+#[derive(Clone, Copy)]
+struct Weight {
+    /// The weight of the lane's part.
+    of_lane: Reg<f32>,
+    /// Which lanes' parts have seen a key.
+    counts: Reg<u32>,
 }
 
 /// Emits the kernel and its launch.
@@ -123,6 +136,7 @@ fn declare(
         partial: args.pointer(b, "partial", rows),
         partial_lse: args.pointer(b, "partial_lse", lse),
         parts: args.u32(b, "parts", parts),
+        headroom: args.f32(b, "headroom", -(parts.next_power_of_two().ilog2() as f32)),
         rows: args.u32(b, "rows", problem.lse_len() as u32),
         out: args.pointer(b, "out", memory.slot(Slot::Out)),
         strides: [0, 1, 2]
@@ -159,7 +173,7 @@ impl Combine {
             b.assign(max, largest);
             self.for_each_lanes(b, |b, first| {
                 let weight = self.weight(b, &row, first, max);
-                let sum = b.add(total, weight);
+                let sum = b.add(total, weight.of_lane);
                 b.assign(total, sum);
                 self.add_parts(b, &row, first, weight, sums);
             });
@@ -237,21 +251,28 @@ impl Combine {
         b.select::<f32>(empty, 0.0, max)
     }
 
-    fn weight(&self, b: &mut Builder, row: &Row, first: Reg<u32>, max: Reg<f32>) -> Reg<f32> {
+    fn weight(&self, b: &mut Builder, row: &Row, first: Reg<u32>, max: Reg<f32>) -> Weight {
         let lse = self.part_lse(b, row, first);
-        let difference = b.sub(lse, max);
-        let exponent = b.mul(difference, LOG2_E);
-        b.ex2(exponent)
+        let exponent = self.exponent(b, lse, max);
+        let empty = b.setp(Cmp::Eq, lse, f32::NEG_INFINITY);
+        let counts = b.not(empty);
+        Weight { of_lane: b.ex2(exponent), counts: b.ballot(counts) }
     }
 
-    /// Adds the rows of this warp's share of the 32 parts from `first` on, those that weigh anything:
-    /// others may never have been written.
+    /// The exponent of the weight of a part, or of the sink.
+    fn exponent(&self, b: &mut Builder, lse: Reg<f32>, max: Reg<f32>) -> Reg<f32> {
+        let difference = b.sub(lse, max);
+        b.fma(difference, LOG2_E, self.headroom)
+    }
+
+    /// Adds the rows of this warp's share of the 32 parts from `first` on, those that have seen a key, however
+    /// little they weigh: others may never have been written.
     fn add_parts(
         &self,
         b: &mut Builder,
         row: &Row,
         first: Reg<u32>,
-        weight: Reg<f32>,
+        weight: Weight,
         sums: [Reg<f32>; 4],
     ) {
         let left = b.sub(self.parts, first);
@@ -316,12 +337,14 @@ impl Combine {
         b: &mut Builder,
         row: &Row,
         part: Reg<u32>,
-        weight: Reg<f32>,
+        weight: Weight,
         lane: Reg<u32>,
     ) -> (Reg<f32>, [Reg<f32>; 4]) {
-        let weight = b.lane_value(weight, lane);
-        let counts = b.setp(Cmp::Gt, weight, 0.0);
+        let counts = b.shr(weight.counts, lane);
+        let counts = b.and(counts, 1);
+        let counts = b.setp(Cmp::Ne, counts, 0);
         let counts = self.within(b, row, counts);
+        let weight = b.lane_value(weight.of_lane, lane);
         let index = b.mad(part, self.rows, row.index);
         let column = b.mul_wide(row.column, 4);
         let offset = b.mad_wide(index, self.value_dim * 4, column);
@@ -344,6 +367,7 @@ impl Combine {
     fn finish(&self, b: &mut Builder, row: &Row, max: Reg<f32>, total: Reg<f32>) -> Reg<f32> {
         let empty = b.setp(Cmp::Le, total, 0.0);
         let log = b.lg2(total);
+        let log = b.sub(log, self.headroom);
         let lse = b.fma(log, LN_2, max);
         let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
         if let Some(out) = self.lse {
@@ -357,8 +381,7 @@ impl Combine {
             Some(sinks) => {
                 let at = element(b, sinks, head);
                 let sink = b.ld_global::<f32>(at);
-                let difference = b.sub(sink, max);
-                let exponent = b.mul(difference, LOG2_E);
+                let exponent = self.exponent(b, sink, max);
                 let power = b.ex2(exponent);
                 b.add(total, power)
             }

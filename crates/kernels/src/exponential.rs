@@ -10,8 +10,8 @@ use ptx::build::{Builder, Pair, Reg};
 
 /// `1.5·2^23`: the sum's last bit is worth 1.
 const ROUNDER: f32 = 12_582_912.0;
-/// Below this a power is 0 for every purpose, and the exponent field would wrap.
-const LEAST: f32 = -126.0;
+/// Below this the exponent field would wrap. What is left of the power here is subnormal and rounds to 0 in 16 bits.
+const LEAST: f32 = -127.0;
 /// Coefficients, constant first.
 const POLYNOMIAL: [f32; 5] = [1.000_002_6, 0.693_003_83, 0.241_442_76, 0.052_011_46, 0.013_534_168];
 
@@ -28,7 +28,7 @@ impl Exponential {
         Exponential { rounder: b.pair_of(ROUNDER), polynomial: POLYNOMIAL.map(|c| b.pair_of(c)) }
     }
 
-    /// `2^x` and `2^y` of finite numbers.
+    /// `2^x` and `2^y` of numbers up to 127; NaN is taken for a very small one.
     #[track_caller]
     pub fn exp2(&self, b: &mut Builder, x: Reg<f32>, y: Reg<f32>) -> [Reg<f32>; 2] {
         let (x, y) = (b.max(x, LEAST), b.max(y, LEAST));
@@ -75,6 +75,11 @@ mod tests {
             .map(|x| (f64::from(exp2(x)) / f64::from(x).exp2() - 1.0).abs())
             .fold(0.0, f64::max);
         assert!(worst < 2.8e-6, "relative error {worst:e}");
-        assert!(exp2(-1e30) < 2e-38 && exp2(-1e30) >= 0.0);
+        for least in [-127.0, -1e30, f32::NEG_INFINITY] {
+            assert!((0.0..1e-43).contains(&exp2(least)), "{least}");
+        }
+        for i in 0..1000 {
+            assert!((0.0..1.2e-38).contains(&exp2(-127.0 + i as f32 / 1000.0)));
+        }
     }
 }

@@ -125,12 +125,12 @@ impl SoftCap {
         let magnitude = b.max_magnitude(scores);
         let beyond = b.setp(Cmp::Gt, magnitude, self.largest);
         let any = b.vote_any(beyond);
-        b.if_else(any, |b| self.powers(b, scores), |b| self.polynomials(b, scores));
+        b.if_else(any, |b| self.apply_alone(b, scores), |b| self.polynomials(b, scores));
     }
 
-    /// Caps scores of any size.
+    /// Caps scores of any size, without the other lanes.
     #[track_caller]
-    fn powers(&self, b: &mut Builder, scores: &[Reg<f32>]) {
+    pub fn apply_alone(&self, b: &mut Builder, scores: &[Reg<f32>]) {
         for &score in scores {
             let mut capped = self.power(b, score);
             if self.far.is_some() {

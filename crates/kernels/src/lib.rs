@@ -14,13 +14,14 @@
 //! - `task`: what a launch is about, and its parameters in a kernel;
 //! - `copies`: queries, keys and values to shared memory, in one piece or page by page;
 //! - `schedule`: the kernels there are, and how one is emitted;
-//! - `output`: where the rows of a block go;
+//! - `output`: where the rows of a block go; `exact`: rows that are computed again, slowly;
 //! - `combine`: merging partial results of splits and segments, and the sink.
 
 mod arguments;
 mod combine;
 mod copies;
 mod divide;
+mod exact;
 mod exchange;
 mod exponential;
 mod gather;

@@ -170,11 +170,35 @@ impl Softmax {
         }
     }
 
+    /// Prepares the score of a thread without the other lanes.
+    #[track_caller]
+    pub fn prepare_alone(&self, b: &mut Builder, score: Reg<f32>) {
+        match self.prepare {
+            Prepare::Nothing => {}
+            Prepare::Scale(scale) => b.scale(score, scale),
+            Prepare::Cap(cap) => cap.apply_alone(b, &[score]),
+        }
+    }
+
+    /// The probability of a prepared score, before it is normalised.
+    #[track_caller]
+    pub fn power(&self, b: &mut Builder, score: Reg<f32>, shift: Reg<f32>) -> Reg<f32> {
+        let exponent = b.fma(score, self.factor, shift);
+        b.ex2(exponent)
+    }
+
+    /// The shift of a finished row whose reference is `max`.
+    #[track_caller]
+    pub fn shift_of(&self, b: &mut Builder, max: Reg<f32>) -> Reg<f32> {
+        let reference = finite(b, max);
+        self.shift(b, reference)
+    }
+
     /// First half of a step that rescales lazily: the row's `max` is a reference that moves only when
     /// the `largest` of the row's new scores exceeds it by [`SLACK`]. Numerator and denominator use the
     /// same reference; the largest probability is rounded, too, where it is not 1. `masked` says that
-    /// scores may be `-inf`. Returns the shift for [`Softmax::exponentiate`], and what to do with what
-    /// was accumulated.
+    /// scores may be `-inf`. Where a row has seen nothing else and it does not say so, the row becomes NaN, and is
+    /// computed again. Returns the shift for [`Softmax::exponentiate`], and what to do with what was accumulated.
     #[track_caller]
     pub fn move_reference(
         &self,
@@ -183,10 +207,42 @@ impl Softmax {
         largest: Reg<f32>,
         masked: bool,
     ) -> (Reg<f32>, Rescale) {
-        let growth = b.sub(largest, row.max);
-        let growth = b.mul(growth, self.factor);
-        // Not a number where nothing was seen yet and nothing is seen now: not due.
+        let growth = self.growth(b, row, largest);
+        // NaN where nothing was seen yet and nothing is seen now: not due.
         let due = b.setp(Cmp::Gt, growth, SLACK);
+        self.move_if(b, row, largest, due, masked)
+    }
+
+    /// The same without a mask, but a `largest` that is NaN becomes the reference, and makes all probabilities from
+    /// here on NaN.
+    #[track_caller]
+    pub fn move_reference_or_nan(
+        &self,
+        b: &mut Builder,
+        row: &RowState,
+        largest: Reg<f32>,
+    ) -> (Reg<f32>, Rescale) {
+        let growth = self.growth(b, row, largest);
+        let due = b.greater_or_nan(growth, SLACK);
+        self.move_if(b, row, largest, due, false)
+    }
+
+    /// Powers of two between a row's reference and the `largest` of its new scores.
+    #[track_caller]
+    fn growth(&self, b: &mut Builder, row: &RowState, largest: Reg<f32>) -> Reg<f32> {
+        let growth = b.sub(largest, row.max);
+        b.mul(growth, self.factor)
+    }
+
+    #[track_caller]
+    fn move_if(
+        &self,
+        b: &mut Builder,
+        row: &RowState,
+        largest: Reg<f32>,
+        due: Reg<bool>,
+        masked: bool,
+    ) -> (Reg<f32>, Rescale) {
         let max = b.select::<f32>(due, largest, row.max);
         let reference = if masked { finite(b, max) } else { max };
         let shift = self.shift(b, reference);
@@ -219,7 +275,7 @@ impl Softmax {
         row.add(b, scores);
     }
 
-    /// Replaces finite scores by probabilities, one pair of `every` on the FMA pipe.
+    /// Replaces scores by probabilities, one pair of `every` on the FMA pipe. Where one of them is NaN the shift must be.
     #[track_caller]
     pub fn exponentiate_on_both_pipes(
         &self,

@@ -3,6 +3,7 @@
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
+use crate::exact::{self, SegmentRows};
 use crate::exchange::{Exchange, Part};
 use crate::gather::{Elements, Model1, Scattered};
 use crate::order::{Tile, TileList, TileOrder};
@@ -12,9 +13,9 @@ use crate::shares::{Shares, SharesOf};
 use crate::softmax::Softmax;
 use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
-use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
+use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
 
 /// Where finished rows go.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +154,10 @@ pub struct Params {
     pub query_box: QueryBox,
     /// How it overlaps the launches around it.
     pub overlap: Overlap,
+    /// Queries, row by row.
+    pub exact_queries: exact::Tensor,
+    /// Element type.
+    pub half: HalfType,
 }
 
 /// Keys and values of a segment.
@@ -173,6 +178,8 @@ pub struct Keys {
     pub rows_per_copy: u32,
     /// Whether rows past a sequence's end may hold anything.
     pub dirty_tail: bool,
+    /// Keys and values, row by row.
+    pub exact: exact::Rows,
 }
 
 /// How rows of keys or values are copied.
@@ -298,6 +305,8 @@ impl Params {
             value_dim: problem.value_dim() as u32,
             query_box,
             overlap: task.overlap,
+            exact_queries: exact::Tensor::declare(b, args, "q", &problem.q, memory.slot(Slot::Q)),
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
         }
     }
 
@@ -366,6 +375,15 @@ impl Params {
                     b.wait_previous_grid();
                 }
             }
+        }
+    }
+
+    /// Runs `body` once more for each tile, when the warp is done with all of them.
+    #[track_caller]
+    pub fn revisit_tiles(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        match &self.order {
+            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::List(order) => self.for_each_open(b, order, body),
         }
     }
 
@@ -491,13 +509,21 @@ impl Keys {
             Source::Boxes(args.tensor_map(b, &format!("tma_{name}"), map))
         };
         let k = source(b, "k", &segment.k, part(SegmentSlot::K));
-        let v = values_apart.then(|| {
-            let buffer = match segment.values {
-                Values::Separate(_) => part(SegmentSlot::V),
-                Values::SameAsKeys { .. } => part(SegmentSlot::K),
-            };
-            source(b, "v", &segment.value_view(), buffer)
-        });
+        let values = match segment.values {
+            Values::Separate(_) => part(SegmentSlot::V),
+            Values::SameAsKeys { .. } => part(SegmentSlot::K),
+        };
+        let v = values_apart.then(|| source(b, "v", &segment.value_view(), values));
+        let exact = match k {
+            Source::Scattered(Scattered::Model1(rows)) => exact::Rows::Model1(rows),
+            _ => {
+                let mut tensor = |name: &str, view: &View, buffer| {
+                    exact::Tensor::declare(b, args, name, view, buffer)
+                };
+                let k = tensor("k", &segment.k, part(SegmentSlot::K));
+                exact::Rows::Elements(k, tensor("v", &segment.value_view(), values))
+            }
+        };
         Keys {
             k,
             v,
@@ -524,7 +550,13 @@ impl Keys {
             dirty_tail: segment.paging.is_some()
                 || segment.lengths.used
                 || segment.lengths.packed.is_some(),
+            exact,
         }
+    }
+
+    /// The rows of the segment, to be found by key.
+    pub fn exact_rows(&self, half: HalfType) -> SegmentRows<'_> {
+        SegmentRows { keys: self, half }
     }
 }
 

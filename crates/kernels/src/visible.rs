@@ -352,6 +352,12 @@ impl RowWindow {
         RowWindow { first: bounds.first(b, token), end: bounds.end(b, token) }
     }
 
+    /// The first key of the window, and one past its last.
+    #[track_caller]
+    pub fn keys(&self, b: &mut Builder) -> (Reg<i32>, Reg<i32>) {
+        (self.first.unwrap_or_else(|| b.value(0)), self.end)
+    }
+
     /// The window in columns counted from key `origin`.
     #[track_caller]
     pub fn relative_to(&self, b: &mut Builder, origin: Reg<i32>) -> Self {

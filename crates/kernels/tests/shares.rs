@@ -54,6 +54,16 @@ fn any_lengths_give_the_right_numbers() {
     }
 }
 
+/// A NaN that some rows do not see, in units that are cut: the CTA that finishes one has the whole row.
+#[test]
+fn rows_of_cut_units_are_computed_again() {
+    let mut engine = simulated();
+    let whole = case("drafts-and-a-nan", &(vec![5; 3], vec![1500; 3]));
+    let special = vec!["v[1497] = nan".to_owned()];
+    let outcome = cases::check(&Case { special, ..whole }, &mut engine);
+    assert!(matches!(outcome, Outcome::Passed(_)), "{outcome}");
+}
+
 /// Bytes are what counts: a tile of keys takes the same copies, whoever it is for.
 #[test]
 fn no_processor_gets_more_than_its_share() {

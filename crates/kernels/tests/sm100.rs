@@ -54,6 +54,14 @@ fn keys_in_many_parts() {
     assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
 }
 
+/// Numbers that are not finite, where parts of the keys are combined.
+#[test]
+fn special_values_in_parts() {
+    let mut engine = blackwell();
+    engine.options.split = Split::Every { keys: 128 };
+    assert!(run_table(&mut engine, named(&["special-*"]), &DECLINED) > 25);
+}
+
 #[test]
 fn whatever_the_order_of_events() {
     for row_blocks in [RowBlocks::One, RowBlocks::Two] {

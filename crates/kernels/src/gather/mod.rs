@@ -18,7 +18,7 @@ mod unpack;
 pub use elements::Elements;
 #[cfg(test)]
 pub use lookup::row_of_lane;
-pub use model1::Model1;
+pub use model1::{Model1, PackedRow};
 pub use unpack::{Unpack, WARPS as UNPACKING_WARPS};
 
 use crate::marks::Marks;

@@ -4,15 +4,27 @@
 
 use super::share::row_at;
 use crate::arguments::Arguments;
+use crate::tensors::CHUNK;
 use problem::{Segment, Storage};
 use program::BufferId;
-use ptx::build::{Builder, GlobalPtr, Reg, UNIT_BYTES};
+use ptx::build::{Arg, Builder, Cmp, GlobalPtr, HalfType, Reg, UNIT_BYTES};
 
 /// Bytes of a row without its scales.
 pub const ROW_BYTES: u32 = Storage::MODEL1_ROW_BYTES as u32;
 const SCALE_BYTES: u32 = Storage::MODEL1_SCALE_BYTES as u32;
 /// Columns of e4m3.
 pub const FP8: u32 = Storage::MODEL1_FP8 as u32;
+/// Columns that a thread reads together where it reads a row alone.
+const VECTOR: u32 = 8;
+/// Bits of 2^-127, the smallest scale.
+const SMALLEST_SCALE: u32 = 0x0040_0000;
+
+/// A row, found for one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRow {
+    first: GlobalPtr,
+    scales: [Reg<u32>; 2],
+}
 
 /// A tensor of such rows.
 #[derive(Clone, Copy, Debug)]
@@ -68,4 +80,76 @@ impl Model1 {
         scales.iter().for_each(|scale| b.assign(*scale, 0));
         b.ld_global_if(exists, from, scales);
     }
+
+    /// Finds a row; one that does not exist may not be read.
+    #[track_caller]
+    pub fn row(
+        &self,
+        b: &mut Builder,
+        outer: Reg<u32>,
+        token: Reg<u32>,
+        exists: Reg<bool>,
+    ) -> PackedRow {
+        let scales = std::array::from_fn(|_| b.reg());
+        self.load_scales(b, outer, token, exists, &scales);
+        let place = self.place(b, outer, token);
+        PackedRow { first: row_at(b, self.base, place), scales }
+    }
+}
+
+impl PackedRow {
+    /// Eight neighbouring columns, the `vector`-th of them.
+    #[track_caller]
+    pub fn vector(&self, b: &mut Builder, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {
+        let numbers = std::array::from_fn(|_| b.reg());
+        let is_fp8 = b.setp(Cmp::Lt, vector, FP8 / VECTOR);
+        b.if_else(
+            is_fp8,
+            |b| self.unpack_fp8(b, vector, &numbers),
+            |b| self.unpack_bf16(b, vector, &numbers),
+        );
+        numbers
+    }
+
+    #[track_caller]
+    fn unpack_fp8(&self, b: &mut Builder, vector: Reg<u32>, numbers: &[Reg<f32>]) {
+        let at = b.mul_wide(vector, VECTOR);
+        let at = b.global_add(self.first, at);
+        let words = b.ld_global_vector::<u32>(at, 2);
+        let panel = b.div(vector, CHUNK / VECTOR);
+        let upper = b.setp(Cmp::Ge, panel, 4);
+        let word = b.select::<u32>(upper, self.scales[1], self.scales[0]);
+        let byte = b.and(panel, 3);
+        let bit = b.shl(byte, 3);
+        let scale = scale(b, word, bit);
+        for (word, numbers) in words.into_iter().zip(numbers.chunks_exact(4)) {
+            for (&number, loaded) in numbers.iter().zip(b.unpack_e4m3(word)) {
+                let scaled = b.mul(loaded, scale);
+                b.assign(number, scaled);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn unpack_bf16(&self, b: &mut Builder, vector: Reg<u32>, numbers: &[Reg<f32>]) {
+        let at = b.mul_wide(vector, 2 * VECTOR);
+        // The first columns take a byte each, not two.
+        let at = b.global_add(self.first, at).plus(-i64::from(FP8));
+        let words = b.ld_global_vector::<u32>(at, 4);
+        for (word, numbers) in words.into_iter().zip(numbers.chunks_exact(2)) {
+            for (&number, loaded) in numbers.iter().zip(b.unpack(HalfType::Bf16, word)) {
+                b.assign(number, loaded);
+            }
+        }
+    }
+}
+
+/// The power of two that the byte from bit `bit` of a word on says.
+#[track_caller]
+pub fn scale(b: &mut Builder, scales: Reg<u32>, bit: impl Into<Arg<u32>>) -> Reg<f32> {
+    let exponent = b.shr(scales, bit);
+    let exponent = b.and(exponent, 0xff);
+    let bits = b.shl(exponent, 23);
+    let bits = b.max(bits, SMALLEST_SCALE);
+    b.float_from_bits(bits)
 }

@@ -9,7 +9,7 @@
 
 use super::Scattered;
 use super::lookup::{Lookup, Place, Rows};
-use super::model1::{FP8, Model1, ROW_BYTES};
+use super::model1::{FP8, Model1, ROW_BYTES, scale};
 use super::share::{LINE_BYTES, row_at};
 use crate::marks::Marks;
 use crate::task::{OpenTile, Params};
@@ -27,8 +27,6 @@ const LANES_PER_ROW: u32 = 4;
 const ROWS: u32 = 32 / LANES_PER_ROW;
 /// Panels of a row.
 const PANELS: u32 = FP8 / CHUNK + 1;
-/// Bits of 2^-127, the smallest scale.
-const SMALLEST_SCALE: u32 = 0x0040_0000;
 
 /// The packed rows of all segments, for one of the warps.
 pub struct Unpack<'p> {
@@ -185,7 +183,7 @@ impl<'p> Unpack<'p> {
     fn store(&self, b: &mut Builder, panel: u32, scales: &[Reg<u32>; 2], to: [SmemPtr; 2]) {
         let words = &self.words[panel as usize];
         let packed = panel * CHUNK < FP8;
-        let scale = packed.then(|| scale(b, scales[panel as usize / 4], panel % 4));
+        let scale = packed.then(|| scale(b, scales[panel as usize / 4], panel % 4 * 8));
         for (words, to) in words.chunks_exact(words.len() / 2).zip(to) {
             match scale {
                 None => b.st_shared_vector(to, words),
@@ -221,14 +219,4 @@ fn words_of(panel: u32) -> usize {
 fn unpack_word(b: &mut Builder, word: Reg<u32>, scale: Reg<f32>) -> [Reg<u32>; 2] {
     let [x, y, z, w] = b.unpack_e4m3(word).map(|number| b.mul(number, scale));
     [b.pack(HalfType::Bf16, x, y), b.pack(HalfType::Bf16, z, w)]
-}
-
-/// The power of two that byte `byte` of a word says.
-#[track_caller]
-fn scale(b: &mut Builder, scales: Reg<u32>, byte: u32) -> Reg<f32> {
-    let exponent = b.shr(scales, byte * 8);
-    let exponent = b.and(exponent, 0xff);
-    let bits = b.shl(exponent, 23);
-    let bits = b.max(bits, SMALLEST_SCALE);
-    b.float_from_bits(bits)
 }

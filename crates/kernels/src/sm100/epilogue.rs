@@ -3,11 +3,13 @@
 //! A thread holds a whole row, so neighbouring lanes write different rows. Output goes through shared
 //! memory, 64 columns at a time: each warp stores its 32 rows with the swizzle, reads them back 16
 //! bytes per lane, and writes whole 128-byte lines. Only the warp itself touches these rows, so no
-//! barrier is needed. Partial results are f32 and go straight to memory.
+//! barrier is needed. Partial results are f32 and go straight to memory. Rows that are not finite but should be
+//! are computed again at the end of the kernel ([`crate::exact`]).
 
 use super::config::{ELEMENT_BITS, ROWS};
 use super::operand::UNIT;
 use super::rows::{COLUMNS_AT_ONCE, RowThread};
+use crate::exact::Again;
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::{RowResult, RowState};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
@@ -77,6 +79,18 @@ pub fn write(
     }
 }
 
+/// Computes the warp's rows again that were written and are not finite but should be: `columns` columns from `column`
+/// on.
+pub fn write_again(
+    b: &mut Builder,
+    thread: &RowThread<'_>,
+    output: &BlockOutput<'_>,
+    column: Reg<u32>,
+    columns: u32,
+) {
+    Again { output, column, columns }.rows(b, thread.first_row, WARP_ROWS);
+}
+
 /// `columns` columns of the row from `at` on, normalised.
 fn load_some(
     b: &mut Builder,
@@ -90,6 +104,7 @@ fn load_some(
     for &value in &values {
         b.scale(value, result.inverse);
     }
+    thread.watch.look(b, &values);
     values
 }
 

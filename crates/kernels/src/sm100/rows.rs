@@ -2,6 +2,7 @@
 
 use super::config::TILE;
 use super::operand::UNIT;
+use crate::exact::Watch;
 use crate::rows::Block;
 use crate::task::{OpenTile, Params};
 use crate::visible::RowWindow;
@@ -27,6 +28,8 @@ pub struct RowThread<'f> {
     pub tmem: TmemPtr,
     /// True in one thread per warp.
     pub lead: Reg<bool>,
+    /// Whether the rows that it has written are finite.
+    pub watch: Watch,
 }
 
 /// A tile of keys as a row sees it.
@@ -60,6 +63,7 @@ impl<'f> RowThread<'f> {
             row: b.add(first_row, lane),
             tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
             lead: b.setp(Cmp::Eq, lane, 0),
+            watch: Watch::new(b),
         }
     }
 

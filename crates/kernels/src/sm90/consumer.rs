@@ -5,6 +5,7 @@ use super::fragment;
 use super::kernel::Frame;
 use super::scores::{Scores, Seen, Windows};
 use super::turns::Turns;
+use crate::exact::Watch;
 use crate::exchange::Given;
 use crate::marks::Marks;
 use crate::output::BlockOutput;
@@ -36,6 +37,7 @@ struct Warpgroup<'f> {
     marks: Vec<Reg<u32>>,
     yes: Reg<bool>,
     no: Reg<bool>,
+    watch: Watch,
 }
 
 /// The rows of a warpgroup within a tile.
@@ -57,6 +59,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
     if let Some(turns) = &warpgroup.turns {
         turns.end(b);
     }
+    warpgroup.watch.revisit(b, &frame.params, |b, open| warpgroup.run_tile_again(b, &open));
 }
 
 impl<'f> Warpgroup<'f> {
@@ -79,14 +82,14 @@ impl<'f> Warpgroup<'f> {
             marks: b.regs(frame.shared.marks.as_ref().map_or(0, Marks::words)),
             yes: b.predicate(true),
             no: b.predicate(false),
+            watch: Watch::new(b),
         }
     }
 
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.frame.config;
-        let number = b.add(open.first_block, self.number);
-        let block = Block::at(b, config.packing, config.group, number);
-        if !matches!(self.frame.params.order, Order::Shares(_)) || config.warpgroups == 1 {
+        let block = self.block(b, open);
+        let lonely = self.frame.config.warpgroups == 1;
+        if !matches!(self.frame.params.order, Order::Shares(_)) || lonely {
             return self.run_block(b, open, &block);
         }
         let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
@@ -183,13 +186,36 @@ impl<'f> Warpgroup<'f> {
     fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {
         let output = BlockOutput { params: &self.frame.params, open, block };
         let factors = epilogue::finish(b, &self.scores, &output);
-        let columns = Columns {
+        self.columns().write(b, &output, factors);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.params.exchange(open) {
+            None => self.columns().write_again(b, &output),
+            Some((_, part)) => {
+                let finishes = b.not(part.gives);
+                b.if_(finishes, |b| self.columns().write_again(b, &output));
+            }
+        }
+    }
+
+    /// The rows of the warpgroup.
+    fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
+        let config = &self.frame.config;
+        let number = b.add(open.first_block, self.number);
+        Block::at(b, config.packing, config.group, number)
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
             thread: self.scores.thread,
             out: &self.out,
             first: 0,
             half: self.frame.config.half,
-        };
-        columns.write(b, &output, factors);
+            watch: self.watch,
+        }
     }
 
     /// All tiles of keys, last to first. The queries are given back before the last values are used.

@@ -3,15 +3,20 @@
 //! The four lanes of a quad hold a row's columns in pairs, interleaved. They trade pairs, so that each
 //! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. No shared memory
 //! is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as
-//! they are.
+//! they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::exact`]).
 
 use super::fragment;
 use super::scores::Scores;
+use crate::exact::{Again, Watch};
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::RowState;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
+/// Rows of a warp.
+const WARP_ROWS: u32 = 16;
+
 /// Finished output columns of a warpgroup.
+#[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// Thread within the warpgroup.
     pub thread: Reg<u32>,
@@ -21,6 +26,8 @@ pub struct Columns<'a> {
     pub first: u32,
     /// Element type of the output.
     pub half: HalfType,
+    /// Whether they are finite.
+    pub watch: Watch,
 }
 
 /// Completes both rows of a thread, writes their LSEs and returns the factors on their outputs.
@@ -65,10 +72,20 @@ impl Columns<'_> {
     /// Multiplies rows by `factors` and writes them.
     pub fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, factors: [Reg<f32>; 2]) {
         fragment::scale_rows(b, self.out, factors);
+        self.watch.look(b, self.out);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
             None => self.write_rows(b, output),
         }
+    }
+
+    /// Computes the warp's rows again that were written and are not finite but should be.
+    pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let column = b.value(self.first);
+        let again = Again { output, column, columns: self.out.len() as u32 * 2 };
+        let warp = b.shr(self.thread, 5);
+        let first = b.mul(warp, WARP_ROWS);
+        again.rows(b, first, WARP_ROWS);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {

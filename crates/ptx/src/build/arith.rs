@@ -100,6 +100,22 @@ impl Builder {
         tanh("tanh.approx.f32");
     }
 
+    /// The larger one, NaN if either is.
+    #[track_caller]
+    pub fn max_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<f32> {
+        let d = self.reg();
+        self.emit("max.NaN.f32", vec![d.operand(), a.operand(), b.into().operand]);
+        d
+    }
+
+    /// Whether `a` is greater than `b`, or either is NaN.
+    #[track_caller]
+    pub fn greater_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<bool> {
+        let p = self.reg();
+        self.emit("setp.gtu.f32", vec![p.operand(), a.operand(), b.into().operand]);
+        p
+    }
+
     /// `a · b + c`.
     #[track_caller]
     pub fn fma(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>, c: impl Into<Arg<f32>>) -> Reg<f32> {
@@ -321,13 +337,28 @@ impl Builder {
         let [low, high] = self.halves(word).map(|pair| {
             let d: Reg<u32> = self.reg();
             self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
-            self.halves(d).map(|half| {
-                let number: Reg<f32> = self.reg();
-                self.emit("cvt.f32.f16", vec![number.operand(), half.operand()]);
-                number
-            })
+            self.halves(d).map(|half| self.widen_f16(half))
         });
         [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The two 16-bit floats of a word, the lower half's first.
+    #[track_caller]
+    pub fn unpack(&mut self, half: HalfType, word: Reg<u32>) -> [Reg<f32>; 2] {
+        match half {
+            HalfType::Bf16 => {
+                let bits = [self.shl(word, 16), self.and(word, 0xffff_0000u32)];
+                bits.map(|bits| self.float_from_bits(bits))
+            }
+            HalfType::F16 => self.halves(word).map(|half| self.widen_f16(half)),
+        }
+    }
+
+    #[track_caller]
+    fn widen_f16(&mut self, half: Reg<u16>) -> Reg<f32> {
+        let number: Reg<f32> = self.reg();
+        self.emit("cvt.f32.f16", vec![number.operand(), half.operand()]);
+        number
     }
 
     /// The low and the high 16 bits of a word.

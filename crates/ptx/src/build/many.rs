@@ -14,6 +14,20 @@ fn tree<T: Copy>(mut level: Vec<T>, arity: usize, mut join: impl FnMut(T, T) -> 
     level[0]
 }
 
+/// Adds products up in a few chains, which hide the latency of one another.
+fn add_products<T: Copy, S: Copy>(
+    products: &[T],
+    mut add: impl FnMut(T, Option<S>) -> S,
+) -> Vec<S> {
+    const CHAINS: usize = 4;
+    let (first, rest) = products.split_at(products.len().min(CHAINS));
+    let mut sums: Vec<S> = first.iter().map(|product| add(*product, None)).collect();
+    for (i, product) in rest.iter().enumerate() {
+        sums[i % CHAINS] = add(*product, Some(sums[i % CHAINS]));
+    }
+    sums
+}
+
 impl Builder {
     /// Whether one instruction adds or multiplies two pairs of floats.
     fn has_pairs(&self) -> bool {
@@ -24,6 +38,12 @@ impl Builder {
     #[track_caller]
     pub fn max_tree(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
         tree(values.to_vec(), 3, |x, y| self.max(x, y))
+    }
+
+    /// The same, NaN if one of `values` is.
+    #[track_caller]
+    pub fn max_tree_or_nan(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        tree(values.to_vec(), 3, |x, y| self.max_or_nan(x, y))
     }
 
     /// The largest magnitude among `values`, of those that are numbers.
@@ -52,6 +72,31 @@ impl Builder {
         let sums: Pair = tree(pairs, 2, |x, y| self.pair_add(x, y));
         let [even, odd] = self.unpair(sums);
         rest.iter().fold(self.add(even, odd), |sum, x| self.add(sum, *x))
+    }
+
+    /// The sum of the products of neighbours, an even number of `values`. It takes half as long as their sum, and is
+    /// finite only if all of them are.
+    #[track_caller]
+    pub fn sum_of_products(&mut self, values: &[Reg<f32>]) -> Reg<f32> {
+        let (pairs, rest) = values.as_chunks::<2>();
+        assert!(rest.is_empty(), "values come in pairs");
+        let (fours, rest) = pairs.as_chunks::<2>();
+        if !self.has_pairs() || !rest.is_empty() {
+            let sums = add_products(pairs, |[x, y], sum| match sum {
+                None => self.mul(x, y),
+                Some(sum) => self.fma(x, y, sum),
+            });
+            return self.sum_tree(&sums);
+        }
+        let sums = add_products(fours, |[low, high], sum| {
+            let (x, y) = (self.pair(low[0], low[1]), self.pair(high[0], high[1]));
+            match sum {
+                None => self.pair_mul(x, y),
+                Some(sum) => self.pair_fma(x, y, sum),
+            }
+        });
+        let sums: Vec<_> = sums.into_iter().flat_map(|sum| self.unpair(sum)).collect();
+        self.sum_tree(&sums)
     }
 
     /// `x · factor + shift`, for many `x`.

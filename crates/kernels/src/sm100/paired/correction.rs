@@ -37,6 +37,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         copy: b.value(0),
     };
     frame.params.for_each_tile(b, |b, open| corrector.run_tile(b, &open));
+    corrector.rows.watch.revisit(b, &frame.params, |b, open| corrector.run_tile_again(b, &open));
 }
 
 impl Corrector<'_> {
@@ -54,6 +55,15 @@ impl Corrector<'_> {
             },
             |b| b.range(0, BLOCKS, |b, block| self.write_empty_block(b, open, block)),
         );
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        b.range(0, BLOCKS, |b, number| {
+            let block = self.block(b, open, number);
+            let output = BlockOutput { params: &self.frame.params, open, block: &block };
+            let column = b.value(0);
+            epilogue::write_again(b, &self.rows, &output, column, self.frame.config.value_dim);
+        });
     }
 
     /// One tile of keys of one block; blocks alternate.

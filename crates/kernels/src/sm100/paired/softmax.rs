@@ -7,7 +7,7 @@ use crate::sm100::config::{ROWS, TILE};
 use crate::sm100::frame::Frame;
 use crate::sm100::products::EARLY_KEYS;
 use crate::sm100::rows::{RowThread, TileOfKeys};
-use crate::softmax::RowState;
+use crate::softmax::{Rescale, RowState};
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
 
@@ -91,13 +91,11 @@ impl SoftmaxThread<'_> {
     }
 
     fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
-        let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         self.scores.advance(b);
         b.tcgen05_fence_after();
         let scores = self.rows.load_scores(b, self.at, TILE, keys, None);
-        let largest = b.max_tree(&scores);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked);
+        let (shift, rescale) = self.move_reference(b, &scores, keys.masked);
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
         let (early, late) = scores.split_at(EARLY_KEYS as usize);
@@ -105,6 +103,23 @@ impl SoftmaxThread<'_> {
         self.hand_over(b, late, EARLY_KEYS, shift, keys.masked, &self.rest);
         // Nobody waits for the sum: it is taken while the products run.
         self.state.add(b, &scores);
+    }
+
+    /// Moves the row's reference along with its new scores. The FMA pipe, which tiles without a mask use, takes NaN
+    /// for a very small power. So a NaN among the scores becomes the reference, which reaches all of them.
+    fn move_reference(
+        &self,
+        b: &mut Builder,
+        scores: &[Reg<f32>],
+        masked: bool,
+    ) -> (Reg<f32>, Rescale) {
+        let softmax = &self.frame.params.softmax;
+        if masked {
+            let largest = b.max_tree(scores);
+            return softmax.move_reference(b, &self.state, largest, true);
+        }
+        let largest = b.max_tree_or_nan(scores);
+        softmax.move_reference_or_nan(b, &self.state, largest)
     }
 
     /// Replaces the scores from key `first` on by probabilities, and tells that they are stored.

@@ -48,6 +48,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         rows,
     };
     frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
+    thread.rows.watch.revisit(b, &frame.params, |b, open| thread.run_tile_again(b, &open));
 }
 
 impl SoftmaxThread<'_> {
@@ -85,13 +86,27 @@ impl SoftmaxThread<'_> {
         staging: SmemPtr,
     ) {
         let finished = epilogue::finish(b, &self.rows, output, &self.state, None);
+        let (column, columns) = self.columns(b, output.open);
+        let run = Run { accumulated, column, columns, staging };
+        epilogue::write(b, &self.rows, output, &finished, &run);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        let block = Block::at(b, config.packing, config.group, open.first_block);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        let (column, columns) = self.columns(b, open);
+        epilogue::write_again(b, &self.rows, &output, column, columns);
+    }
+
+    /// The first output column of a tile, and how many it has.
+    fn columns(&self, b: &mut Builder, open: &OpenTile) -> (Reg<u32>, u32) {
         let columns = self.frame.config.slice_dim();
-        let column = match output.open.slice {
+        let first = match open.slice {
             None => b.value(0),
             Some(slice) => b.mul(slice, columns),
         };
-        let run = Run { accumulated, column, columns, staging };
-        epilogue::write(b, &self.rows, output, &finished, &run);
+        (first, columns)
     }
 
     fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {

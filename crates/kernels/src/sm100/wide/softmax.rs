@@ -60,15 +60,14 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
         rows,
     };
     frame.params.for_each_tile(b, |b, open| softmax.run_tile(b, &open));
+    softmax.rows.watch.revisit(b, &frame.params, |b, open| softmax.run_tile_again(b, &open));
 }
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let (config, params) = (&self.frame.config, &self.frame.params);
         self.state.reset(b);
-        let number = b.add(open.first_block, self.frame.rank);
-        let block = Block::at(b, config.packing, config.group, number);
-        let output = BlockOutput { params, open, block: &block };
+        let block = self.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
         b.if_else(
             any,
@@ -89,6 +88,24 @@ impl SoftmaxThread<'_> {
             },
             |b| self.write(b, &output, false),
         );
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        let columns = self.frame.config.group_columns();
+        b.range(0, self.frame.config.groups(), |b, group| {
+            let column = b.mul(self.half, columns / 2);
+            let column = b.mad(group, columns, column);
+            epilogue::write_again(b, &self.rows, &output, column, columns / 2);
+        });
+    }
+
+    /// The rows of the CTA.
+    fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
+        let config = &self.frame.config;
+        let number = b.add(open.first_block, self.frame.rank);
+        Block::at(b, config.packing, config.group, number)
     }
 
     /// The other thread's number, for this thread's. There are two places, used in turn, so that one

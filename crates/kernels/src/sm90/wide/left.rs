@@ -3,6 +3,7 @@
 use super::config::TILE;
 use super::kernel::Frame;
 use super::merge::Side;
+use crate::exact::Watch;
 use crate::marks::Marks;
 use crate::output::BlockOutput;
 use crate::rows::Block;
@@ -26,6 +27,7 @@ struct Left<'f> {
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
     no: Reg<bool>,
+    watch: Watch,
 }
 
 /// A block of rows in work.
@@ -55,8 +57,10 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         out: b.regs(config.left_columns() as usize / 2),
         yes: b.predicate(true),
         no: b.predicate(false),
+        watch: Watch::new(b),
     };
     frame.params.for_each_tile(b, |b, open| left.run_tile(b, &open));
+    left.watch.revisit(b, &frame.params, |b, open| left.run_tile_again(b, &open));
 }
 
 impl Left<'_> {
@@ -89,7 +93,7 @@ impl Left<'_> {
     /// Puts the parts of the keys together, and finishes some of the columns.
     fn merge(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let states = self.scores.totals(b);
-        let side = Side::left(self.frame, self.scores.thread, &self.out);
+        let side = Side::left(self.frame, self.columns());
         side.meet(b, Some(states));
         side.finish(b, output);
     }
@@ -98,13 +102,26 @@ impl Left<'_> {
         let factors = epilogue::finish(b, &self.scores, output);
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
-        let columns = Columns {
+        self.columns().write(b, output, factors);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.columns().write_again(b, &output),
+            _ => Side::left(self.frame, self.columns()).finish_again(b, &output),
+        }
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
             thread: self.scores.thread,
             out: &self.out,
             first: 0,
             half: self.frame.config.half,
-        };
-        columns.write(b, output, factors);
+            watch: self.watch,
+        }
     }
 
     /// All tiles of keys, segment after segment, last to first, but the output of the last one visited.

@@ -55,29 +55,26 @@ impl Meeting {
 /// One warpgroup's share of a merge.
 pub struct Side<'a> {
     frame: &'a Frame,
-    thread: Reg<u32>,
-    out: &'a [Reg<f32>],
-    /// First output column.
-    first: u32,
+    /// All columns of the warpgroup.
+    all: Columns<'a>,
     /// The part that finishes the first piece of the columns.
     owner: u32,
 }
 
 impl<'a> Side<'a> {
     /// The left warpgroup's share.
-    pub fn left(frame: &'a Frame, thread: Reg<u32>, out: &'a [Reg<f32>]) -> Self {
-        Side { frame, thread, out, first: 0, owner: 0 }
+    pub fn left(frame: &'a Frame, all: Columns<'a>) -> Self {
+        Side { frame, all, owner: 0 }
     }
 
     /// The right warpgroup's share.
-    pub fn right(frame: &'a Frame, thread: Reg<u32>, out: &'a [Reg<f32>]) -> Self {
-        let (first, owner) = (frame.config.left_columns(), frame.config.parts / 2);
-        Side { frame, thread, out, first, owner }
+    pub fn right(frame: &'a Frame, all: Columns<'a>) -> Self {
+        Side { frame, all, owner: frame.config.parts / 2 }
     }
 
     /// Registers of each piece.
     fn pieces(&self) -> std::slice::ChunksExact<'a, Reg<f32>> {
-        self.out.chunks_exact(self.out.len() / (self.frame.config.parts as usize / 2))
+        self.all.out.chunks_exact(self.all.out.len() / (self.frame.config.parts as usize / 2))
     }
 
     /// Says that this warpgroup is done with its memory, waits until all parts are, and sends them
@@ -85,9 +82,9 @@ impl<'a> Side<'a> {
     #[track_caller]
     pub fn meet(&self, b: &mut Builder, states: Option<[RowState; 2]>) {
         let Frame { config, shared, part, .. } = self.frame;
-        let first = b.setp(Cmp::Eq, self.thread, 0);
+        let first = b.setp(Cmp::Eq, self.all.thread, 0);
         b.if_(first, |b| {
-            let piece = self.out.len() as u32 * 2 / config.parts * THREADS * 4;
+            let piece = self.all.out.len() as u32 * 2 / config.parts * THREADS * 4;
             let since_owner = b.sub(*part, self.owner);
             let owns = b.setp(Cmp::Lt, since_owner, config.parts / 2);
             let columns = b.select::<u32>(owns, (config.parts - 1) * piece, 0);
@@ -98,7 +95,7 @@ impl<'a> Side<'a> {
         });
         let ready = shared.meeting.ready.cursor(b);
         let barrier = ready.barrier(b);
-        let lane = b.and(self.thread, 31);
+        let lane = b.and(self.all.thread, 31);
         let lead = b.setp(Cmp::Eq, lane, 0);
         b.warp_sync();
         b.if_(lead, |b| {
@@ -124,9 +121,9 @@ impl<'a> Side<'a> {
     #[track_caller]
     fn send_states(&self, b: &mut Builder, states: [RowState; 2]) {
         let meeting = &self.frame.shared.meeting;
-        let quad = b.and(self.thread, 3);
+        let quad = b.and(self.all.thread, 3);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
-        let row = fragment::first_row(b, self.thread);
+        let row = fragment::first_row(b, self.all.thread);
         let places = self.states();
         let at = places.element(b, &[row, self.frame.part]);
         b.if_(first_of_row, |b| {
@@ -151,7 +148,7 @@ impl<'a> Side<'a> {
             b.if_(others, |b| {
                 let places = self.columns(registers.len());
                 let rank = self.rank_of(b, owner);
-                let to = places.element(b, &[self.thread, *part]).in_cta(b, rank);
+                let to = places.element(b, &[self.all.thread, *part]).in_cta(b, rank);
                 let come = shared.meeting.come.cursor(b).barrier(b).in_cta(b, rank);
                 for (i, some) in registers.chunks_exact(VECTOR).enumerate() {
                     b.st_async_vector(to.plus(places.offset(&[0, 0, i as u32])), some, come);
@@ -188,16 +185,25 @@ impl<'a> Side<'a> {
                 come.wait(b);
                 let (states, factors) = self.merged_states(b, output);
                 self.add_parts(b, owner, registers, &factors);
-                let factors = epilogue::finish_rows(b, self.thread, states, output, owner == 0);
-                let columns = Columns {
-                    thread: self.thread,
-                    out: registers,
-                    first: self.first + (n * registers.len() * 2) as u32,
-                    half: self.frame.config.half,
-                };
-                columns.write(b, output, factors);
+                let factors = epilogue::finish_rows(b, self.all.thread, states, output, owner == 0);
+                self.piece(n, registers).write(b, output, factors);
             });
         }
+    }
+
+    /// Computes the rows of that piece again that are not finite and should be.
+    #[track_caller]
+    pub fn finish_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        for (n, (owner, registers)) in (self.owner..).zip(self.pieces()).enumerate() {
+            let owns = b.setp(Cmp::Eq, self.frame.part, owner);
+            b.if_(owns, |b| self.piece(n, registers).write_again(b, output));
+        }
+    }
+
+    /// The columns of piece `n`.
+    fn piece(&self, n: usize, registers: &'a [Reg<f32>]) -> Columns<'a> {
+        let first = self.all.first + (n * registers.len() * 2) as u32;
+        Columns { out: registers, first, ..self.all }
     }
 
     /// The states of this thread's two rows over all keys, and the factors of each part.
@@ -207,7 +213,7 @@ impl<'a> Side<'a> {
         b: &mut Builder,
         output: &BlockOutput<'_>,
     ) -> ([RowState; 2], [Vec<Reg<f32>>; 2]) {
-        let row = fragment::first_row(b, self.thread);
+        let row = fragment::first_row(b, self.all.thread);
         let places = self.states();
         let at = places.element(b, &[row]);
         let [(upper, f), (lower, g)] = [0, 8].map(|below| {
@@ -236,7 +242,7 @@ impl<'a> Side<'a> {
         fragment::scale_rows(b, registers, of(owner));
         for part in (0..self.frame.config.parts).filter(|part| *part != owner) {
             let places = self.columns(registers.len());
-            let from = places.element(b, &[self.thread]);
+            let from = places.element(b, &[self.all.thread]);
             let factors = of(part);
             for (i, some) in registers.chunks_exact(VECTOR).enumerate() {
                 let at = from.plus(places.offset(&[0, part, i as u32]));

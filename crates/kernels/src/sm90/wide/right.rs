@@ -2,6 +2,7 @@
 
 use super::kernel::Frame;
 use super::merge::Side;
+use crate::exact::Watch;
 use crate::output::BlockOutput;
 use crate::sm90::epilogue::Columns;
 use crate::sm90::fragment;
@@ -17,6 +18,7 @@ struct Right<'f> {
     p: Cursor<Consumer>,
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
+    watch: Watch,
 }
 
 /// Emits the right warpgroup.
@@ -33,8 +35,10 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         p: shared.p_ring.consumer(b),
         out: b.regs(frame.config.right_columns() as usize / 2),
         yes: b.predicate(true),
+        watch: Watch::new(b),
     };
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
+    right.watch.revisit(b, &frame.params, |b, open| right.run_tile_again(b, &open));
 }
 
 impl Right<'_> {
@@ -57,7 +61,7 @@ impl Right<'_> {
         match self.frame.config.parts {
             1 => self.finish(b, &output),
             _ => {
-                let side = Side::right(self.frame, self.thread, &self.out);
+                let side = Side::right(self.frame, self.columns());
                 side.meet(b, None);
                 side.finish(b, &output);
             }
@@ -71,13 +75,26 @@ impl Right<'_> {
         let factors = self.factors(b, &last);
         b.warp_sync();
         last.release_if(b, self.lead);
-        let columns = Columns {
+        self.columns().write(b, output, factors);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.columns().write_again(b, &output),
+            _ => Side::right(self.frame, self.columns()).finish_again(b, &output),
+        }
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
             thread: self.thread,
             out: &self.out,
             first: self.frame.config.left_columns(),
             half: self.frame.config.half,
-        };
-        columns.write(b, output, factors);
+            watch: self.watch,
+        }
     }
 
     /// `O = O · factor + P·V` for one tile.
