@@ -14,7 +14,6 @@ use parameters::Parameters;
 use sim::Options;
 use std::path::{Path, PathBuf};
 use std::process::exit;
-use std::sync::Arc;
 
 /// Runs a PTX kernel on the simulator and says what is wrong with it
 ///
@@ -175,21 +174,17 @@ impl Source {
     fn file_test(&self, path: &Path) -> Result<FileTest, AnyError> {
         let source =
             std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", path.display()))?;
         let kernel = self.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));
         let run = format!(
-            "// run: --grid {} --block {} --cluster {} --smem {}{kernel}{}\n",
+            "--grid {} --block {} --cluster {} --smem {}{kernel}{}",
             self.grid, self.block, self.cluster, self.smem, self.parameters
         );
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        if self.leaves_launch_to_file() && source.contains("// run:") {
-            return Ok(FileTest::parse(&name, &source)?);
-        }
-        let lines = source.lines().filter(|l| !l.starts_with("// run:"));
-        let body: String = lines.map(|l| format!("{l}\n")).collect();
-        let mut test = FileTest::parse(&name, &format!("{run}{body}"))?;
-        // Reported lines are those of the file itself.
-        test.module = Arc::new(module);
-        Ok(test)
+        let run = match self.leaves_launch_to_file() && source.contains("// run:") {
+            true => None,
+            false => Some(run.as_str()),
+        };
+        let test = FileTest::parse_launch(&name, &source, run);
+        Ok(test.map_err(|error| format!("{}: {error}", path.display()))?)
     }
 }

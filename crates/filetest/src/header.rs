@@ -51,7 +51,7 @@ pub enum Tolerance {
 /// A comment or PTX that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderError {
-    /// Line of the file, from 1.
+    /// Line of the file, from 1; 0 where the message says itself, or where it is no file's.
     pub line: usize,
     /// What is wrong.
     pub message: String,
@@ -59,7 +59,10 @@ pub struct HeaderError {
 
 impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.message)
+        match self.line {
+            0 => f.write_str(&self.message),
+            line => write!(f, "line {line}: {}", self.message),
+        }
     }
 }
 
@@ -68,30 +71,37 @@ impl std::error::Error for HeaderError {}
 impl FileTest {
     /// Parses a file.
     pub fn parse(name: &str, source: &str) -> Result<FileTest, HeaderError> {
-        let mut runs: Vec<Run> = Vec::new();
-        for (index, text) in source.lines().enumerate() {
-            let line = index + 1;
-            let fail = |message| HeaderError { line, message };
-            if let Some(options) = text.strip_prefix("// run:") {
-                let options = Options::parse(options).map_err(fail)?;
-                runs.push(Run { line, options, expectations: Vec::new(), tolerances: Vec::new() });
-                continue;
-            }
-            let run = runs.last_mut().ok_or_else(|| fail("a run: line must come first".into()));
-            if let Some(text) = text.strip_prefix("// expect:") {
-                run?.expectations.push(parse_expectation(text).map_err(fail)?);
-            } else if let Some(text) = text.strip_prefix("// compare:") {
-                run?.tolerances.push(parse_tolerance(text).map_err(fail)?);
-            }
-        }
-        let module = ptx::parse(source)
-            .map_err(|error| HeaderError { line: 0, message: error.to_string() })?;
-        Ok(FileTest {
-            name: name.to_owned(),
-            source: source.to_owned(),
-            module: Arc::new(module),
-            runs,
-        })
+        let runs = parse_runs(source)?;
+        FileTest::new(name, source, runs, ptx::parse(source))
+    }
+
+    /// Parses a file of which one launch is wanted: the one that `run` says, as a `run:` line does, or else the
+    /// file's first. Kernels that it does not launch are left unread.
+    pub fn parse_launch(
+        name: &str,
+        source: &str,
+        run: Option<&str>,
+    ) -> Result<FileTest, HeaderError> {
+        let mut runs = match run {
+            Some(options) => parse_runs(&format!("// run: {options}"))
+                .map_err(|error| HeaderError { line: 0, ..error })?,
+            None => parse_runs(source)?,
+        };
+        runs.truncate(1);
+        let kernel = runs.first().and_then(|run| run.options.kernel.as_deref());
+        let module = ptx::parse_kernel(source, kernel);
+        FileTest::new(name, source, runs, module)
+    }
+
+    fn new(
+        name: &str,
+        source: &str,
+        runs: Vec<Run>,
+        module: Result<ptx::Module, ptx::ParseError>,
+    ) -> Result<FileTest, HeaderError> {
+        let module = module.map_err(|error| HeaderError { line: 0, message: error.to_string() })?;
+        let (name, source) = (name.to_owned(), source.to_owned());
+        Ok(FileTest { name, source, module: Arc::new(module), runs })
     }
 
     /// The architecture the file is for, such as `sm_90a`.
@@ -163,6 +173,27 @@ impl Run {
     }
 }
 
+/// The `run:` lines of a file, each with what belongs to it.
+fn parse_runs(source: &str) -> Result<Vec<Run>, HeaderError> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (index, text) in source.lines().enumerate() {
+        let line = index + 1;
+        let fail = |message| HeaderError { line, message };
+        if let Some(options) = text.strip_prefix("// run:") {
+            let options = Options::parse(options).map_err(fail)?;
+            runs.push(Run { line, options, expectations: Vec::new(), tolerances: Vec::new() });
+            continue;
+        }
+        let run = runs.last_mut().ok_or_else(|| fail("a run: line must come first".into()));
+        if let Some(text) = text.strip_prefix("// expect:") {
+            run?.expectations.push(parse_expectation(text).map_err(fail)?);
+        } else if let Some(text) = text.strip_prefix("// compare:") {
+            run?.tolerances.push(parse_tolerance(text).map_err(fail)?);
+        }
+    }
+    Ok(runs)
+}
+
 fn parse_expectation(text: &str) -> Result<Expectation, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
@@ -214,6 +245,20 @@ mod tests {
         assert_eq!(run.expectations[1], Expectation::Hash("out".into(), 0xFF));
         assert_eq!(run.tolerance("out"), Tolerance::Ulps(2));
         assert_eq!(test.program(run).unwrap().launches[0].kernel, "k");
+    }
+
+    #[test]
+    fn a_launch_reads_its_own_kernel_alone() {
+        let source = SOURCE.to_owned() + ".visible .entry other() { this is no PTX; }\n";
+        FileTest::parse("k", &source).unwrap_err();
+        let launch = |run| FileTest::parse_launch("k", &source, Some(run));
+        let test = launch("--kernel k --block 64").unwrap();
+        assert_eq!(test.program(&test.runs[0]).unwrap().launches[0].block, [64, 1, 1]);
+        assert!(test.module.entry("other").is_none());
+        let error = launch("--kernel k --block 64,0x").unwrap_err().to_string();
+        assert_eq!(error, "0x is no integer");
+        // Without a name every kernel may be the one that is meant.
+        launch("--block 64").unwrap_err();
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub mod toolchain;
 pub mod verify;
 
 pub use ast::Module;
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, parse, parse_kernel};
 pub use registers::registers_at_launch;
 pub use symbol::Symbol;
 pub use verify::{Violation, verify, verify_declarations};

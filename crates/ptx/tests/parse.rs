@@ -1,7 +1,7 @@
 //! The parser: what it reads, and what it says about text it cannot read.
 
 use sixwarp_ptx::ast::*;
-use sixwarp_ptx::{Module, Symbol, parse};
+use sixwarp_ptx::{Module, Symbol, parse, parse_kernel};
 
 const SYNTAX: &str = include_str!("snippets/syntax.ptx");
 
@@ -184,4 +184,57 @@ fn nesting_is_bounded() {
     }
     let lists = format!(".version 8.7 .target sm_90 .global .b8 x = {}", "{".repeat(1000));
     assert!(parse(&lists).unwrap_err().message().contains("nested deeper"));
+}
+
+/// Two kernels, what the first one reaches, and what it does not.
+const LIBRARY: &str = ".version 8.7
+.target sm_90a
+.address_size 64
+.func called_by_called() { ret; }
+.func called() { call called_by_called; /* } */ ret; }
+.func aliased() { ret; }
+.func another_name();
+.alias another_name, aliased;
+.func stored() { ret; }
+.global .u64 table[1] = {stored};
+.func of_nobody() { bra }
+.visible .entry first()
+.maxntid 32
+{
+    .pragma \"} {\"; // }
+    { call called; }
+    ret;
+}
+.visible .entry second() { no PTX at all }
+";
+
+#[test]
+fn a_kernel_is_read_with_what_it_reaches() {
+    let module = parse_kernel(LIBRARY, Some("first")).unwrap();
+    let read = |name: &str| {
+        let function = module.functions().filter(|f| f.name == *name).last();
+        function.is_some_and(|function| function.body.is_some())
+    };
+    for name in ["first", "called", "called_by_called", "aliased", "stored"] {
+        assert!(read(name), "{name}");
+    }
+    assert!(!read("second") && !read("of_nobody"));
+    // What is read is what the whole text says, at the same lines.
+    let rest = LIBRARY.replace("bra }", "}").replace("no PTX at all", "");
+    let whole = parse(&rest).unwrap();
+    for function in module.functions().filter(|f| f.body.is_some()) {
+        let same = whole.functions().filter(|f| f.name == function.name).last().unwrap();
+        assert_eq!(function, same);
+    }
+    let body = module.entry("first").and_then(|f| f.body.as_deref()).unwrap();
+    assert!(matches!(&body[2], Statement::Instruction(i) if i.line.0 == 17), "{body:?}");
+}
+
+#[test]
+fn a_body_without_its_end_is_told_where_it_starts() {
+    let error = parse_kernel(&LIBRARY.replace("at all }", "at all"), Some("first")).unwrap_err();
+    assert_eq!(
+        (error.line(), error.message()),
+        (19, "expected `}` for this brace, found the end of the text")
+    );
 }

@@ -47,6 +47,24 @@ L:
   st.global.f32 [%rd2], %f1;
 }";
 
+/// One of six instructions loads 16 bits per lane from global memory that other CTAs could write.
+const NARROW_LOADS: &str = "
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .pred %p<2>; .reg .b64 %rd<4>; .reg .b16 %h<2>;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, 0; mov.b32 %r3, 0;
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd2, %r1, 4, %rd1; mad.wide.u32 %rd3, %r1, 2, %rd1;
+  st.global.b32 [%rd2], %r1; bar.sync 0;
+L:
+  ld.global.u16 %h1, [%rd3];
+  cvt.u32.u16 %r4, %h1;
+  add.u32 %r3, %r3, %r4;
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, 10000;
+  @%p1 bra L;
+  bar.sync 0;
+  st.global.b32 [%rd2], %r3;
+}";
+
 fn program(body: &str) -> Program {
     let module = ptx::parse(&format!("{HEADER}{body}")).expect("the kernel parses");
     let launch = Launch {
@@ -64,7 +82,12 @@ fn program(body: &str) -> Program {
 
 fn main() {
     println!("{:16} {:>8} {:>24}", "kernel", "checks", "million lanes / second");
-    for (name, body) in [("arithmetic", ARITHMETIC), ("shared memory", SHARED_MEMORY)] {
+    let kernels = [
+        ("arithmetic", ARITHMETIC),
+        ("shared memory", SHARED_MEMORY),
+        ("narrow loads", NARROW_LOADS),
+    ];
+    for (name, body) in kernels {
         let program = program(body);
         for checks in [true, false] {
             let options = Options { checks, ..Options::default() };

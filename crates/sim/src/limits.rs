@@ -66,6 +66,11 @@ impl Tally {
         }
     }
 
+    /// Gives bytes back.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Relaxed);
+    }
+
     /// Takes `bytes` for something that does not last.
     pub(crate) fn hold(&self, what: impl Display, bytes: u64) -> Result<Held<'_>, Error> {
         self.take(what, bytes)?;
@@ -93,7 +98,7 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.tally.taken.fetch_sub(self.bytes, Relaxed);
+        self.tally.give_back(self.bytes);
     }
 }
 

@@ -197,6 +197,7 @@ impl Machine {
             next: AtomicU32::new(0),
         };
         let (results, error) = run_clusters(&state);
+        state.owners.give_back(self.global.tally());
         let mut allowed = state.allowed.into_inner().expect("no worker panicked");
         allowed.sort_by_key(|allowed| allowed.finding.site().line);
         self.behind = state.earlier.and_then(Earlier::left_behind);

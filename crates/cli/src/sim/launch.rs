@@ -117,7 +117,8 @@ impl Description {
     fn launch(&self, folder: &Folder) -> Result<CapturedLaunch, Box<dyn Error>> {
         let source = std::fs::read_to_string(folder.existing(&self.ptx)?)
             .map_err(|e| format!("{}: {e}", self.ptx))?;
-        let module = ptx::parse(&source).map_err(|e| format!("{}: {e}", self.ptx))?;
+        let module = ptx::parse_kernel(&source, self.kernel.as_deref())
+            .map_err(|e| format!("{}: {e}", self.ptx))?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
             None => only_kernel(&module)?,

@@ -28,6 +28,10 @@ impl Parser<'_> {
         }
         let body = match self.accept(';') {
             true => None,
+            false if self.token == Token::Punct('{') && self.unread.is_some() => {
+                self.skip_body(name)?;
+                None
+            }
             false if self.token == Token::Punct('{') => Some(self.nested(|parser| parser.block())?),
             false => return self.fail("a directive, `{` or `;`"),
         };

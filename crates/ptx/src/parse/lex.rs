@@ -32,6 +32,11 @@ impl<'a> Lexer<'a> {
         Lexer { source, at: 0, line: 1 }
     }
 
+    /// A lexer that starts at a byte of the text, which is on this line.
+    pub(super) fn at(source: &'a str, at: usize, line: u32) -> Self {
+        Lexer { source, at, line }
+    }
+
     /// The line the lexer stands on, counted from 1.
     pub(super) fn line(&self) -> u32 {
         self.line
@@ -95,6 +100,31 @@ impl<'a> Lexer<'a> {
                 }
             }
         }
+    }
+
+    /// Goes behind the `}` that closes the block whose `{` was read.
+    pub(super) fn skip_block(&mut self) -> Result<(), &'static str> {
+        let mut open = 1;
+        while open > 0 {
+            match self.peek(0).ok_or("the end of the text")? {
+                b'{' => open += 1,
+                b'}' => open -= 1,
+                b'\n' => self.line += 1,
+                b'/' if matches!(self.peek(1), Some(b'/' | b'*')) => {
+                    self.skip_comment()?;
+                    continue;
+                }
+                b'"' => {
+                    if let Token::Bad(what) = self.text(self.at) {
+                        return Err(what);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        Ok(())
     }
 
     fn peek(&self, ahead: usize) -> Option<u8> {

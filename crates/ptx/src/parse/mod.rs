@@ -7,17 +7,20 @@
 mod body;
 mod error;
 mod function;
+mod kernel;
 mod lex;
 mod number;
 mod operand;
 mod variable;
 
 pub use error::ParseError;
+pub use kernel::parse_kernel;
 
 use crate::Symbol;
 use crate::ast::*;
 use crate::excerpt::beginning;
 use lex::{Lexer, Token};
+use std::collections::HashMap;
 
 /// How deep blocks, vectors and initialisers may nest. Compilers stay below ten; the limit keeps
 /// hostile text from exhausting the stack.
@@ -46,6 +49,8 @@ struct Parser<'a> {
     start: usize,
     line: u32,
     depth: u32,
+    /// Where the bodies are that were left out, if bodies are.
+    unread: Option<HashMap<Symbol, Lexer<'a>>>,
 }
 
 impl<'a> Parser<'a> {
@@ -57,6 +62,7 @@ impl<'a> Parser<'a> {
             start: 0,
             line: 1,
             depth: 0,
+            unread: None,
         };
         parser.bump();
         parser

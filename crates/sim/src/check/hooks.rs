@@ -198,7 +198,7 @@ impl Cluster<'_> {
         }
         if memory == Memory::Global {
             self.check_earlier_grids(w, (start, bytes.into()), write)?;
-            self.note_owner(w, (start, bytes), write, order)?;
+            self.note_owner(w, (start, bytes.into()), write, order)?;
         }
         let range = (start, bytes.into());
         loop {
@@ -233,12 +233,37 @@ impl Cluster<'_> {
         }
     }
 
+    /// Ranges of global memory that the lanes of a warp load, `bytes` each.
+    pub(crate) fn note_global_reads(
+        &mut self,
+        w: usize,
+        ranges: impl Iterator<Item = (u64, u64)> + Clone,
+        bytes: u64,
+    ) -> Run<()> {
+        let pc = self.pc(w);
+        for range in ranges.clone() {
+            self.check_earlier_grids(w, range, false)?;
+            // Of narrower loads, see `note_owner`.
+            if bytes >= 4 {
+                self.note_owner(w, range, false, Order::Weak)?;
+            }
+        }
+        loop {
+            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let ranges = ranges.clone().map(|(at, len)| (at as usize, len as usize));
+            let outcome = checker.by_ranges(w, pc, Memory::Global, ranges, false);
+            if self.settle(w, Memory::Global, outcome, false)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Ordinary accesses of different clusters to the same word, with nothing in the launch that
     /// could order them.
     fn note_owner(
         &mut self,
         w: usize,
-        (at, bytes): (u64, u32),
+        (at, bytes): (u64, u64),
         write: bool,
         order: Order,
     ) -> Run<()> {
@@ -252,7 +277,8 @@ impl Cluster<'_> {
         if bytes < 4 || self.launch.clusters() == 1 {
             return Ok(());
         }
-        let Some(other) = self.launch.owners.touch(at, self.number, write) else { return Ok(()) };
+        let conflict = self.launch.owners.touch((at, bytes), self.number, write);
+        let Some((at, other)) = conflict else { return Ok(()) };
         let place = self.name_place(Memory::Global, at);
         let message = format!(
             "{} of {place}, which cluster {other} also wrote: nothing orders the two",

@@ -15,6 +15,7 @@ mod grids;
 mod hooks;
 mod lanes;
 mod owners;
+mod pages;
 mod pipes;
 mod report;
 mod shadow;

@@ -1,8 +1,8 @@
 //! Shadow memory: who last wrote and who has read each 4-byte cell since.
 
 use super::clock::{Clock, Clocks};
+use super::pages::PageMap;
 use crate::op::Pc;
-use std::collections::HashMap;
 
 /// An access: agent, its time, the instruction, whether it is strong, and the bytes of the cell.
 ///
@@ -159,11 +159,11 @@ const DENSE: u64 = 256;
 #[derive(Default)]
 pub struct Shadow {
     dense: Vec<Option<Box<[Cell; PAGE]>>>,
-    pages: HashMap<u64, Box<[Cell; PAGE]>>,
+    pages: PageMap<Box<[Cell; PAGE]>>,
     /// Number of pages.
     allocated: usize,
     /// Reads that did not fit into their cell.
-    more: HashMap<u64, Vec<Access>>,
+    more: PageMap<Vec<Access>>,
 }
 
 impl Shadow {
@@ -255,7 +255,7 @@ fn whole_cells(
     cells: &mut [Cell],
     number: u64,
     write: bool,
-    more: &mut HashMap<u64, Vec<Access>>,
+    more: &mut PageMap<Vec<Access>>,
 ) -> Result<(), (u64, Conflict)> {
     let access = viewer.access(0xF);
     // Whoever wrote one cell mostly wrote its neighbours too: judged once.
@@ -282,7 +282,7 @@ impl Cell {
         viewer: &Viewer,
         access: Access,
         number: u64,
-        more: &mut HashMap<u64, Vec<Access>>,
+        more: &mut PageMap<Vec<Access>>,
     ) -> Result<(), Conflict> {
         let write = self.write;
         if !write.is_none() && write.mask() & access.mask() != 0 {
@@ -315,7 +315,7 @@ impl Cell {
         viewer: &Viewer,
         access: Access,
         number: u64,
-        more: &mut HashMap<u64, Vec<Access>>,
+        more: &mut PageMap<Vec<Access>>,
     ) -> Result<(), Conflict> {
         let write = self.write;
         if write.same_as(access) {

@@ -237,7 +237,8 @@ impl<'a> Cluster<'a> {
         let shadows = self.checker.as_ref().map_or(0, Checker::bytes);
         let slices = self.trace.slices.len() * size_of::<crate::trace::Slice>();
         let bytes = self.launch.cluster_bytes() + shadows + slices as u64;
-        Ok(self.held.grow("what is known of a cluster", bytes)?)
+        self.held.grow("what is known of a cluster", bytes)?;
+        Ok(self.launch.owners.hold(self.launch.global.tally())?)
     }
 
     fn add_cta(&mut self, rank: u32, first_cta: [u32; 3]) {

@@ -194,8 +194,8 @@ impl Cluster<'_> {
     }
 
     /// Whether lanes may access memory all at once; in pedantic mode each is looked at alone.
-    fn takes_rows(&self, strong: bool, bytes: u32) -> bool {
-        !strong && bytes == 4 && !self.launch.options.pedantic
+    fn takes_rows(&self, strong: bool) -> bool {
+        !strong && !self.launch.options.pedantic
     }
 
     pub(super) fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
@@ -204,8 +204,14 @@ impl Cluster<'_> {
         if load.strong {
             self.poll(w);
         }
-        if self.takes_rows(load.strong, bytes) && self.load_words(w, load, mask)? {
-            return Ok(Flow::Next);
+        if self.takes_rows(load.strong) {
+            let done = match load.space {
+                MemSpace::Shared => bytes == 4 && self.load_words(w, load, mask)?,
+                _ => self.load_rows(w, load, mask)?,
+            };
+            if done {
+                return Ok(Flow::Next);
+            }
         }
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, load.addr, lane);
@@ -240,7 +246,8 @@ impl Cluster<'_> {
         let n = store.src.len() as u32;
         let bytes = u32::from(store.bytes);
         self.event();
-        if self.takes_rows(store.strong, bytes) && self.store_words(w, store, mask)? {
+        let words = bytes == 4 && self.takes_rows(store.strong);
+        if words && self.store_words(w, store, mask)? {
             return Ok(Flow::Next);
         }
         for lane in lanes(mask) {

@@ -9,6 +9,7 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod register_pool;
+mod rows;
 mod system;
 mod tensor_allocation;
 mod tensor_memory;

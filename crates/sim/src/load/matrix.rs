@@ -8,6 +8,7 @@ use crate::matrix::{
 use crate::op::{MatrixSource, MmaSyncOp, Op, Tcgen05, Tcgen05MmaOp, WgmmaOp};
 use crate::register::{R32, R64, Reg};
 use ptx::resolve::{Arg, Resolved};
+use std::collections::HashMap;
 
 pub(super) fn modifiers<'i>(i: &'i Resolved) -> impl Iterator<Item = &'static str> + 'i {
     i.instruction.modifiers.iter().map(|m| m.as_str())
@@ -241,18 +242,19 @@ impl<'m> Loader<'m> {
             }
         }
         // What is copied to a register of a wgmma was written where the copy's source was.
-        let mut grows = true;
-        while std::mem::take(&mut grows) {
-            for inst in &self.code {
-                if let Op::Mov32 { d, a } = inst.op
-                    && wgmma[d.0 as usize]
-                    && !constant[a.0 as usize]
-                    && !wgmma[a.0 as usize]
-                {
-                    wgmma[a.0 as usize] = true;
-                    grows = true;
-                }
+        let mut copied: HashMap<R32, Vec<R32>> = HashMap::new();
+        for inst in &self.code {
+            if let Op::Mov32 { d, a } = inst.op
+                && !constant[a.0 as usize]
+            {
+                copied.entry(d).or_default().push(a);
             }
+        }
+        let mut left: Vec<R32> =
+            (0..self.frame.r32).map(R32).filter(|r| wgmma[r.0 as usize]).collect();
+        while let Some(d) = left.pop() {
+            let sources = copied.get(&d).into_iter().flatten();
+            left.extend(sources.filter(|a| !std::mem::replace(&mut wgmma[a.0 as usize], true)));
         }
         for inst in &mut self.code {
             inst.copies = match &inst.op {
