@@ -33,10 +33,59 @@ pub struct Inst {
     pub touches_tmem: bool,
     /// Whether it only copies registers to registers.
     pub copies: bool,
+    /// Whether what a register held before it was written can reach it.
+    pub follows: bool,
+    /// How what its sources hold shows in its results, if it is arithmetic.
+    pub flow: Flow,
     /// Issue cycles.
     pub cost: u8,
     /// Kind, for counters.
     pub class: Class,
+}
+
+const INTEGERS: [&str; 6] = ["u16", "s16", "u32", "s32", "u64", "s64"];
+
+/// How what the sources of an instruction hold shows in its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Any bit of a source in the whole result.
+    Whole,
+    /// A bit of a source in those of the result that are not lower, as in sums of integers.
+    Upwards,
+    /// Bits are moved, or units of so many bits computed each by itself.
+    Bits(u8),
+}
+
+impl Flow {
+    /// The flow of an operation that `instruction` was decoded to.
+    pub fn of(op: &Op, instruction: Option<&ptx::ast::Instruction>) -> Flow {
+        let opcode = instruction.map_or("", |i| i.opcode.as_str());
+        let has = |modifiers: &[&str]| {
+            instruction.is_some_and(|i| modifiers.iter().any(|modifier| i.has(modifier)))
+        };
+        match op {
+            Op::Select32 { .. } | Op::Select64 { .. } | Op::Logic { .. } => Flow::Bits(1),
+            Op::Mov32 { .. } | Op::Mov64 { .. } | Op::Pack { .. } | Op::Unpack { .. } => {
+                Flow::Bits(1)
+            }
+            Op::Lop3 { .. } | Op::Prmt { .. } | Op::Bfi { .. } | Op::Bfe64 { .. } => Flow::Bits(1),
+            Op::Offset { add: 0, .. } => Flow::Bits(1),
+            Op::Offset { .. } => Flow::Upwards,
+            Op::Cvt { .. } => Flow::Bits(8),
+            Op::Row { .. } => match opcode {
+                "and" | "or" | "xor" | "not" | "shl" | "shr" | "shf" | "bfe" | "brev" => {
+                    Flow::Bits(1)
+                }
+                _ if has(&["f16x2", "bf16x2", "u16x2", "s16x2"]) => Flow::Bits(16),
+                _ if has(&["f32x2"]) => Flow::Bits(32),
+                "add" | "sub" | "mul" | "mad" | "neg" if has(&INTEGERS) && !has(&["hi", "sat"]) => {
+                    Flow::Upwards
+                }
+                _ => Flow::Whole,
+            },
+            _ => Flow::Whole,
+        }
+    }
 }
 
 /// Everything an instruction can do.

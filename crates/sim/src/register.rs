@@ -157,6 +157,27 @@ impl Registers {
         }
     }
 
+    /// All lanes of a register of at most 64 bits.
+    pub fn row(&self, reg: Reg) -> [u64; LANES] {
+        match reg {
+            Reg::P(p) => std::array::from_fn(|lane| u64::from(self.p(p) >> lane & 1)),
+            Reg::R32(r) => self.r32(r).0.map(u64::from),
+            Reg::R64(r) | Reg::R128(r) => self.r64(r).0,
+        }
+    }
+
+    /// Writes all lanes of a register of at most 64 bits.
+    pub fn set_row(&mut self, reg: Reg, row: &[u64; LANES]) {
+        match reg {
+            Reg::P(p) => {
+                self.p[p.0 as usize] =
+                    (0..LANES).fold(0, |bits, i| bits | (row[i] as u32 & 1) << i);
+            }
+            Reg::R32(r) => self.r32[r.0 as usize].0 = row.map(|value| value as u32),
+            Reg::R64(r) | Reg::R128(r) => self.r64[r.0 as usize].0 = *row,
+        }
+    }
+
     /// The two halves of a 128-bit register.
     pub fn lane128(&self, r: R64, lane: usize) -> u128 {
         let low = u128::from(self.r64(r).0[lane]);

@@ -32,8 +32,10 @@ pub enum Rule {
     BarrierInitNotPublished,
     /// An mbarrier signalled asynchronously whose initialisation has no fence.
     BarrierInitNotFenced,
-    /// Something that nobody wrote is stored or combined with.
+    /// Something that nobody wrote to memory is loaded and used.
     Uninitialised,
+    /// A register that nobody wrote is used.
+    UninitialisedRegister,
     /// Operand A taken from where accumulators are.
     AccumulatorAsOperand,
     /// A matrix operand that was written in another layout than it is read in.
@@ -72,7 +74,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 28] = [
+    pub const ALL: [Rule; 29] = [
         Rule::Race,
         Rule::MissingProxyFence,
         Rule::MissingTcgen05Fence,
@@ -84,6 +86,7 @@ impl Rule {
         Rule::BarrierInitNotPublished,
         Rule::BarrierInitNotFenced,
         Rule::Uninitialised,
+        Rule::UninitialisedRegister,
         Rule::AccumulatorAsOperand,
         Rule::OperandLayout,
         Rule::GenericAddress,
@@ -148,7 +151,13 @@ impl Rule {
                 "barrier-init-not-fenced",
                 "fence.mbarrier_init before asynchronous signals (only with --pedantic)",
             ),
-            Rule::Uninitialised => ("uninitialised", "what is stored was written before"),
+            Rule::Uninitialised => {
+                ("uninitialised", "what is loaded and used was written to memory before")
+            }
+            Rule::UninitialisedRegister => (
+                "uninitialised-register",
+                "registers and predicates are written before they are used",
+            ),
             Rule::AccumulatorAsOperand => {
                 ("accumulator-as-operand", "operand A of 16 bits is not read from accumulators")
             }

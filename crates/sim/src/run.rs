@@ -1,6 +1,6 @@
 //! Running programs: memory, parameters, launches, host threads.
 
-use crate::check::{Earlier, Written};
+use crate::check::{Earlier, Unwritten, Written};
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::geometry;
@@ -188,6 +188,7 @@ impl Machine {
             dynamic_shared: launch.shared_bytes,
             options,
             earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global, behind)),
+            undefined: options.checks.then(|| Unwritten::at_start(kernel)).flatten(),
             owners: Default::default(),
             synchronised: AtomicBool::new(false),
             allowed: Mutex::default(),

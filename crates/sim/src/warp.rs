@@ -5,6 +5,7 @@
 //! that waits lets the others run, as independent thread scheduling promises.
 
 use crate::check::{TmemLoad, Unwritten};
+use crate::memory::Shared;
 use crate::op::Pc;
 use crate::register::{P, R32, Reg, Registers};
 
@@ -138,7 +139,7 @@ pub struct Warp {
     /// Lanes that have not exited.
     pub live: u32,
     /// Local memory, lane after lane.
-    pub local: Vec<u8>,
+    pub local: Shared,
     /// Phase of the cluster barrier it arrived at.
     pub cluster_phase: u64,
     /// Allocation its last global access hit.
@@ -185,7 +186,7 @@ impl Warp {
             register_count: None,
             fragments: vec![start],
             live,
-            local: vec![0; local_bytes * 32],
+            local: Shared::new(local_bytes * 32),
             cluster_phase: 0,
             global_hint: 0,
             time: 0,

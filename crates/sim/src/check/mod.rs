@@ -11,6 +11,8 @@
 //! wherever on the way from writer to reader the fence might have stood.
 
 mod clock;
+mod effects;
+mod flow;
 mod grids;
 mod hooks;
 mod lanes;

@@ -13,7 +13,7 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
-use crate::check::{Checker, Earlier, Moment, WordOwners};
+use crate::check::{Checker, Earlier, Moment, Unwritten, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::Site;
 use crate::exec::{PartialWgmma, TensorState};
@@ -56,6 +56,8 @@ pub struct LaunchState<'a> {
     pub dynamic_shared: u32,
     /// Options.
     pub options: &'a Options,
+    /// What warps start without, where that is checked.
+    pub(crate) undefined: Option<Box<Unwritten>>,
     /// What earlier launches wrote that may still be at work.
     pub(crate) earlier: Option<Earlier>,
     /// Who touched which word of global memory.
@@ -253,6 +255,7 @@ impl<'a> Cluster<'a> {
             let local = self.kernel.local_bytes as usize;
             let mut warp = Warp::new(rank as usize, index, registers, live, local);
             warp.register_count = self.kernel.registers_at_launch;
+            warp.unwritten = self.launch.undefined.clone();
             self.warps.push(warp);
         }
         self.ctas.push(Cta {

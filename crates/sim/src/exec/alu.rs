@@ -7,7 +7,7 @@ use crate::register::{FULL, P, R32, R64, Reg, Registers, Row32, Row64};
 
 /// Executes `op` for the lanes of `mask`; false if it needs more than registers.
 #[inline(always)]
-pub(super) fn execute(r: &mut Registers, op: &Op, mask: u32) -> bool {
+pub(crate) fn execute(r: &mut Registers, op: &Op, mask: u32) -> bool {
     match op {
         Op::Row { f, d, s } => row(r, *f, *d, s, mask),
         Op::Mov32 { d, a } => {
@@ -39,6 +39,36 @@ pub(super) fn execute(r: &mut Registers, op: &Op, mask: u32) -> bool {
         _ => return uncommon(r, op, mask),
     }
     true
+}
+
+/// Whether an operation only touches registers of its own lane.
+pub(crate) fn is_arithmetic(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Row { .. }
+            | Op::Mov32 { .. }
+            | Op::Mov64 { .. }
+            | Op::Compare { .. }
+            | Op::Select32 { .. }
+            | Op::Select64 { .. }
+            | Op::Logic { .. }
+            | Op::Lop3 { .. }
+            | Op::Prmt { .. }
+            | Op::Lane3 { .. }
+            | Op::Video { .. }
+            | Op::Bfi { .. }
+            | Op::Bfe64 { .. }
+            | Op::Cvt { .. }
+            | Op::StochasticCvt { .. }
+            | Op::Pack { .. }
+            | Op::Unpack { .. }
+            | Op::Offset { .. }
+            | Op::IsSpace { .. }
+            | Op::Mapa { .. }
+            | Op::CtaRank { .. }
+            | Op::Carry { .. }
+            | Op::Nop
+    )
 }
 
 #[inline(always)]

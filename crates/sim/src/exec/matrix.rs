@@ -363,7 +363,7 @@ impl Cluster<'_> {
 }
 
 /// The 8x8 transpose of `movmatrix`: lane `l` holds row `l/4`, columns `2(l%4)` and the next.
-fn transpose_8x8(a: &Lanes) -> Lanes {
+pub(crate) fn transpose_8x8(a: &Lanes) -> Lanes {
     let at = |row: usize, column: usize| a[4 * row + column / 2] >> (16 * (column % 2)) & 0xFFFF;
     std::array::from_fn(|lane| {
         let (row, column) = (lane / 4, 2 * (lane % 4));

@@ -217,36 +217,57 @@ impl Cluster<'_> {
             let at = lane_address(&self.warps[w].registers, load.addr, lane);
             let place = self.place(w, lane, load.space, at, bytes * n)?;
             self.before_read(w, lane, place, bytes * n, Order::of(load.strong))?;
-            if let Some(what) = self.unwritten_at(w, place, bytes * n) {
-                self.mark_unwritten(w, load.dst.iter().flatten().copied(), 1 << lane, what);
-            }
-            for (i, dst) in load.dst.iter().enumerate() {
-                let Some(dst) = *dst else { continue };
-                let delta = bytes * i as u32;
-                if let Reg::R128(dst) = dst {
-                    let low = self.read(w, lane, advance(place, delta), 8);
-                    let high = self.read(w, lane, advance(place, delta + 8), 8);
-                    let value = u128::from(high) << 64 | u128::from(low);
-                    self.warps[w].registers.set_lane128(dst, lane, value);
-                    continue;
-                }
-                let mut value = self.read(w, lane, advance(place, delta), bytes);
-                if let Some(sign) = load.sign {
-                    let shift = 64 - u32::from(sign);
-                    value = ((value << shift) as i64 >> shift) as u64;
-                }
-                self.warps[w].registers.set_lane(dst, lane, value);
-            }
+            self.load_lane(w, lane, place, load);
         }
         self.count_access(w, load.space, load.addr, mask, bytes * n, false);
         Ok(Flow::Next)
+    }
+
+    #[inline(always)]
+    fn load_lane(&mut self, w: usize, lane: usize, place: Place, load: &Load) {
+        let bytes = u32::from(load.bytes);
+        let all = bytes * load.dst.len() as u32;
+        let unwritten = self.first_unwritten(w, lane, place, all).is_some();
+        for (dst, delta) in load.dst.iter().zip((0..).step_by(bytes as usize)) {
+            let Some(dst) = *dst else { continue };
+            let place = advance(place, delta);
+            if unwritten {
+                self.mark_loaded(w, lane, dst, place, bytes);
+            }
+            if let Reg::R128(dst) = dst {
+                let low = self.read(w, lane, place, 8);
+                let high = self.read(w, lane, advance(place, 8), 8);
+                let value = u128::from(high) << 64 | u128::from(low);
+                self.warps[w].registers.set_lane128(dst, lane, value);
+                continue;
+            }
+            let mut value = self.read(w, lane, place, bytes);
+            if let Some(sign) = load.sign {
+                let shift = 64 - u32::from(sign);
+                value = ((value << shift) as i64 >> shift) as u64;
+            }
+            self.warps[w].registers.set_lane(dst, lane, value);
+        }
+    }
+
+    /// Marks the bytes of a register that are loaded from where nobody wrote.
+    fn mark_loaded(&mut self, w: usize, lane: usize, dst: Reg, place: Place, bytes: u32) {
+        let Some(what) = self.unwritten_at(w, lane, place, bytes) else { return };
+        let missing = |i: &u32| self.first_unwritten(w, lane, advance(place, *i), 1).is_some();
+        let missing = (0..bytes).filter(missing).fold(0, |all, i| all | 1 << i);
+        let of_register = match place {
+            Place::Local(_) => true,
+            _ => self.is_undefined(w, lane, place, bytes),
+        };
+        self.mark_unwritten_bytes(w, lane, dst, missing, (what, of_register));
     }
 
     pub(super) fn store(&mut self, w: usize, store: &Store, mask: u32) -> Run<Flow> {
         let n = store.src.len() as u32;
         let bytes = u32::from(store.bytes);
         self.event();
-        let words = bytes == 4 && self.takes_rows(store.strong);
+        let unwritten = self.stores_unwritten(w, store, mask);
+        let words = bytes == 4 && !unwritten && self.takes_rows(store.strong);
         if words && self.store_words(w, store, mask)? {
             return Ok(Flow::Next);
         }
@@ -269,6 +290,9 @@ impl Cluster<'_> {
                 }
                 let value = self.warps[w].registers.lane(*src, lane);
                 self.write(w, lane, advance(place, delta), bytes, value);
+            }
+            if unwritten {
+                self.follow_store(w, lane, place, store)?;
             }
         }
         self.count_access(w, store.space, store.addr, mask, bytes * n, true);
@@ -297,10 +321,9 @@ impl Cluster<'_> {
             let place = self.place(w, lane, atomic.space, at, total)?;
             self.before_read(w, lane, place, total, Order::Strong)?;
             if atomic.op != AtomOp::Exch
-                && let Some(what) = self.unwritten_at(w, place, total)
+                && let Some(what) = self.unwritten_at(w, lane, place, total)
             {
-                let message =
-                    format!("an atomic operation combines with {what}, which nobody wrote");
+                let message = format!("an atomic operation combines with {what}");
                 self.hazard(w, Rule::Uninitialised, message, None, None)?;
             }
             self.before_write(w, lane, place, total, Order::Strong)?;
@@ -364,7 +387,7 @@ impl Cluster<'_> {
             Place::Shared(cta, offset) => word(self.ctas[cta].shared.bytes(), offset, bytes),
             Place::Local(offset) => {
                 let base = self.kernel.local_bytes * lane as u32;
-                word(&self.warps[w].local, base + offset, bytes)
+                word(self.warps[w].local.bytes(), base + offset, bytes)
             }
             Place::Param(offset) => word(&self.launch.params, offset, bytes),
         }
@@ -390,7 +413,7 @@ impl Cluster<'_> {
             }
             Place::Local(offset) => {
                 let base = (self.kernel.local_bytes * lane as u32 + offset) as usize;
-                self.warps[w].local[base..base + n].copy_from_slice(&source[..n]);
+                self.warps[w].local.write(base, n).copy_from_slice(&source[..n]);
             }
             Place::Param(_) => {}
         }
@@ -433,26 +456,78 @@ impl Cluster<'_> {
         }
     }
 
-    /// What of a checked place nobody wrote, in words.
-    pub(super) fn unwritten_at(&self, w: usize, place: Place, bytes: u32) -> Option<String> {
+    /// Something undefined was stored to a byte: of shared and local memory, that is remembered.
+    pub(crate) fn forget(&mut self, w: usize, lane: usize, place: Place) {
+        match place {
+            Place::Local(offset) => {
+                let start = self.kernel.local_bytes as usize * lane;
+                self.warps[w].local.forget(start + offset as usize);
+            }
+            Place::Shared(cta, offset) => self.ctas[cta].shared.forget(offset as usize),
+            Place::Global(_) | Place::Param(_) => {}
+        }
+    }
+
+    /// The first byte of a checked place that nobody wrote, counted as the place is.
+    fn first_unwritten(&self, w: usize, lane: usize, place: Place, bytes: u32) -> Option<u64> {
         if !self.launch.options.checks {
             return None;
         }
+        let bytes = bytes as usize;
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
                 let (allocation, offset) =
-                    self.launch.global.find(at, bytes.into(), &mut hint).ok()?;
-                let byte = allocation.first_unwritten(offset, bytes.into())?;
-                Some(format!("byte {byte} of `{}`", allocation.name))
+                    self.launch.global.find(at, bytes as u64, &mut hint).ok()?;
+                allocation.first_unwritten(offset, bytes as u64)
             }
             Place::Shared(cta, offset) => {
-                let byte =
-                    self.ctas[cta].shared.first_unwritten(offset as usize, bytes as usize)?;
-                Some(format!("shared memory at offset {byte:#x}"))
+                let byte = self.ctas[cta].shared.first_unwritten(offset as usize, bytes)?;
+                Some(byte as u64)
             }
-            Place::Local(_) | Place::Param(_) => None,
+            Place::Local(offset) => {
+                let start = self.kernel.local_bytes as usize * lane;
+                let byte = self.warps[w].local.first_unwritten(start + offset as usize, bytes)?;
+                Some((byte - start) as u64)
+            }
+            Place::Param(_) => None,
         }
+    }
+
+    /// Whether something undefined was stored to a byte of a place.
+    fn is_undefined(&self, w: usize, lane: usize, place: Place, bytes: u32) -> bool {
+        let (memory, start) = match place {
+            Place::Shared(cta, offset) => (&self.ctas[cta].shared, offset as usize),
+            Place::Local(offset) => {
+                let start = self.kernel.local_bytes as usize * lane;
+                (&self.warps[w].local, start + offset as usize)
+            }
+            Place::Global(_) | Place::Param(_) => return false,
+        };
+        (start..start + bytes as usize).any(|at| memory.is_undefined(at))
+    }
+
+    /// What of a checked place nobody wrote, in words.
+    pub(super) fn unwritten_at(
+        &self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u32,
+    ) -> Option<String> {
+        let byte = self.first_unwritten(w, lane, place, bytes)?;
+        let name = match place {
+            Place::Global(at) => {
+                let (allocation, _) = self.launch.global.find(at, bytes.into(), &mut 0).ok()?;
+                format!("byte {byte} of `{}`", allocation.name)
+            }
+            Place::Shared(..) => format!("shared memory at offset {byte:#x}"),
+            Place::Local(_) | Place::Param(_) => format!("local memory at offset {byte:#x}"),
+        };
+        Some(match self.is_undefined(w, lane, place, bytes) {
+            true => format!("{name}, which holds what nobody wrote"),
+            false => format!("{name}, which nobody wrote"),
+        })
     }
 
     /// Checks a write: bounds and ordering.

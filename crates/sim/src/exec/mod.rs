@@ -20,11 +20,13 @@ mod wmma;
 mod words;
 mod work;
 
+pub(crate) use alu::{execute as execute_alu, is_arithmetic};
 pub(crate) use launch_control::RESPONSE_BYTES;
-pub(crate) use matrix::PartialWgmma;
+pub(crate) use matrix::{PartialWgmma, transpose_8x8};
 pub(crate) use mbarrier::BarrierId;
-pub(crate) use memory::{Order, Place};
+pub(crate) use memory::{Order, Place, advance};
 pub use tensor_memory::TensorState;
+pub(crate) use warp_wide::{exchange, is_exchange, members};
 pub use work::{End, Work};
 
 use crate::cluster::{Cluster, Run};
@@ -98,8 +100,14 @@ impl Cluster<'_> {
             if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
                 self.touch_loaded(w, inst)?;
             }
-            if self.warps[w].unwritten.is_some() && mask != 0 {
-                self.follow_unwritten(w, inst, mask)?;
+            let warp = &self.warps[w];
+            if warp
+                .unwritten
+                .as_ref()
+                .is_some_and(|unwritten| unwritten.concerns(inst, kernel.carry))
+            {
+                let here = warp.fragments[0].mask;
+                self.follow_unwritten(w, inst, here, mask)?;
             }
             let warp = &mut self.warps[w];
             let fragment = &mut warp.fragments[0];

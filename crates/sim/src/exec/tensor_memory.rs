@@ -278,7 +278,8 @@ impl Cluster<'_> {
             && let Some(column) = rects.iter().find_map(unwritten)
         {
             let d = d.iter().map(|r| Reg::R32(*r));
-            self.mark_unwritten(w, d, FULL, format!("tensor-memory column {column}"));
+            let what = format!("tensor-memory column {column}, which nobody wrote");
+            self.mark_unwritten(w, d, FULL, what);
         }
         match transfer.load(&self.ctas[cta].tensor.cells, address, immediate) {
             Ok(rows) => {

@@ -4,22 +4,13 @@ use super::Flow;
 use super::alu::lanes;
 use crate::cluster::{Cluster, Run};
 use crate::op::{Op, ShflMode, VoteKind};
-use crate::register::{Reg, Registers, Row32};
+use crate::register::{R32, Reg, Registers, Row32};
 use crate::rules::Rule;
 use crate::tensor_copy::{ReduceOp, ReduceType, reduce};
 
 impl Cluster<'_> {
     pub(super) fn warp_wide(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
-        let members = match op {
-            Op::Shfl { s, .. } => s[3],
-            Op::Vote { mask, .. }
-            | Op::Match { mask, .. }
-            | Op::Redux { mask, .. }
-            | Op::Elect { mask, .. }
-            | Op::WarpSync { mask } => *mask,
-            _ => return Ok(Flow::Next),
-        };
-        let members = *self.warps[w].registers.r32(members);
+        let members = *self.warps[w].registers.r32(members(op));
         if let Some(lane) = lanes(mask).find(|lane| members.0[*lane] & 1 << lane == 0) {
             let message = format!(
                 "lane {lane} executes this with member mask {:#010x}, which lacks it",
@@ -34,22 +25,56 @@ impl Cluster<'_> {
         if matches!(op, Op::WarpSync { .. }) {
             self.synchronise_lanes(w);
         }
-        // Lanes with the same mask are one group, also one that the mask lacks. Those whose guard is
-        // false do not take part although they are here.
-        let mut left = mask;
-        while left != 0 {
-            let same = members.0[left.trailing_zeros() as usize];
-            let group = lanes(left).filter(|l| members.0[*l] == same);
-            let group = group.fold(0, |all, lane| all | 1 << lane);
-            exchange(&mut self.warps[w].registers, op, group);
-            left &= !group;
+        if self.warps[w].unwritten.is_some() {
+            self.follow_exchange(w, op, mask)?;
         }
+        exchange(&mut self.warps[w].registers, op, mask);
         Ok(Flow::Next)
     }
 }
 
+/// Whether lanes exchange something in an operation.
+pub(crate) fn is_exchange(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Shfl { .. }
+            | Op::Vote { .. }
+            | Op::Match { .. }
+            | Op::Redux { .. }
+            | Op::Elect { .. }
+            | Op::WarpSync { .. }
+    )
+}
+
+/// The member mask of an exchange.
+pub(crate) fn members(op: &Op) -> R32 {
+    match op {
+        Op::Shfl { s, .. } => s[3],
+        Op::Vote { mask, .. }
+        | Op::Match { mask, .. }
+        | Op::Redux { mask, .. }
+        | Op::Elect { mask, .. }
+        | Op::WarpSync { mask } => *mask,
+        _ => unreachable!("only exchanges have member masks"),
+    }
+}
+
+/// Executes an exchange for the lanes of `mask`. Lanes with the same member mask are one group, also one that
+/// the mask lacks. Those whose guard is false do not take part although they are here.
+pub(crate) fn exchange(r: &mut Registers, op: &Op, mask: u32) {
+    let members = *r.r32(members(op));
+    let mut left = mask;
+    while left != 0 {
+        let same = members.0[left.trailing_zeros() as usize];
+        let group = lanes(left).filter(|l| members.0[*l] == same);
+        let group = group.fold(0, |all, lane| all | 1 << lane);
+        exchange_in_group(r, op, group);
+        left &= !group;
+    }
+}
+
 /// Executes an exchange for the lanes that do it together.
-fn exchange(r: &mut Registers, op: &Op, active: u32) {
+fn exchange_in_group(r: &mut Registers, op: &Op, active: u32) {
     match op {
         Op::Shfl { mode, d, p, s } => {
             let (row, valid) = shuffle(r, *mode, s, active);

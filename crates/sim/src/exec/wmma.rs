@@ -60,7 +60,7 @@ impl Cluster<'_> {
         for (bit, at, bytes) in self.runs(w, lane, op, u) {
             let place = self.place(w, lane, op.space, at, bytes)?;
             self.before_read(w, lane, place, bytes, Order::Weak)?;
-            if let Some(what) = self.unwritten_at(w, place, bytes) {
+            if let Some(what) = self.unwritten_at(w, lane, place, bytes) {
                 self.mark_unwritten(w, op.registers.iter().copied(), 1 << lane, what);
             }
             unit |= u128::from(self.read(w, lane, place, bytes)) << bit;

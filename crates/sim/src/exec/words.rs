@@ -71,8 +71,12 @@ impl Cluster<'_> {
         };
         let cta = self.warps[w].cta;
         if self.launch.options.checks {
+            // The general way marks what nobody wrote.
+            let shared = &self.ctas[cta].shared;
+            if words.ranges().any(|(at, len)| shared.first_unwritten(at, len).is_some()) {
+                return Ok(false);
+            }
             self.note_ranges(w, cta, words.ranges(), false)?;
-            self.mark_unwritten_words(w, cta, load, &words);
         }
         let memory = self.ctas[cta].shared.bytes();
         for (i, d) in load.dst.iter().enumerate() {
@@ -96,21 +100,6 @@ impl Cluster<'_> {
         c.shared_read += u64::from(bytes) * u64::from(mask.count_ones());
         c.bank_conflicts += words.bank_conflicts();
         Ok(true)
-    }
-
-    /// Remembers which lanes loaded what nobody wrote.
-    fn mark_unwritten_words(&mut self, w: usize, cta: usize, load: &Load, words: &Words) {
-        let shared = &self.ctas[cta].shared;
-        let Some(byte) = words.ranges().find_map(|(at, len)| shared.first_unwritten(at, len))
-        else {
-            return;
-        };
-        let missing = |lane: &usize| {
-            shared.first_unwritten(words.at[*lane] as usize, words.bytes as usize).is_some()
-        };
-        let marked = lanes(words.mask).filter(missing).fold(0, |m, lane| m | 1 << lane);
-        let what = format!("shared memory at offset {byte:#x}");
-        self.mark_unwritten(w, load.dst.iter().flatten().copied(), marked, what);
     }
 
     /// Stores rows of words; false leaves the access to the general way.

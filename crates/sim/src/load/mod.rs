@@ -14,6 +14,7 @@ mod layout;
 mod matrix;
 mod operand;
 mod pointer;
+mod undefined;
 mod warp_wide;
 mod wmma;
 
@@ -21,9 +22,10 @@ pub use constant::{Fill, Special};
 pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
 pub(crate) use layout::{align_of, extents_of, size_of};
 pub(crate) use pointer::address as function_address;
+pub(crate) use undefined::rows;
 
 use crate::error::{Error, Unsupported};
-use crate::op::{Inst, Op, Pc};
+use crate::op::{Flow, Inst, Op, Pc};
 use crate::register::{P, R32, R64, Reg};
 use crate::timing;
 use call::Functions;
@@ -64,6 +66,8 @@ pub struct Kernel {
     pub globals: Vec<(String, R64)>,
     /// The carry flag.
     pub carry: P,
+    /// Registers that may be read before they are written, and their names.
+    pub undefined: Vec<(Reg, Symbol)>,
     /// What the chip it is for allows a launch.
     pub chip: program::Limits,
     /// `.reqnctapercluster`, if given.
@@ -200,7 +204,8 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     loader.source = loader.sources.len() as u32;
     loader.emit_unguarded(Op::Exit);
     loader.mark_watched_registers();
-    Ok(loader.finish(function))
+    let undefined = loader.find_undefined();
+    Ok(loader.finish(function, undefined))
 }
 
 /// What the chip that a module is for allows.
@@ -330,14 +335,16 @@ impl<'m> Loader<'m> {
         let opcode = i.instruction.opcode.as_str();
         let mufu = matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt")
             || matches!(opcode, "rcp" | "sqrt") && i.instruction.has("approx");
-        self.push(guard, op, mufu);
+        let flow = Flow::of(&op, Some(i.instruction));
+        self.push(guard, op, mufu, flow);
     }
 
     fn emit_unguarded(&mut self, op: Op) {
-        self.push(None, op, false);
+        let flow = Flow::of(&op, None);
+        self.push(None, op, false, flow);
     }
 
-    fn push(&mut self, guard: Option<(P, bool)>, op: Op, mufu: bool) {
+    fn push(&mut self, guard: Option<(P, bool)>, op: Op, mufu: bool, flow: Flow) {
         if matches!(op, Op::Branch { .. } | Op::BranchIndex { .. }) {
             self.branches.push(self.code.len());
         }
@@ -349,6 +356,8 @@ impl<'m> Loader<'m> {
             touches_wgmma: false,
             touches_tmem: false,
             copies: false,
+            follows: false,
+            flow,
             cost,
             class,
         });
@@ -367,7 +376,7 @@ impl<'m> Loader<'m> {
         }
     }
 
-    fn finish(self, function: &Function) -> Kernel {
+    fn finish(self, function: &Function, undefined: Vec<(Reg, Symbol)>) -> Kernel {
         let globals = self.constants.globals.iter().map(|(name, r)| (name.to_string(), *r));
         let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
         let product = |name: &str| {
@@ -400,6 +409,7 @@ impl<'m> Loader<'m> {
             local_bytes: self.variables.local_bytes,
             globals: globals.collect(),
             carry: self.carry,
+            undefined,
             chip: self.chip,
             cluster,
             required_threads: product("reqntid"),

@@ -1,0 +1,217 @@
+//! How marks of what nobody wrote follow the data through arithmetic and exchanges between lanes.
+//!
+//! Instructions that only move bits pass on just the bits that they move: a result's bit is marked if it
+//! changes with the marked bits of the sources, which is found by executing the instruction on several
+//! choices of them. Sums and products of integers pass marks on to higher bits. In all other arithmetic, what is
+//! marked in any of the sources of a lane marks the lane's whole result. `check::effects` is about the rest.
+
+use super::unwritten::{Bits, Unwritten, whole};
+use crate::cluster::{Cluster, Run};
+use crate::exec;
+use crate::load::rows;
+use crate::op::{Flow, Inst, Op};
+use crate::operands::Use;
+use crate::register::{FULL, LANES, P, Reg, Registers};
+
+/// Values that marked bits are tried with.
+const TRIALS: [u64; 6] = [
+    0,
+    u64::MAX,
+    0x5555_5555_5555_5555,
+    0xAAAA_AAAA_AAAA_AAAA,
+    0x3F81_4A5D_C2E7_1B96,
+    0xC07E_B5A2_3D18_E469,
+];
+
+const NONE: Bits = [0; LANES];
+
+/// The rows that an operation reads and writes.
+pub(super) struct Operands {
+    pub(super) reads: Vec<Reg>,
+    pub(super) writes: Vec<Reg>,
+}
+
+impl Operands {
+    /// Those that are named.
+    pub(super) fn of(op: &Op) -> Operands {
+        let mut operands = Operands { reads: Vec::new(), writes: Vec::new() };
+        op.registers(&mut |reg, how| match how {
+            Use::Read => operands.reads.extend(rows(reg)),
+            Use::Write => operands.writes.extend(rows(reg)),
+        });
+        operands
+    }
+
+    /// The same, and the carry flag.
+    fn with_carry(op: &Op, carry: P) -> Operands {
+        let mut operands = Operands::of(op);
+        if let Op::Carry { carry_in, carry_out, .. } = op {
+            operands.reads.extend(carry_in.then_some(Reg::P(carry)));
+            operands.writes.extend(carry_out.then_some(Reg::P(carry)));
+        }
+        operands
+    }
+
+    /// The first of the rows read that is marked in one of `lanes`, and where its marks come from.
+    fn origin(&self, unwritten: &Unwritten, lanes: u32) -> usize {
+        let marked = self.reads.iter().find(|row| unwritten.lanes(**row) & lanes != 0);
+        marked.map_or(0, |row| unwritten.origin(*row))
+    }
+}
+
+impl Cluster<'_> {
+    /// Follows marks through an instruction that lanes `here` have reached and those of `mask` are about to
+    /// execute.
+    pub(crate) fn follow_unwritten(
+        &mut self,
+        w: usize,
+        inst: &Inst,
+        here: u32,
+        mask: u32,
+    ) -> Run<()> {
+        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+        let doubtful = inst.guard.map_or(0, |(p, _)| unwritten.lanes(Reg::P(p)) & here);
+        match &inst.op {
+            // Lanes exchange when all have come.
+            op if exec::is_exchange(op) => self.doubt(w, inst, doubtful),
+            op if exec::is_arithmetic(op) => {
+                self.follow_arithmetic(w, inst, mask, doubtful);
+                Ok(())
+            }
+            _ => {
+                self.doubt(w, inst, doubtful)?;
+                self.follow_effect(w, inst, mask)
+            }
+        }
+    }
+
+    /// What nobody wrote decides whether lanes execute something that others see.
+    fn doubt(&self, w: usize, inst: &Inst, doubtful: u32) -> Run<()> {
+        let Some((p, _)) = inst.guard.filter(|_| doubtful != 0) else { return Ok(()) };
+        let does = match inst.op {
+            Op::Branch { .. } | Op::BranchIndex { .. } => "branches on a value that comes from",
+            _ => "executes this or not by a value that comes from",
+        };
+        self.used_unwritten(w, Reg::P(p), doubtful.trailing_zeros(), does)
+    }
+
+    /// Arithmetic passes marks on; where nobody wrote the guard, whether a result is old or new.
+    fn follow_arithmetic(&mut self, w: usize, inst: &Inst, mask: u32, doubtful: u32) {
+        let warp = &mut self.warps[w];
+        let Some(mut unwritten) = warp.unwritten.take() else { return };
+        let operands = Operands::with_carry(&inst.op, self.kernel.carry);
+        let origin = match (inst.guard, doubtful) {
+            (Some((p, _)), 1..) => unwritten.origin(Reg::P(p)),
+            _ => operands.origin(&unwritten, mask),
+        };
+        let results = match inst.flow {
+            Flow::Bits(unit) => {
+                let execute = |r: &mut Registers| {
+                    exec::execute_alu(r, &inst.op, mask);
+                };
+                moved(&mut warp.registers, &unwritten, &operands, unit, execute)
+            }
+            Flow::Upwards => upwards(&unwritten, &operands),
+            Flow::Whole => whole_lanes(&warp.registers, &unwritten, &inst.op, &operands),
+        };
+        for (row, mut bits) in operands.writes.iter().zip(results) {
+            (0..LANES).filter(|i| doubtful >> i & 1 != 0).for_each(|i| bits[i] = whole(*row));
+            unwritten.set(*row, mask | doubtful, &bits, origin);
+        }
+        warp.unwritten = (!unwritten.is_empty()).then_some(unwritten);
+    }
+
+    /// Lanes are about to exchange values.
+    pub(crate) fn follow_exchange(&mut self, w: usize, op: &Op, mask: u32) -> Run<()> {
+        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+        let members = Reg::R32(exec::members(op));
+        if let marked @ 1.. = unwritten.lanes(members) & mask {
+            let does = "names the lanes that take part by a value that comes from";
+            self.used_unwritten(w, members, marked.trailing_zeros(), does)?;
+        }
+        let warp = &mut self.warps[w];
+        let Some(mut unwritten) = warp.unwritten.take() else { return Ok(()) };
+        let operands = Operands::of(op);
+        let origin = operands.origin(&unwritten, mask);
+        let execute = |r: &mut Registers| exec::exchange(r, op, mask);
+        let results = moved(&mut warp.registers, &unwritten, &operands, 1, execute);
+        for (row, bits) in operands.writes.iter().zip(results) {
+            unwritten.set(*row, mask, &bits, origin);
+        }
+        warp.unwritten = (!unwritten.is_empty()).then_some(unwritten);
+        Ok(())
+    }
+}
+
+/// The marked bits of the results of an instruction that moves bits: those that change with the marked bits
+/// of its sources, in whole units of `unit` bits.
+fn moved(
+    registers: &mut Registers,
+    unwritten: &Unwritten,
+    operands: &Operands,
+    unit: u8,
+    execute: impl Fn(&mut Registers),
+) -> Vec<Bits> {
+    let Operands { reads, writes } = operands;
+    let kept: Vec<(Reg, Bits)> =
+        reads.iter().chain(writes).map(|row| (*row, registers.row(*row))).collect();
+    let mut seen = vec![(NONE, NONE); writes.len()];
+    for (trial, fill) in TRIALS.iter().enumerate() {
+        for row in reads {
+            let Some(marks) = unwritten.bits(*row) else { continue };
+            let value = registers.row(*row);
+            // Neighbouring lanes get different values.
+            let filled = |i: usize| value[i] & !marks[i] | fill.rotate_left(i as u32) & marks[i];
+            registers.set_row(*row, &std::array::from_fn(filled));
+        }
+        execute(registers);
+        for (row, (first, changed)) in writes.iter().zip(&mut seen) {
+            let value = registers.row(*row);
+            match trial {
+                0 => *first = value,
+                _ => (0..LANES).for_each(|i| changed[i] |= value[i] ^ first[i]),
+            }
+        }
+        kept.iter().rev().for_each(|(row, value)| registers.set_row(*row, value));
+    }
+    seen.into_iter().map(|(_, changed)| changed.map(|bits| widened(bits, unit))).collect()
+}
+
+/// The units that have a bit.
+fn widened(bits: u64, unit: u8) -> u64 {
+    let ones = u64::MAX >> (64 - u32::from(unit));
+    let starts = (0..64).step_by(unit.into());
+    starts
+        .map(|start| ones << start)
+        .filter(|unit| bits & unit != 0)
+        .fold(0, |all, unit| all | unit)
+}
+
+/// The marked bits of sums and products of integers: from the lowest marked bit of the sources on.
+fn upwards(unwritten: &Unwritten, operands: &Operands) -> Vec<Bits> {
+    let sources: Vec<Bits> = operands.reads.iter().filter_map(|row| unwritten.bits(*row)).collect();
+    let marked = |i: usize| sources.iter().fold(0, |all, bits| all | bits[i]);
+    let from_lowest = |bits: u64| bits | bits.wrapping_neg();
+    let bits = |row: &Reg| std::array::from_fn(|i| from_lowest(marked(i)) & whole(*row));
+    operands.writes.iter().map(bits).collect()
+}
+
+/// The marked bits of the results of other arithmetic.
+fn whole_lanes(
+    registers: &Registers,
+    unwritten: &Unwritten,
+    op: &Op,
+    operands: &Operands,
+) -> Vec<Bits> {
+    let mut marked = operands.reads.iter().fold(0, |lanes, row| lanes | unwritten.lanes(*row));
+    // `setp.and` with a predicate that is false is false, whatever is compared.
+    if let Op::Compare { with: Some((join, p, negated)), .. } = op
+        && unwritten.lanes(Reg::P(*p)) == 0
+    {
+        let other = registers.p(*p) ^ if *negated { FULL } else { 0 };
+        marked &= join.apply(0, other) ^ join.apply(FULL, other);
+    }
+    let bits =
+        |row: &Reg| std::array::from_fn(|i| if marked >> i & 1 != 0 { whole(*row) } else { 0 });
+    operands.writes.iter().map(bits).collect()
+}
