@@ -63,13 +63,6 @@ impl Error {
             Error::Stopped(_) => "limit",
         }
     }
-
-    /// Whether it is a race of an instruction with itself, executed by another warp.
-    pub(crate) fn is_race_with_itself(&self) -> bool {
-        let Error::Hazard(hazard) = self else { return false };
-        let same = |(_, other): &(String, Site)| other.is_place_of(&hazard.site);
-        hazard.rule == Rule::Race && hazard.other.as_ref().is_some_and(same)
-    }
 }
 
 /// An instruction the simulator does not model.

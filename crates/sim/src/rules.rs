@@ -40,6 +40,8 @@ pub enum Rule {
     AccumulatorAsOperand,
     /// A matrix operand that was written in another layout than it is read in.
     OperandLayout,
+    /// Copies of a result that warps store to one place, and that differ by rounding.
+    UnequalReplicas,
     /// A shared-window offset where the instruction, naming no state space, takes a generic address.
     GenericAddress,
     /// An access to global memory outside every buffer.
@@ -74,7 +76,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 29] = [
+    pub const ALL: [Rule; 30] = [
         Rule::Race,
         Rule::MissingProxyFence,
         Rule::MissingTcgen05Fence,
@@ -89,6 +91,7 @@ impl Rule {
         Rule::UninitialisedRegister,
         Rule::AccumulatorAsOperand,
         Rule::OperandLayout,
+        Rule::UnequalReplicas,
         Rule::GenericAddress,
         Rule::OutOfBounds,
         Rule::ReadOnly,
@@ -114,6 +117,11 @@ impl Rule {
     /// What it says.
     pub fn summary(self) -> &'static str {
         self.description().1
+    }
+
+    /// Whether breaking it is counted and listed, and ends a run in pedantic mode only.
+    pub(crate) fn is_listed_only(self) -> bool {
+        self == Rule::UnequalReplicas
     }
 
     fn description(self) -> (&'static str, &'static str) {
@@ -164,6 +172,10 @@ impl Rule {
             Rule::OperandLayout => {
                 ("operand-layout", "a matrix operand is written as its descriptor reads it")
             }
+            Rule::UnequalReplicas => (
+                "unequal-replicas",
+                "warps that store one result to one place store the same bits (allowed but with --pedantic)",
+            ),
             Rule::GenericAddress => (
                 "generic-address",
                 "an instruction without a state space gets a generic address (only with --pedantic)",

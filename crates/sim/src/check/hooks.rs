@@ -3,6 +3,7 @@
 use super::clock::Clocks;
 use super::pipes::{Issued, Memory, Pipe, Proxy};
 use super::report::verb;
+use super::shadow::Conflict;
 use super::touched::Touched;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
@@ -184,6 +185,19 @@ impl Cluster<'_> {
         write: bool,
         order: Order,
     ) -> Run<()> {
+        self.note_access_unless(w, place, bytes, write, order, |_, _| Ok(false))
+    }
+
+    /// The same; a conflict that `forgives` is true of is none.
+    pub(crate) fn note_access_unless(
+        &mut self,
+        w: usize,
+        place: Place,
+        bytes: u32,
+        write: bool,
+        order: Order,
+        mut forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
+    ) -> Run<()> {
         let (memory, start) = match place {
             Place::Shared(cta, offset) => (Memory::Shared(cta), u64::from(offset)),
             Place::Global(at) => (Memory::Global, at),
@@ -207,28 +221,58 @@ impl Cluster<'_> {
                 Order::Strong => checker.strongly(w, pc, memory, range, write),
                 _ => checker.by_warp(w, pc, memory, range, write),
             };
+            if let Err((_, conflict)) = &outcome
+                && forgives(self, conflict)?
+            {
+                return Ok(());
+            }
             if self.settle(w, memory, outcome, write)?.is_none() {
                 return Ok(());
             }
         }
     }
 
-    /// Ranges of shared memory that the lanes of a warp load or store.
-    pub(crate) fn note_ranges(
+    /// Ranges of shared memory that the lanes of a warp load.
+    pub(crate) fn note_loaded_ranges(
+        &mut self,
+        w: usize,
+        cta: usize,
+        ranges: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> Run<()> {
+        self.note_ranges(w, cta, ranges, false, |_, _| false).map(|_| ())
+    }
+
+    /// Ranges of shared memory that the lanes of a warp store; false where another warp stored there by the
+    /// same instruction, and nothing orders the two.
+    pub(crate) fn note_stored_ranges(
+        &mut self,
+        w: usize,
+        cta: usize,
+        ranges: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> Run<bool> {
+        self.note_ranges(w, cta, ranges, true, |this, conflict| this.repeats(w, conflict))
+    }
+
+    /// Whether all ranges were noted; a conflict that `stops` is true of ends it.
+    fn note_ranges(
         &mut self,
         w: usize,
         cta: usize,
         ranges: impl Iterator<Item = (usize, usize)> + Clone,
         write: bool,
-    ) -> Run<()> {
+        stops: impl Fn(&Self, &Conflict) -> bool,
+    ) -> Run<bool> {
         let pc = self.warps[w].fragments[0].pc;
         let memory = Memory::Shared(cta);
         self.note_visit(w, cta);
         loop {
-            let Some(checker) = &mut self.checker else { return Ok(()) };
+            let Some(checker) = &mut self.checker else { return Ok(true) };
             let outcome = checker.by_ranges(w, pc, memory, ranges.clone(), write);
+            if outcome.as_ref().is_err_and(|(_, conflict)| stops(self, conflict)) {
+                return Ok(false);
+            }
             if self.settle(w, memory, outcome, write)?.is_none() {
-                return Ok(());
+                return Ok(true);
             }
         }
     }

@@ -31,6 +31,6 @@ pub use clock::Clocks;
 pub(crate) use grids::{Earlier, Written};
 pub(crate) use owners::WordOwners;
 pub(crate) use pipes::{Checker, Moment};
-pub(crate) use shadow::Access;
+pub(crate) use shadow::{Access, Conflict};
 pub(crate) use transfers::TmemLoad;
 pub use unwritten::Unwritten;

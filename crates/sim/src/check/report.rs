@@ -4,6 +4,7 @@ use super::pipes::{Memory, Outcome};
 use super::shadow::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::demangle::readable;
+use crate::exec::Place;
 use crate::matrix::TMEM_COLUMNS;
 use crate::rules::Rule;
 
@@ -74,6 +75,16 @@ impl Cluster<'_> {
             Some((format!("the other {theirs}:"), site)),
             Some(help),
         )
+    }
+
+    /// The place of a store, in words.
+    pub(crate) fn name_stored(&self, place: Place) -> String {
+        match place {
+            Place::Shared(cta, offset) => self.name_place(Memory::Shared(cta), offset.into()),
+            Place::Global(at) => self.name_place(Memory::Global, at),
+            Place::Local(_) => "local memory".into(),
+            Place::Param(_) => "a parameter".into(),
+        }
     }
 
     pub(super) fn name_place(&self, memory: Memory, at: u64) -> String {

@@ -16,14 +16,14 @@ pub(crate) use site::Run;
 use crate::check::{Checker, Earlier, Moment, Unwritten, WordOwners};
 use crate::engine::{Engines, Group};
 use crate::error::Site;
-use crate::exec::{PartialWgmma, TensorState};
+use crate::exec::{Numbers, PartialWgmma, TensorState};
 use crate::limits::Held;
 use crate::load::{Fill, Frame, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
 use crate::matrix::{TMEM_COLUMNS, TMEM_LANES};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
-use crate::register::{R64, Registers, Row32, Row64};
+use crate::register::{R64, Reg, Registers, Row32, Row64};
 use crate::report::Counters;
 use crate::rules::{Allowed, Rule};
 use crate::timing::EngineTimes;
@@ -177,6 +177,8 @@ pub struct Cluster<'a> {
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
     pub(crate) notes: Vec<String>,
+    /// The numbers that registers hold, as far as anyone asked.
+    pub(crate) numbers: HashMap<Reg, Option<Numbers>>,
     /// The first wait that looked too late.
     missed: Option<schedule::Missed>,
     /// The warp an adversary lets run.
@@ -216,6 +218,7 @@ impl<'a> Cluster<'a> {
             group_times: Vec::new(),
             trace: Trace::default(),
             notes: Vec::new(),
+            numbers: HashMap::new(),
             missed: None,
             favourite: 0,
             sleeps: Vec::new(),

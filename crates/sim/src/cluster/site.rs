@@ -1,6 +1,7 @@
 use super::Cluster;
 use crate::error::{Error, Fault, Finding, Hazard, Site, Unsupported};
 use crate::op::Pc;
+use crate::options::Options;
 use crate::rules::{Rule, count};
 
 /// Results of executing instructions; errors are rare and large.
@@ -92,7 +93,8 @@ impl Cluster<'_> {
     }
 
     fn report(&self, rule: Rule, finding: Finding) -> Run<()> {
-        if !self.launch.options.allow.contains(&rule) {
+        let Options { allow, pedantic, .. } = self.launch.options;
+        if !allow.contains(&rule) && (*pedantic || !rule.is_listed_only()) {
             return Err(Box::new(finding.into()));
         }
         let mut allowed = self.launch.allowed.lock().expect("nobody panics with the lock");

@@ -3,10 +3,12 @@
 use super::Flow;
 use super::alu::lanes;
 use super::memory::{Order, Place};
+use super::replicas::Stored;
 use super::work::Work;
+use crate::check::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
-use crate::matrix::{Lanes, OperandError, WgmmaA, WgmmaOperands, mma_f64};
+use crate::matrix::{Lanes, OperandError, Stmatrix, WgmmaA, WgmmaOperands, mma_f64};
 use crate::op::{Addr, Inst, MatrixSource, MemSpace, MmaSyncOp, Op, Pc, WgmmaOp};
 use crate::operands::Use;
 use crate::register::{FULL, R32, Reg, Row32, Row64};
@@ -75,24 +77,7 @@ impl Cluster<'_> {
                 Ok(Flow::Next)
             }
             Op::Stmatrix { shape, s, addr, space } => {
-                self.event();
-                self.note_writes_of_lanes(w, mask);
-                let rows = self.matrix_rows(w, *addr, *space, shape.rows())?;
-                let fragments: Vec<Lanes> =
-                    s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
-                for (lane, ((cta, offset), data)) in
-                    rows.iter().zip(shape.store(&fragments)).enumerate()
-                {
-                    let place = Place::Shared(*cta, *offset);
-                    let there = &self.ctas[*cta].shared.bytes()[*offset as usize..][..16];
-                    let changes_nothing = *there == data;
-                    match self.before_write(w, lane, place, 16, Order::Weak) {
-                        Err(error) if error.is_race_with_itself() && changes_nothing => continue,
-                        outcome => outcome?,
-                    }
-                    self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(&data);
-                }
-                self.counters.shared_written += 16 * rows.len() as u64;
+                self.stmatrix(w, *shape, s, (*addr, *space), mask)?;
                 Ok(Flow::Next)
             }
             Op::Movmatrix { d, a } => {
@@ -140,6 +125,37 @@ impl Cluster<'_> {
     ) -> Run<Vec<(usize, u32)>> {
         let row = |lane: usize| self.shared_operand(w, lane, addr, space, 16);
         (0..count).map(row).collect()
+    }
+
+    fn stmatrix(
+        &mut self,
+        w: usize,
+        shape: Stmatrix,
+        s: &[R32],
+        (addr, space): (Addr, MemSpace),
+        mask: u32,
+    ) -> Run<()> {
+        self.event();
+        self.note_writes_of_lanes(w, mask);
+        let rows = self.matrix_rows(w, addr, space, shape.rows())?;
+        let fragments: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
+        let data = shape.store(&fragments);
+        let stored: Vec<Stored> = { rows.iter().zip(&data).enumerate() }
+            .flat_map(|(lane, (row, data))| numbers_of_row(Reg::R32(s[lane / 8]), *row, data))
+            .collect();
+        let mut replicas = None;
+        for (lane, ((cta, offset), data)) in rows.iter().zip(&data).enumerate() {
+            let place = Place::Shared(*cta, *offset);
+            let forgives = |this: &mut Self, conflict: &Conflict| {
+                let replicas = replicas.get_or_insert_with(|| this.replicas(w, &stored));
+                Ok(this.repeats(w, conflict) && this.forgives(w, replicas, (place, 2, 8), conflict))
+            };
+            self.before_write_unless(w, lane, place, 16, Order::Weak, forgives)?;
+            self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
+        }
+        self.report_replicas(w, replicas.as_ref())?;
+        self.counters.shared_written += 16 * rows.len() as u64;
+        Ok(())
     }
 
     /// The multiplies of an instruction; all read before any writes.
@@ -360,6 +376,23 @@ impl Cluster<'_> {
                     first wgmma that uses them";
         self.hazard(w, Rule::MissingWgmmaFence, message, None, Some(help))
     }
+}
+
+/// The 16-bit values of a row that `stmatrix` stores.
+fn numbers_of_row(
+    source: Reg,
+    (cta, offset): (usize, u32),
+    data: &[u8; 16],
+) -> impl Iterator<Item = Stored> {
+    let (values, _) = data.as_chunks::<2>();
+    let stored = move |(i, value): (usize, &[u8; 2])| Stored {
+        place: Place::Shared(cta, offset + 2 * i as u32),
+        bytes: 2,
+        value: u16::from_le_bytes(*value).into(),
+        source,
+        half: true,
+    };
+    values.iter().enumerate().map(stored)
 }
 
 /// The 8x8 transpose of `movmatrix`: lane `l` holds row `l/4`, columns `2(l%4)` and the next.

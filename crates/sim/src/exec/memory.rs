@@ -3,6 +3,7 @@
 use super::Flow;
 use super::alu::lanes;
 use super::banks::bank_conflicts;
+use crate::check::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
 use crate::op::{Addr, AtomOp, Atomic, Load, MemSpace, Store};
@@ -11,7 +12,7 @@ use crate::rules::Rule;
 use crate::tensor_copy::reduce;
 
 /// Where an address leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     /// Global address.
     Global(u64),
@@ -35,7 +36,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    fn of(strong: bool) -> Order {
+    pub(super) fn of(strong: bool) -> Order {
         if strong { Order::Strong } else { Order::Weak }
     }
 }
@@ -271,15 +272,11 @@ impl Cluster<'_> {
         if words && self.store_words(w, store, mask)? {
             return Ok(Flow::Next);
         }
+        let mut replicas = None;
         for lane in lanes(mask) {
             let at = lane_address(&self.warps[w].registers, store.addr, lane);
             let place = self.place(w, lane, store.space, at, bytes * n)?;
-            let order = Order::of(store.strong);
-            if let Err(error) = self.before_write(w, lane, place, bytes * n, order)
-                && !(error.rule() == "race" && self.changes_nothing(w, lane, place, store))
-            {
-                return Err(error);
-            }
+            self.before_store(w, (lane, mask), place, store, &mut replicas)?;
             for (i, src) in store.src.iter().enumerate() {
                 let delta = bytes * i as u32;
                 if let Reg::R128(src) = *src {
@@ -295,20 +292,9 @@ impl Cluster<'_> {
                 self.follow_store(w, lane, place, store)?;
             }
         }
+        self.report_replicas(w, replicas.as_ref())?;
         self.count_access(w, store.space, store.addr, mask, bytes * n, true);
         Ok(Flow::Next)
-    }
-
-    /// Whether a store writes what is there already. Warps that all store the same value race
-    /// without harm, and compilers let them.
-    fn changes_nothing(&mut self, w: usize, lane: usize, place: Place, store: &Store) -> bool {
-        let bytes = u32::from(store.bytes);
-        let mask = u64::MAX >> (64 - 8 * bytes.min(8));
-        store.src.iter().enumerate().all(|(i, src)| {
-            let there = self.read(w, lane, advance(place, bytes * i as u32), bytes.min(8));
-            !matches!(src, Reg::R128(_))
-                && there & mask == self.warps[w].registers.lane(*src, lane) & mask
-        })
     }
 
     pub(super) fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
@@ -540,6 +526,20 @@ impl Cluster<'_> {
         bytes: u32,
         order: Order,
     ) -> Run<()> {
+        self.before_write_unless(w, lane, place, bytes, order, |_, _| Ok(false))
+    }
+
+    /// The same; a conflict that `forgives` is true of is none.
+    #[inline(always)]
+    pub(super) fn before_write_unless(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u32,
+        order: Order,
+        forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
+    ) -> Run<()> {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
@@ -553,7 +553,7 @@ impl Cluster<'_> {
                     }
                     Ok(_) => {
                         self.warps[w].global_hint = hint;
-                        self.note_access(w, place, bytes, true, order)
+                        self.note_access_unless(w, place, bytes, true, order, forgives)
                     }
                     Err(e) => {
                         let message = format!("write of {e}");
@@ -568,7 +568,7 @@ impl Cluster<'_> {
                 if order == Order::Weak {
                     self.note_lane(w, lane, (cta, offset), bytes, true)?;
                 }
-                self.note_access(w, place, bytes, true, order)
+                self.note_access_unless(w, place, bytes, true, order, forgives)
             }
             Place::Local(_) => Ok(()),
         }

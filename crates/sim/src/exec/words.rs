@@ -76,7 +76,7 @@ impl Cluster<'_> {
             if words.ranges().any(|(at, len)| shared.first_unwritten(at, len).is_some()) {
                 return Ok(false);
             }
-            self.note_ranges(w, cta, words.ranges(), false)?;
+            self.note_loaded_ranges(w, cta, words.ranges())?;
         }
         let memory = self.ctas[cta].shared.bytes();
         for (i, d) in load.dst.iter().enumerate() {
@@ -112,10 +112,9 @@ impl Cluster<'_> {
         };
         let cta = self.warps[w].cta;
         if self.launch.options.checks {
-            match self.note_ranges(w, cta, words.ranges(), true) {
-                // The general way looks whether the same was there already.
-                Err(error) if error.is_race_with_itself() => return Ok(false),
-                outcome => outcome?,
+            // The general way looks whether the same was there already.
+            if !self.note_stored_ranges(w, cta, words.ranges())? {
+                return Ok(false);
             }
         }
         let shared = &mut self.ctas[cta].shared;
