@@ -200,6 +200,61 @@ def some_lists(count, width, rows):
     return table.int()
 
 
+def some_masks(shape, dtype):
+    """Masks of a shape on the GPU: as they are made, behind an odd number of elements, and with the dimensions turned."""
+    wider = (*shape[:-1], shape[-1] + 1)
+    numbers = 2 * some(*wider)
+    numbers[some(*wider) > 1] = float("-inf")
+    numbers[..., 3::7] = float("inf")
+    if shape[-2] > 1:
+        numbers[..., 0, :] = float("-inf")
+        numbers[..., 1, :] = torch.finfo(torch.float32 if dtype == torch.bool else dtype).min
+    memory = (numbers > float("-inf")).cuda() if dtype == torch.bool else numbers.to("cuda", dtype)
+    yield memory[..., :-1].contiguous()
+    yield memory[..., 1:]
+    turned = memory[..., 1:].permute(*reversed(range(len(shape)))).contiguous()
+    yield turned.permute(*reversed(range(len(shape))))
+
+
+@pytest.mark.parametrize("dim", [64, 128, 256, 512])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_mask_tensors_say_the_same_as_on_the_cpu(dtype, dim):
+    for queries in (1, 130):
+        given = tensors(queries=queries, dim=dim)
+        for shape in ((2, 8, queries, 300), (queries, 300), (2, 1, 1, 300), (8, queries, 1)):
+            for mask in some_masks(shape, dtype):
+                want = sixwarp.attention(*(x.cpu() for x in given), attn_mask=mask.cpu(), return_lse=True)
+                near_enough(sixwarp.attention(*given, attn_mask=mask, return_lse=True), want)
+
+
+def test_a_graph_reads_the_mask_that_is_there_then():
+    q, k, v = tensors()
+    mask = torch.ones(3, 300, device="cuda", dtype=torch.bool)
+    sixwarp.attention(q, k, v, attn_mask=mask)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = sixwarp.attention(q, k, v, attn_mask=mask)
+    mask[:, 100:] = False
+    graph.replay()
+    want = sixwarp.attention(q, k[:, :100], v[:, :100])
+    torch.testing.assert_close(out, want, atol=2e-2, rtol=2e-2)
+
+
+def test_torchs_function_takes_masks():
+    q, k, v = (x.transpose(1, 2) for x in tensors(kv_heads=8))
+    for mask in (some(3, 300) > 0, some(2, 1, 3, 300).bfloat16(), some(8, 3, 1).bfloat16()):
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask.cuda())
+        torch.testing.assert_close(ours.sdpa(q, k, v, mask.cuda()), want, atol=2e-2, rtol=2e-2)
+
+
+def test_masks_that_a_gpu_does_not_read_are_named():
+    q, k, v = tensors()
+    with pytest.raises(sixwarp.Unsupported, match="attn_mask of f64"):
+        sixwarp.attention(q, k, v, attn_mask=torch.zeros(3, 300, device="cuda", dtype=torch.float64))
+    with pytest.raises(ValueError, match="attn_mask is on the CPU and q on GPU 0"):
+        sixwarp.attention(q, k, v, attn_mask=torch.zeros(3, 300))
+
+
 hopper = pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="lists want a Hopper GPU")
 
 

@@ -30,7 +30,7 @@ pub(crate) fn parse(text: &str, extents: [u64; 4], gap: u64) -> Result<AttnMask,
 /// Elements of a mask: those that `seen` says are looked at are random, the others NaN (or true).
 ///
 /// One row of eight hides every key, and one, where the type allows, gives all the lowest number, which
-/// hides none. Of the other rows, every fourth key is hidden.
+/// hides none. Of the other rows, every fourth key is hidden; in one of eight, `+inf` is added to some.
 pub(crate) fn fill(rng: &mut Rng, mask: &AttnMask, seen: impl Fn(u64) -> bool) -> HostVec {
     let len = mask.span().unwrap_or(0) as usize;
     let mut memory = match mask.element {
@@ -53,6 +53,7 @@ pub(crate) fn fill(rng: &mut Rng, mask: &AttnMask, seen: impl Fn(u64) -> bool) -
                     floats.set(at as usize, lowest(dtype));
                 }
                 (floats, _) if hidden => floats.set(at as usize, f32::NEG_INFINITY),
+                (floats, _) if kind == 2 && bias > 1.0 => floats.set(at as usize, f32::INFINITY),
                 (floats, _) => floats.set(at as usize, 2.0 * bias),
             }
         }

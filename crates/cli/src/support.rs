@@ -1,7 +1,9 @@
 //! Which problems kernels exist for, asked of the planner itself.
 
 use kernels::{Arch, PlanOptions, plan};
-use problem::{DType, InvalidProblem, Mask, Problem, Segment, Storage, View};
+use problem::{
+    AttnMask, DType, InvalidProblem, Mask, MaskElement, Problem, Segment, Storage, View,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -114,11 +116,14 @@ fn samples() -> Vec<Sample> {
     let mut add = |what: &str, problem| samples.push((what.into(), problem));
     add("f16, head dim 128", dense(DType::F16, 128).build());
     add("f32, head dim 128", dense(DType::F32, 128).build());
+    add("f64, head dim 128", dense(DType::F64, 128).build());
     add("causal", bf16(plain().mask(Mask::Causal)).build());
     add("sliding window", bf16(plain().mask(window)).build());
     add("compressed keys", bf16(plain().mask(Mask::Compressed { ratio: 4 })).build());
     add("soft cap", bf16(plain()).softcap(30.0).build());
     add("sinks", bf16(plain()).sinks().build());
+    add("mask tensor, bool", bf16(masked(MaskElement::Bool)).build());
+    add("mask tensor, f32", bf16(masked(MaskElement::Float(DType::F32))).build());
     add("log-sum-exp returned", bf16(plain()).return_lse().build());
     add("lengths in use", bf16(plain().used()).build());
     add("paged keys", bf16(plain().paged(4)).build());
@@ -136,6 +141,10 @@ fn queries(dtype: DType, dim: u64) -> View {
 fn segment(dtype: DType, dim: u64, value_dim: u64) -> Segment {
     let view = |dim| View::bshd(dtype, [1, 2, 256, dim]);
     Segment::new(view(dim), view(value_dim))
+}
+
+fn masked(element: MaskElement) -> Segment {
+    segment(DType::Bf16, 128, 128).attn_mask(AttnMask::new(element, [1, 1, 64, 256]))
 }
 
 fn shared() -> Result<Problem, InvalidProblem> {

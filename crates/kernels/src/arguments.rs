@@ -1,7 +1,7 @@
 //! Kernel parameters, declared once: each call adds the `.param` to the kernel and the value to the
 //! launch, so the two cannot disagree.
 
-use problem::{Problem, Slot};
+use problem::{Problem, SegmentSlot, Slot};
 use program::{Access, Argument, Buffer, BufferId, TensorMap};
 use ptx::build::{Builder, GlobalPtr, Reg, TensorMapParam};
 
@@ -19,7 +19,7 @@ impl Memory {
         let buffers = slots.iter().map(|&slot| Buffer {
             name: slot.to_string(),
             bytes: problem.slot_bytes(slot),
-            align: 16,
+            align: alignment(problem, slot),
             access: if slot.is_output() { Access::Write } else { Access::Read },
         });
         Memory { buffers: buffers.collect(), slots }
@@ -41,6 +41,14 @@ impl Memory {
     /// The buffers, for the program.
     pub fn into_buffers(self) -> Vec<Buffer> {
         self.buffers
+    }
+}
+
+/// What a slot's memory is aligned to: vectors of 16 bytes, but for mask tensors, which are read element by element.
+fn alignment(problem: &Problem, slot: Slot) -> u64 {
+    match slot {
+        Slot::Segment(_, SegmentSlot::AttnMask) => problem.slot_element(slot).bytes(),
+        _ => 16,
     }
 }
 

@@ -5,7 +5,8 @@
 //! `o = Σ wᵢ oᵢ / Σ wᵢ`, `l = m + ln Σ wᵢ`, and the sink, once: `o / (1 + e^(sink − l))`.
 //! Weights are kept so much smaller, by a power of two, that their sum is 1 at most: sums of rows near the largest
 //! number do not overflow.
-//! Rows of parts are added in their own order, so that equal inputs give equal bits.
+//! Rows of parts are added in their own order, so that equal inputs give equal bits. Beside a mask tensor a part left
+//! the sum `sᵢ` of its exponentials and what they are relative to instead, `rᵢ`: `m = max rᵢ`, `wᵢ = sᵢ e^(rᵢ − m)`.
 //!
 //! A lane has the LSE and the weight of a part of its own, 32 parts at a time, and the rows of
 //! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
@@ -13,10 +14,11 @@
 
 use crate::arguments::{Arguments, Memory};
 use crate::divide::Divisor;
+use crate::plan::Partial;
 use crate::sequence::element;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
-use program::{BufferId, Launch};
+use program::Launch;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -37,6 +39,7 @@ const SHARED_RESERVE: u32 = 1024;
 struct Combine {
     partial: GlobalPtr,
     partial_lse: GlobalPtr,
+    partial_sums: Option<GlobalPtr>,
     parts: Reg<u32>,
     /// What is added to the exponents of weights: minus the logarithm of the number of parts, rounded up.
     headroom: Reg<f32>,
@@ -83,7 +86,7 @@ pub fn emit(
     target: Target,
     problem: &Problem,
     memory: &Memory,
-    buffers: [BufferId; 2],
+    partial: Partial,
     parts: u32,
     processors: u32,
 ) -> (Kernel, Launch) {
@@ -92,7 +95,7 @@ pub fn emit(
     // Room for a batch of rows; without a number the assembler may prefer 32 registers and spill.
     b.directive("minnctapersm", &[8]);
     let mut args = Arguments::default();
-    let combine = declare(&mut b, &mut args, problem, memory, buffers, parts);
+    let combine = declare(&mut b, &mut args, problem, memory, partial, parts);
     combine.emit(&mut b);
     let kernel = b.finish();
     let rows = (problem.lse_len() as u32).div_ceil(WARPS / combine.team);
@@ -126,15 +129,16 @@ fn declare(
     args: &mut Arguments,
     problem: &Problem,
     memory: &Memory,
-    [rows, lse]: [BufferId; 2],
+    partial: Partial,
     parts: u32,
 ) -> Combine {
     let bytes = problem.out.dtype.bytes();
     let packed = problem.query_lengths != QueryLengths::Full;
     let team = team(parts);
     Combine {
-        partial: args.pointer(b, "partial", rows),
-        partial_lse: args.pointer(b, "partial_lse", lse),
+        partial: args.pointer(b, "partial", partial.rows),
+        partial_lse: args.pointer(b, "partial_lse", partial.lse),
+        partial_sums: partial.sums.map(|sums| args.pointer(b, "partial_sums", sums)),
         parts: args.u32(b, "parts", parts),
         headroom: args.f32(b, "headroom", -(parts.next_power_of_two().ilog2() as f32)),
         rows: args.u32(b, "rows", problem.lse_len() as u32),
@@ -229,13 +233,25 @@ impl Combine {
 
     /// The LSE of the lane's part, −∞ where there is none.
     fn part_lse(&self, b: &mut Builder, row: &Row, first: Reg<u32>) -> Reg<f32> {
+        self.of_part(b, row, first, self.partial_lse, f32::NEG_INFINITY)
+    }
+
+    /// A number of the lane's part, `none` where there is no such part.
+    fn of_part(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        first: Reg<u32>,
+        numbers: GlobalPtr,
+        none: f32,
+    ) -> Reg<f32> {
         let part = b.add(first, row.lane);
         let exists = b.setp(Cmp::Lt, part, self.parts);
-        let lse = b.value::<f32>(f32::NEG_INFINITY);
+        let number = b.value::<f32>(none);
         let index = b.mad(part, self.rows, row.index);
-        let at = element(b, self.partial_lse, index);
-        b.ld_global_if(exists, at, &[lse]);
-        lse
+        let at = element(b, numbers, index);
+        b.ld_global_if(exists, at, &[number]);
+        number
     }
 
     /// The largest LSE of the row, 0 if none is finite.
@@ -256,7 +272,15 @@ impl Combine {
         let exponent = self.exponent(b, lse, max);
         let empty = b.setp(Cmp::Eq, lse, f32::NEG_INFINITY);
         let counts = b.not(empty);
-        Weight { of_lane: b.ex2(exponent), counts: b.ballot(counts) }
+        let power = b.ex2(exponent);
+        let of_lane = match self.partial_sums {
+            None => power,
+            Some(sums) => {
+                let sum = self.of_part(b, row, first, sums, 0.0);
+                b.mul(power, sum)
+            }
+        };
+        Weight { of_lane, counts: b.ballot(counts) }
     }
 
     /// The exponent of the weight of a part, or of the sink.

@@ -8,6 +8,7 @@
 //! - `order`: which tile a CTA works on, and in which order;
 //! - `sequence`: lengths and offsets of one sequence;
 //! - `visible`: which keys a row sees, per tile and per element, and the walk over tiles;
+//! - `bias`: mask tensors, added to scores;
 //! - `softmax`: the online softmax over registers; `exponential`: powers of two on the FMA pipe; `hyperbolic`:
 //!   soft caps;
 //! - `arguments`, `tensors`: kernel parameters and tensor maps, each declared once for both sides;
@@ -18,6 +19,7 @@
 //! - `combine`: merging partial results of splits and segments, and the sink.
 
 mod arguments;
+mod bias;
 mod combine;
 mod copies;
 mod divide;

@@ -45,7 +45,8 @@ impl BlockOutput<'_> {
         RowPlace { live, token, head }
     }
 
-    /// Denominator and LSE of a row whose sum is complete.
+    /// Denominator and LSE of a row whose sum is complete; what the sum is relative to instead of the LSE where both
+    /// are handed on.
     #[track_caller]
     pub fn finish_row(
         &self,
@@ -63,7 +64,12 @@ impl BlockOutput<'_> {
             });
             logit
         });
-        self.params.softmax.finish(b, max, sum, sink)
+        let softmax = &self.params.softmax;
+        let result = softmax.finish(b, max, sum, sink);
+        match self.params.output.sums {
+            None => result,
+            Some(_) => RowResult { lse: softmax.reference(b, max), ..result },
+        }
     }
 
     /// The row's number in `[part, batch, head, token]`.
@@ -97,6 +103,10 @@ impl BlockOutput<'_> {
             let row = self.row_number(b, place);
             let at = element(b, lse, row);
             b.st_global(at, result.lse);
+            if let Some(sums) = self.params.output.sums {
+                let at = element(b, sums, row);
+                b.st_global(at, result.sum);
+            }
         });
     }
 

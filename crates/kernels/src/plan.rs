@@ -9,8 +9,8 @@ use crate::shares::SharesOf;
 use crate::splits::Work;
 use crate::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::{combine, gather, tensors};
-use problem::{DType, Mask, Problem, QueryLengths, Storage, Unsupported, Values};
-use program::{Launch, Program};
+use problem::{DType, Mask, MaskElement, Problem, QueryLengths, Storage, Unsupported, Values};
+use program::{BufferId, Launch, Program};
 use ptx::build::{Kernel, module};
 use std::sync::Arc;
 
@@ -35,8 +35,10 @@ fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         let why = format!("{arch} kernels take 16-bit inputs");
         return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
     }
-    if problem.segments.iter().any(|segment| segment.attn_mask.is_some()) {
-        return Err(Unsupported::new("attn_mask", format!("{arch} kernels read no mask tensors")));
+    let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
+    if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {
+        let why = format!("{arch} kernels read masks of bool, f32, f16 and bf16");
+        return Err(Unsupported::new("attn_mask of f64", why).nearest("f32"));
     }
     for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
         check_dim(name, dim, arch)?;
@@ -154,11 +156,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         .collect();
     let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
     // Without any key the combination of no parts writes what an empty row is.
-    let partial = (parts != 1).then(|| {
-        let rows = problem.lse_len() * parts as u64;
-        let values = memory.workspace("partial_out", rows * problem.value_dim() * 4);
-        [values, memory.workspace("partial_lse", rows * 4)]
-    });
+    let partial = (parts != 1).then(|| Partial::reserve(&mut memory, problem, parts));
     let mut kernels = Vec::new();
     let mut launches = Vec::new();
     let mut summary = Vec::new();
@@ -167,7 +165,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
     for stage in stages {
         let destination = match partial {
             None => Destination::Output,
-            Some([rows, lse]) => Destination::Partial { rows, lse, first },
+            Some(Partial { rows, lse, sums }) => Destination::Partial { rows, lse, sums, first },
         };
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
@@ -178,9 +176,9 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         launches.push(launch);
         kernels.push(kernel);
     }
-    if let Some(buffers) = partial {
+    if let Some(partial) = partial {
         let (kernel, launch) =
-            combine::emit(arch.target(), problem, &memory, buffers, parts, options.processors);
+            combine::emit(arch.target(), problem, &memory, partial, parts, options.processors);
         kernels.push(kernel);
         launches.push(launch);
     }
@@ -207,13 +205,13 @@ fn finished(
 const FEW: u64 = 4;
 
 /// How work is shared out by lengths on the device: whether units may be cut. `None` where there are no
-/// such lengths, or the kernel cannot.
+/// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
 fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
     let segment = &problem.segments[n as usize];
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
         || segment.lengths.packed.is_some();
-    if !on_device || !schedule.shares_out() {
+    if !on_device || !schedule.shares_out() || problem.has_attn_mask() {
         return None;
     }
     match options.split {
@@ -309,6 +307,28 @@ fn launch(
         overlaps_previous: true,
     };
     (kernel, launch)
+}
+
+/// Where the results of parts go.
+#[derive(Clone, Copy)]
+pub struct Partial {
+    /// f32 `[part, row, value dim]`.
+    pub rows: BufferId,
+    /// f32 `[part, row]`: LSEs, or what `sums` are relative to.
+    pub lse: BufferId,
+    /// f32 `[part, row]`: sums of exponentials, beside a mask tensor.
+    pub sums: Option<BufferId>,
+}
+
+impl Partial {
+    fn reserve(memory: &mut Memory, problem: &Problem, parts: u32) -> Self {
+        let rows = problem.lse_len() * parts as u64;
+        Partial {
+            rows: memory.workspace("partial_out", rows * problem.value_dim() * 4),
+            lse: memory.workspace("partial_lse", rows * 4),
+            sums: problem.has_attn_mask().then(|| memory.workspace("partial_sums", rows * 4)),
+        }
+    }
 }
 
 /// One launch of the attention kernel: segments, their kernel, its work list.

@@ -2,7 +2,8 @@
 //!
 //! Scores stay raw; the factor `scale · log2 e` is folded into one FMA before each exponential:
 //! `p = 2^(s·f − m·f)`. Sums are kept per thread and reduced once at the end. A row that has seen no
-//! key keeps the maximum `-inf` and the sum 0.
+//! key keeps the maximum `-inf` and the sum 0. Where a mask tensor is added to scores, they are made exponents of
+//! two first ([`crate::bias`]), and the factor is 1.
 
 use crate::arguments::Arguments;
 use crate::exponential::Exponential;
@@ -19,6 +20,8 @@ pub struct Softmax {
     /// Factor from prepared scores to exponents of e.
     natural: Reg<f32>,
     prepare: Prepare,
+    /// Factor from prepared scores to exponents of two, where they are made so before anything else.
+    biased: Option<Reg<f32>>,
     /// Powers of two that a probability may reach.
     range: f32,
 }
@@ -137,6 +140,8 @@ pub struct RowResult {
     pub inverse: Reg<f32>,
     /// Natural-log LSE without the sink.
     pub lse: Reg<f32>,
+    /// The sum of exponentials.
+    pub sum: Reg<f32>,
 }
 
 impl Softmax {
@@ -152,11 +157,26 @@ impl Softmax {
                 (Prepare::Cap(cap), natural)
             }
         };
-        Softmax {
-            factor: args.f32(b, "factor", natural * LOG2_E),
-            natural: args.f32(b, "natural", natural),
-            prepare,
-            range: if problem.dtype() == DType::F16 { 15.0 } else { 64.0 },
+        let range = if problem.dtype() == DType::F16 { 15.0 } else { 64.0 };
+        let factor = args.f32(b, "factor", natural * LOG2_E);
+        if problem.has_attn_mask() {
+            let (one, natural) = (b.value(1.0), b.value(LN_2));
+            return Softmax { factor: one, natural, prepare, biased: Some(factor), range };
+        }
+        let natural = args.f32(b, "natural", natural);
+        Softmax { factor, natural, prepare, biased: None, range }
+    }
+
+    /// Factor from prepared scores to exponents of two, in a problem with a mask tensor.
+    pub fn biased_factor(&self) -> Reg<f32> {
+        self.biased.expect("a problem with a mask tensor")
+    }
+
+    /// Makes prepared scores of a segment without a mask tensor what those of one with it are.
+    #[track_caller]
+    pub fn without_bias(&self, b: &mut Builder, scores: &[Reg<f32>]) {
+        if let Some(factor) = self.biased {
+            scores.iter().for_each(|&score| b.scale(score, factor));
         }
     }
 
@@ -347,6 +367,12 @@ impl Softmax {
         (RowState { max, sum }, factors)
     }
 
+    /// What a row's exponentials are relative to, as a natural logarithm; `-inf` if it has seen no key.
+    #[track_caller]
+    pub fn reference(&self, b: &mut Builder, max: Reg<f32>) -> Reg<f32> {
+        b.mul(max, self.natural)
+    }
+
     /// Denominator and LSE of a row whose `sum` is complete; `sink` is a natural-log logit.
     #[track_caller]
     pub fn finish(
@@ -374,7 +400,7 @@ impl Softmax {
         let inverse = b.rcp(denominator);
         let inverse = b.select::<f32>(empty, 0.0, inverse);
         let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
-        RowResult { inverse, lse }
+        RowResult { inverse, lse, sum }
     }
 }
 

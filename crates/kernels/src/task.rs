@@ -2,6 +2,7 @@
 //! in a kernel.
 
 use crate::arguments::{Arguments, Memory};
+use crate::bias::MaskTensor;
 use crate::divide::Divisor;
 use crate::exact::{self, SegmentRows};
 use crate::exchange::{Exchange, Part};
@@ -29,6 +30,9 @@ pub enum Destination {
         rows: BufferId,
         /// f32 `[part, row]`.
         lse: BufferId,
+        /// Sums of exponentials, f32 `[part, row]`; `lse` then has what they are relative to. Beside a mask tensor,
+        /// where all scores of a row may be so low that the logarithm of a sum is lost beside them.
+        sums: Option<BufferId>,
         /// Index of this launch's first part.
         first: u32,
     },
@@ -170,6 +174,8 @@ pub struct Keys {
     pub lists: Option<Lists>,
     pub lengths: Lengths,
     pub visible: Visible,
+    /// What is added to scores.
+    pub attn_mask: Option<MaskTensor>,
     /// Tiles of a part, where there are several.
     pub tiles_per_split: Option<Reg<u32>>,
     /// How tensor copies arrange rows in shared memory.
@@ -241,6 +247,8 @@ pub struct Output {
     pub partial: Option<GlobalPtr>,
     /// LSE rows.
     pub lse: Option<GlobalPtr>,
+    /// Sums of exponentials, where `lse` has what they are relative to.
+    pub sums: Option<GlobalPtr>,
     /// Query heads and tokens of the views, for row numbers.
     pub heads: Reg<u32>,
     pub tokens: Reg<u32>,
@@ -544,6 +552,9 @@ impl Keys {
             }),
             lengths: Lengths::declare(b, args, memory, problem, n),
             visible: Visible::declare(b, args, memory, problem, n, tile),
+            attn_mask: segment
+                .attn_mask
+                .map(|mask| MaskTensor::declare(b, args, &mask, part(SegmentSlot::AttnMask))),
             tiles_per_split: tiles_per_split.map(|tiles| args.u32(b, "tiles_per_split", tiles)),
             panel,
             rows_per_copy,
@@ -576,16 +587,17 @@ impl Output {
                 let lse =
                     problem.return_lse.then(|| args.pointer(b, "lse", memory.slot(Slot::Lse)));
                 let rows = Some((out, strides));
-                Output { rows, partial: None, lse, heads, tokens, rows_per_part: None }
+                Output { rows, partial: None, lse, sums: None, heads, tokens, rows_per_part: None }
             }
-            Destination::Partial { rows: buffer, lse, first } => {
+            Destination::Partial { rows: buffer, lse, sums, first } => {
                 let skipped = first as u64 * rows as u64;
                 let partial =
                     args.pointer_at(b, "partial", buffer, skipped * problem.value_dim() * 4);
                 let lse = args.pointer_at(b, "partial_lse", lse, skipped * 4);
                 let rows_per_part = Some(args.u32(b, "rows_per_part", rows));
+                let sums = sums.map(|sums| args.pointer_at(b, "partial_sums", sums, skipped * 4));
                 let (partial, lse) = (Some(partial), Some(lse));
-                Output { rows: None, partial, lse, heads, tokens, rows_per_part }
+                Output { rows: None, partial, lse, sums, heads, tokens, rows_per_part }
             }
         }
     }

@@ -367,6 +367,11 @@ impl RowWindow {
         }
     }
 
+    /// One past the last key.
+    pub fn end(&self) -> Reg<i32> {
+        self.end
+    }
+
     /// Replaces the scores of columns outside the window by `-inf`; `columns[i]` is the column of
     /// `scores[i]`.
     #[track_caller]

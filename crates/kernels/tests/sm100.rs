@@ -8,8 +8,8 @@ use problem::{DType, Problem, Segment, Slot, View};
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 6] =
-    ["dtype f32", "dtype f64", "attn_mask", "index lists", "fp8 rows", "without swizzle"];
+const DECLINED: [&str; 5] =
+    ["dtype f32", "dtype f64", "index lists", "fp8 rows", "without swizzle"];
 
 fn blackwell() -> Simulated {
     Simulated::on(Arch::Sm100)

@@ -145,6 +145,11 @@ impl Problem {
         self.segments.iter().any(|s| matches!(s.mask, Mask::Compressed { .. }))
     }
 
+    /// Whether a tensor is added to the scores of some segment.
+    pub fn has_attn_mask(&self) -> bool {
+        self.segments.iter().any(|segment| segment.attn_mask.is_some())
+    }
+
     /// Elements of the LSE tensor, packed `[batch, heads, tokens]` in the shape of `q`.
     pub fn lse_len(&self) -> u64 {
         self.q.batch() * self.q.heads() * self.q.tokens()

@@ -112,8 +112,8 @@ fn run<E: Typed>(
         }
     }
     output.check(problem)?;
-    let masked = problem.segments.iter().any(|segment| segment.attn_mask.is_some());
-    let matrix = isa.has_tiles() && problem.dtype() == DType::Bf16 && !masked;
+    let bf16 = problem.dtype() == DType::Bf16;
+    let matrix = isa.has_tiles() && bf16 && !problem.has_attn_mask();
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output, stop: Stop::default() };
     let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();

@@ -11,6 +11,8 @@
 //! sees, once for the softmax and once for some columns at a time, whose weights are normalised before they are
 //! multiplied. Where a row does see a value that is not finite, its output is not finite this way either.
 //!
+//! Rows beside a mask tensor are not computed again.
+//!
 //! All this comes behind the loop over tiles because the assembler serialises `wgmma` in a loop with such branches.
 //!
 //! 32 keys at a time, each lane has the score of one. Then every four lanes (a quad) have the values of every eighth
@@ -20,9 +22,10 @@ mod rows;
 
 pub use rows::{Rows, SegmentRows, Tensor};
 
+use crate::bias::RowScores;
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::{RowResult, RowState};
-use crate::task::{OpenTile, Params};
+use crate::task::{Keys, OpenTile, Params};
 use crate::visible::RowWindow;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 use rows::{VECTOR, elements};
@@ -362,12 +365,35 @@ impl Again<'_> {
         key: Reg<u32>,
         score: Reg<f32>,
     ) {
+        let number = key.reinterpret::<i32>();
         let key = rows.find(b, open, row.place.token, key);
         b.if_(key.exists, |b| {
             let raw = key.dot(b, row.query);
-            self.output.params.softmax.prepare_alone(b, raw);
+            let softmax = &self.output.params.softmax;
+            softmax.prepare_alone(b, raw);
+            self.add_bias(b, row, rows.keys, open, number, raw);
             b.assign(score, raw);
         });
+    }
+
+    /// Adds what a mask tensor holds for the row and key `key` to a prepared score.
+    #[track_caller]
+    fn add_bias(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        keys: &Keys,
+        open: &OpenTile,
+        key: Reg<i32>,
+        score: Reg<f32>,
+    ) {
+        let BlockOutput { params, block, .. } = *self.output;
+        let Some(mask) = &keys.attn_mask else {
+            return params.softmax.without_bias(b, &[score]);
+        };
+        let mask = mask.row(b, &params.tiling, open, block, row.number);
+        let one = RowScores { scores: &[score], columns: &[0], origin: key, end: None };
+        mask.add_to(b, &params.softmax, &one);
     }
 
     /// The keys of a segment that the mask shows the row, of those that the result is of.

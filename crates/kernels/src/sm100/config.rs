@@ -224,11 +224,13 @@ impl Config {
 }
 
 /// Whether two blocks of rows fit a CTA: two outputs beside two tiles of scores in tensor memory, two
-/// blocks of queries beside the slots of one tile of keys and values in shared memory.
+/// blocks of queries beside the slots of one tile of keys and values in shared memory. The 128 registers of its threads
+/// have no room for the elements of a mask tensor.
 fn fits_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
     problem.key_dim() <= 192
         && problem.value_dim() <= 128
         && options.probabilities == Probabilities::TensorMemory
+        && !problem.has_attn_mask()
 }
 
 fn wants_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {

@@ -1,8 +1,8 @@
 //! Blackwell: TMA, tcgen05 and tensor memory.
 //!
 //! Three schedules share their parts. [`six_warps`]: one block of 128 query rows per CTA, for short
-//! queries. [`paired`]: two blocks and sixteen warps, for long queries. [`wide`]: a pair of CTAs, for
-//! value dims above 256.
+//! queries and beside mask tensors. [`paired`]: two blocks and sixteen warps, for long queries. [`wide`]: a pair of
+//! CTAs, for value dims above 256.
 //!
 //! The budget of an SM decides the rest:
 //!

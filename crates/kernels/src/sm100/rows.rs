@@ -2,6 +2,7 @@
 
 use super::config::TILE;
 use super::operand::UNIT;
+use crate::bias::{MaskRow, RowScores};
 use crate::exact::Watch;
 use crate::rows::Block;
 use crate::task::{OpenTile, Params};
@@ -36,10 +37,19 @@ pub struct RowThread<'f> {
 pub struct TileOfKeys<'w> {
     /// Its number.
     n: Reg<i32>,
-    /// Whether some of its keys may be hidden.
-    pub masked: bool,
+    /// Whether some of its keys may lie outside the window.
+    bounded: bool,
     /// The keys the row sees.
     window: &'w RowWindow,
+    /// What is added to its scores.
+    bias: Option<MaskRow>,
+}
+
+impl TileOfKeys<'_> {
+    /// Whether some of its keys may be hidden.
+    pub fn masked(&self) -> bool {
+        self.bounded || self.bias.is_some()
+    }
 }
 
 impl<'f> RowThread<'f> {
@@ -101,8 +111,11 @@ impl<'f> RowThread<'f> {
         let clear = open.bounds.clear_tiles(b, open.range, block.token, last_token);
         let (token, _) = block.query(b, self.row);
         let window = &RowWindow::of(b, &open.bounds, token);
-        open.range.descend(b, n, clear, &self.params.keys().visible, |b, masked| {
-            step(b, &TileOfKeys { n, masked, window });
+        let Params { tiling, .. } = self.params;
+        let mask = self.params.keys().attn_mask;
+        let bias = mask.map(|mask| mask.row(b, tiling, open, block, self.row));
+        open.range.descend(b, n, clear, &self.params.keys().visible, |b, bounded| {
+            step(b, &TileOfKeys { n, bounded, window, bias });
         });
     }
 
@@ -118,14 +131,28 @@ impl<'f> RowThread<'f> {
         first: Option<Reg<u32>>,
     ) -> Vec<Reg<f32>> {
         let scores = self.load(b, at, columns);
-        self.params.softmax.prepare(b, &scores);
-        if keys.masked {
-            let origin = match first {
-                None => b.mul(keys.n, TILE as i32),
-                Some(first) => b.mad(keys.n, TILE as i32, first.reinterpret::<i32>()),
-            };
-            let columns: Vec<u32> = (0..columns).collect();
-            keys.window.relative_to(b, origin).apply(b, &scores, &columns);
+        let softmax = &self.params.softmax;
+        softmax.prepare(b, &scores);
+        if !keys.masked() {
+            softmax.without_bias(b, &scores);
+            return scores;
+        }
+        let origin = match first {
+            None => b.mul(keys.n, TILE as i32),
+            Some(first) => b.mad(keys.n, TILE as i32, first.reinterpret::<i32>()),
+        };
+        let columns: Vec<u32> = (0..columns).collect();
+        let window = keys.bounded.then(|| keys.window.relative_to(b, origin));
+        match &keys.bias {
+            None => softmax.without_bias(b, &scores),
+            Some(bias) => {
+                let end = window.map(|window| window.end());
+                let row = RowScores { scores: &scores, columns: &columns, origin, end };
+                bias.add_to(b, softmax, &row);
+            }
+        }
+        if let Some(window) = window {
+            window.apply(b, &scores, &columns);
         }
         scores
     }

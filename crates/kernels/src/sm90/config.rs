@@ -84,9 +84,11 @@ impl Config {
         };
         let blocks = packing.blocks(group, problem.longest_query());
         let full = segment.mask == Mask::Full;
+        // Three warpgroups leave no registers for the elements of a mask tensor.
+        let roomy = segment.attn_mask.is_none();
         let (warpgroups, tile) = match key_dim.max(value_dim) {
             // Under a short causal mask a third of 192 rows would be past the end too often.
-            0..=64 if full || problem.longest_query() > 1024 => (3, 128),
+            0..=64 if roomy && (full || problem.longest_query() > 1024) => (3, 128),
             0..=128 => (2, 128),
             129..=192 if value_dim <= 128 => (2, 128),
             129..=192 => (2, 96),

@@ -3,7 +3,7 @@
 use super::epilogue::{self, Columns};
 use super::fragment;
 use super::kernel::Frame;
-use super::scores::{Scores, Seen, Windows};
+use super::scores::{MaskRows, Scores, Seen, TileOfKeys, Windows};
 use super::turns::Turns;
 use crate::exact::Watch;
 use crate::exchange::Given;
@@ -43,6 +43,8 @@ struct Warpgroup<'f> {
 /// The rows of a warpgroup within a tile.
 struct View {
     windows: Windows,
+    /// What is added to scores.
+    biases: Option<MaskRows>,
     queries: Reg<u64>,
     /// First tile of keys.
     begin: Reg<i32>,
@@ -252,12 +254,17 @@ impl<'f> Warpgroup<'f> {
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
+        let params = &self.frame.params;
+        let biases = params
+            .keys()
+            .attn_mask
+            .map(|mask| self.scores.mask_rows(b, &mask, &params.tiling, open, block));
         let keys = self.k.take(b);
         self.frame.await_rows(b, &keys);
         let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
-        let view = View { windows, queries, keys, pending, begin: range.begin };
+        let view = View { windows, biases, queries, keys, pending, begin: range.begin };
         self.first_scores(b, &view, n);
-        let visible = &self.frame.params.keys().visible;
+        let visible = &params.keys().visible;
         range.descend(b, n, clear, visible, |b, masked| self.step(b, &view, n, masked));
         view
     }
@@ -270,7 +277,7 @@ impl<'f> Warpgroup<'f> {
             view.keys.release_if(b, self.lead);
         }
         let softmax = &self.frame.params.softmax;
-        self.scores.first_softmax(b, softmax, &self.seen(view, n, true));
+        self.scores.first_softmax(b, softmax, &self.tile(view, n, true));
         self.await_keys(b, view, n);
         self.scores.round(b);
     }
@@ -312,7 +319,7 @@ impl<'f> Warpgroup<'f> {
             Some(pending) => pending.assign(b, &view.keys),
             None => view.keys.release_if(b, self.lead),
         }
-        self.scores.softmax(b, &self.frame.params.softmax, &self.seen(view, n, masked));
+        self.scores.softmax(b, &self.frame.params.softmax, &self.tile(view, n, masked));
         self.await_keys(b, view, n);
         b.wgmma_wait(0);
         values.release_if(b, self.lead);
@@ -322,13 +329,14 @@ impl<'f> Warpgroup<'f> {
         self.scores.round(b);
     }
 
-    /// The keys of tile `n` that are seen: all, unless they are `masked`.
-    fn seen<'a>(&'a self, view: &'a View, n: Reg<i32>, masked: bool) -> Seen<'a> {
-        match masked {
+    /// Tile `n`, of which all keys are seen, unless they are `masked`.
+    fn tile<'a>(&'a self, view: &'a View, n: Reg<i32>, masked: bool) -> TileOfKeys<'a> {
+        let seen = match masked {
             _ if self.frame.config.listed => Seen::Marked(&self.marks),
             true => Seen::Within(&view.windows, n),
             false => Seen::All,
-        }
+        };
+        TileOfKeys { seen, biases: view.biases.as_ref().map(|rows| (rows, n)) }
     }
 
     fn last_output(&self, b: &mut Builder, view: &View) {

@@ -1,10 +1,11 @@
 //! Scores of 64 rows in the registers of a warpgroup, and their softmax.
 
 use super::fragment;
+use crate::bias::{MaskRow, MaskTensor, RowScores};
 use crate::marks;
 use crate::rows::Block;
 use crate::softmax::{Reference, RowState, Softmax};
-use crate::task::OpenTile;
+use crate::task::{OpenTile, Tiling};
 use crate::visible::RowWindow;
 use ptx::build::{Builder, HalfType, Reg};
 
@@ -28,6 +29,16 @@ pub struct Scores {
 /// The keys that a thread's two rows see.
 pub type Windows = [RowWindow; 2];
 
+/// The rows of a mask tensor that are added to a thread's two.
+pub type MaskRows = [MaskRow; 2];
+
+/// What a thread's two rows are to make of the keys of one tile.
+pub struct TileOfKeys<'a> {
+    pub seen: Seen<'a>,
+    /// What is added to the scores of tile `.1`.
+    pub biases: Option<(&'a MaskRows, Reg<i32>)>,
+}
+
 /// The keys of one tile that a thread's two rows see.
 pub enum Seen<'a> {
     /// All.
@@ -36,6 +47,17 @@ pub enum Seen<'a> {
     Within(&'a Windows, Reg<i32>),
     /// Those that exist, by what was read of their marks.
     Marked(&'a [Reg<u32>]),
+}
+
+impl TileOfKeys<'_> {
+    /// One past the last key that row `half` sees, counted from `origin`, where it may not see all.
+    #[track_caller]
+    fn end_in(&self, b: &mut Builder, half: usize, origin: Reg<i32>) -> Option<Reg<i32>> {
+        match self.seen {
+            Seen::Within(windows, _) => Some(windows[half].relative_to(b, origin).end()),
+            Seen::All | Seen::Marked(_) => None,
+        }
+    }
 }
 
 impl Scores {
@@ -77,10 +99,27 @@ impl Scores {
         })
     }
 
+    /// The rows of a mask tensor that are added to this thread's rows of `block`.
+    #[track_caller]
+    pub fn mask_rows(
+        &self,
+        b: &mut Builder,
+        mask: &MaskTensor,
+        tiling: &Tiling,
+        open: &OpenTile,
+        block: &Block,
+    ) -> MaskRows {
+        let row = fragment::first_row(b, self.thread);
+        [0, 8].map(|offset| {
+            let row = b.add(row, offset);
+            mask.row(b, tiling, open, block, row)
+        })
+    }
+
     /// Replaces the scores of the first tile of a block of rows by probabilities.
     #[track_caller]
-    pub fn first_softmax(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) {
-        let of_rows = self.visible(b, softmax, seen);
+    pub fn first_softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &TileOfKeys<'_>) {
+        let of_rows = self.visible(b, softmax, keys);
         for (half, scores) in of_rows.iter().enumerate() {
             // Nothing was accumulated that the factor would be for.
             self.follow(b, softmax, half, scores);
@@ -93,8 +132,8 @@ impl Scores {
     /// References seldom move: lanes that share a row do not compare their scores, nor is anything
     /// rescaled, unless one of the warp's rows asks for it.
     #[track_caller]
-    pub fn softmax(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) {
-        let of_rows = self.visible(b, softmax, seen);
+    pub fn softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &TileOfKeys<'_>) {
+        let of_rows = self.visible(b, softmax, keys);
         let [upper, lower] = [0, 1].map(|half| self.references[half].may_move(b, &of_rows[half]));
         let either = b.or(upper, lower);
         let any = b.vote_any(either);
@@ -114,11 +153,27 @@ impl Scores {
 
     /// The prepared scores of both rows, `-inf` where a row does not see the key.
     #[track_caller]
-    fn visible(&self, b: &mut Builder, softmax: &Softmax, seen: &Seen<'_>) -> [Vec<Reg<f32>>; 2] {
+    fn visible(
+        &self,
+        b: &mut Builder,
+        softmax: &Softmax,
+        keys: &TileOfKeys<'_>,
+    ) -> [Vec<Reg<f32>>; 2] {
         softmax.prepare(b, &self.scores);
         let of_rows = [0, 1].map(|half| fragment::of_row(&self.scores, half));
         let columns = fragment::columns(self.scores.len());
-        match *seen {
+        match keys.biases {
+            None => softmax.without_bias(b, &self.scores),
+            Some((rows, n)) => {
+                let origin = fragment::first_key(b, self.thread, n, self.tile);
+                for (half, scores) in of_rows.iter().enumerate() {
+                    let end = keys.end_in(b, half, origin);
+                    let row = RowScores { scores, columns: &columns, origin, end };
+                    rows[half].add_to(b, softmax, &row);
+                }
+            }
+        }
+        match keys.seen {
             Seen::All => {}
             Seen::Within(windows, n) => {
                 let origin = fragment::first_key(b, self.thread, n, self.tile);

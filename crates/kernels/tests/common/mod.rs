@@ -4,12 +4,38 @@
 #![allow(dead_code)]
 
 use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
-use problem::Slot;
+use problem::{AttnMask, DType, MaskElement, Slot};
 use program::Program;
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
 /// Multiprocessors in tests: few, so that a CTA works on several tiles.
 const PROCESSORS: u32 = 6;
+
+/// A kind of mask tensor: its element type, and whether queries, not keys, are neighbours in memory.
+pub type MaskKind = (MaskElement, bool);
+
+pub const BIAS: MaskKind = (MaskElement::Float(DType::F32), false);
+
+/// Every kind that kernels differ for.
+pub const MASK_KINDS: [MaskKind; 5] = [
+    BIAS,
+    (MaskElement::Float(DType::F16), false),
+    (MaskElement::Float(DType::Bf16), false),
+    (MaskElement::Bool, false),
+    (MaskElement::Float(DType::F32), true),
+];
+
+/// `problem` with a mask tensor on its first segment.
+pub fn with_mask(problem: &Problem, (element, turned): MaskKind) -> Problem {
+    let mut problem = problem.clone();
+    let (queries, keys) = (problem.longest_query(), problem.segments[0].longest());
+    let shape = [problem.batch(), problem.query_heads(), queries, keys];
+    let mask = AttnMask::new(element, shape);
+    let [batch, head, ..] = mask.strides;
+    let columns = mask.with_strides([batch, head, 1, queries]);
+    problem.segments[0].attn_mask = Some(if turned { columns } else { mask });
+    problem
+}
 
 /// Kernels of one architecture on the simulator.
 pub struct Simulated {
@@ -101,6 +127,10 @@ pub const FEATURES: &[&str] = &[
     "paged-16",
     "mixed-d64",
     "mixed-pages-of-16",
+    "attn-mask-causal-d64",
+    "attn-mask-tokens-300",
+    "attn-mask-decode-*",
+    "attn-mask-two-*",
     "two-*",
     "real-*",
 ];

@@ -242,6 +242,23 @@ impl Builder {
         self.emit_if(p, &text, vec![values, from.operand()]);
     }
 
+    /// Loads 1, 2 or 4 bytes from global memory into `value`, zeros above them; only where `p` holds, if there is one.
+    #[track_caller]
+    pub fn ld_global_bytes(
+        &mut self,
+        p: Option<Reg<bool>>,
+        from: GlobalPtr,
+        bytes: u32,
+        value: Reg<u32>,
+    ) {
+        let (text, operands) =
+            (format!("ld.global.u{}", bytes * 8), vec![value.operand(), from.operand()]);
+        match p {
+            Some(p) => self.emit_if(p, &text, operands),
+            None => self.emit(&text, operands),
+        }
+    }
+
     /// Brings what lies at `from` to L2, if it can be read there.
     #[track_caller]
     pub fn prefetch_to_l2(&mut self, from: GlobalPtr) {

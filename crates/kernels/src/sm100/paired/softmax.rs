@@ -95,12 +95,12 @@ impl SoftmaxThread<'_> {
         self.scores.advance(b);
         b.tcgen05_fence_after();
         let scores = self.rows.load_scores(b, self.at, TILE, keys, None);
-        let (shift, rescale) = self.move_reference(b, &scores, keys.masked);
+        let (shift, rescale) = self.move_reference(b, &scores, keys.masked());
         b.st_shared(self.factor, rescale.factor);
         self.tell(b, &self.factors);
         let (early, late) = scores.split_at(EARLY_KEYS as usize);
-        self.hand_over(b, early, 0, shift, keys.masked, &self.probabilities);
-        self.hand_over(b, late, EARLY_KEYS, shift, keys.masked, &self.rest);
+        self.hand_over(b, early, 0, shift, keys.masked(), &self.probabilities);
+        self.hand_over(b, late, EARLY_KEYS, shift, keys.masked(), &self.rest);
         // Nobody waits for the sum: it is taken while the products run.
         self.state.add(b, &scores);
     }

@@ -116,7 +116,7 @@ impl SoftmaxThread<'_> {
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
         let scores = self.rows.load_scores(b, at, TILE, keys, None);
         let largest = b.max_tree(&scores);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked());
         softmax.add_row(b, &self.state, &scores, shift);
         let packed = self.rows.round(b, &scores);
         self.output.wait(b);

@@ -152,7 +152,7 @@ impl SoftmaxThread<'_> {
         let largest = b.max_tree(&scores);
         let others = self.exchange(b, largest);
         let largest = b.max(largest, others);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked());
         softmax.add_row(b, &self.state, &scores, shift);
         let packed = self.rows.round(b, &scores);
         self.output.wait(b);

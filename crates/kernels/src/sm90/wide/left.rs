@@ -9,7 +9,7 @@ use crate::output::BlockOutput;
 use crate::rows::Block;
 use crate::sm90::epilogue::{self, Columns};
 use crate::sm90::fragment;
-use crate::sm90::scores::{Scores, Seen};
+use crate::sm90::scores::{Scores, Seen, TileOfKeys};
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
 
@@ -163,42 +163,48 @@ impl Left<'_> {
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
         let keys = &self.frame.params.segments[segment];
-        let seen = |masked| match masked {
-            _ if keys.lists.is_some() => Seen::Marked(&self.marks),
-            true => Seen::Within(&windows, n),
-            false => Seen::All,
+        let tiling = &self.frame.params.tiling;
+        let biases =
+            keys.attn_mask.map(|mask| self.scores.mask_rows(b, &mask, tiling, open, block));
+        let tile = |masked| {
+            let seen = match masked {
+                _ if keys.lists.is_some() => Seen::Marked(&self.marks),
+                true => Seen::Within(&windows, n),
+                false => Seen::All,
+            };
+            TileOfKeys { seen, biases: biases.as_ref().map(|rows| (rows, n)) }
         };
         match before {
-            None => self.first_scores(b, view, &seen(true)),
+            None => self.first_scores(b, view, &tile(true)),
             Some(before) => b.if_else(
                 before,
-                |b| self.step(b, view, &seen(true)),
-                |b| self.first_scores(b, view, &seen(true)),
+                |b| self.step(b, view, &tile(true)),
+                |b| self.first_scores(b, view, &tile(true)),
             ),
         }
-        range.descend(b, n, clear, &keys.visible, |b, masked| self.step(b, view, &seen(masked)));
+        range.descend(b, n, clear, &keys.visible, |b, masked| self.step(b, view, &tile(masked)));
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+    fn first_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
         self.issue_scores(b, view);
         self.release_keys(b, view, 0);
-        self.scores.first_softmax(b, &self.frame.params.softmax, seen);
+        self.scores.first_softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
     }
 
     /// One tile's scores and probabilities, and the output of the one before it.
-    fn step(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+    fn step(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
         match self.frame.config.output_first {
-            true => self.output_then_scores(b, view, seen),
-            false => self.scores_then_output(b, view, seen),
+            true => self.output_then_scores(b, view, keys),
+            false => self.scores_then_output(b, view, keys),
         }
     }
 
     /// The output of a tile goes before the scores of the next one: its place is free while those are computed.
-    fn output_then_scores(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+    fn output_then_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
@@ -207,7 +213,7 @@ impl Left<'_> {
         b.wgmma_wait(1);
         self.frame.release(b, &values, self.lead);
         self.release_keys(b, view, 0);
-        self.scores.softmax(b, &self.frame.params.softmax, seen);
+        self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
@@ -222,14 +228,14 @@ impl Left<'_> {
 
     /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
     /// the former overlaps the latter.
-    fn scores_then_output(&self, b: &mut Builder, view: &View, seen: &Seen<'_>) {
+    fn scores_then_output(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
         self.take_keys(b, view);
         self.issue_scores(b, view);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         self.release_keys(b, view, 1);
-        self.scores.softmax(b, &self.frame.params.softmax, seen);
+        self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         b.wgmma_wait(0);
         self.frame.release(b, &values, self.lead);
