@@ -340,11 +340,14 @@ impl Params {
         }
     }
 
-    /// Finds this CTA's work, where that takes all its threads together.
+    /// Waits for the CTA's threads, which find its work together where it is shared out by lengths.
     pub fn share_out(&self, b: &mut Builder) {
-        if let Order::Shares(shares) = &self.order {
-            self.begin(b);
-            shares.find(b, self);
+        match &self.order {
+            Order::List(_) => b.barrier_all(),
+            Order::Shares(shares) => {
+                self.begin(b);
+                shares.find(b, self);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The kernels that are broken, each on the smallest problem that goes round every ring of its
 //! barriers twice and comes to all its branches: sequences without keys, tiles with and without a mask,
 //! tiles whose last rows must be cleared, a run of sequences so short that only the barriers of queries
-//! and of first keys hold the loader back.
+//! and of first keys hold the loader back, queries that leave warpgroups without rows.
 
 use cases::CaseData;
 use kernels::{Arch, PlanOptions, Probabilities, RowBlocks, Split, plan};
@@ -37,9 +37,8 @@ pub const SM90: Subject = Subject {
     case: r#"
         dim = 128
         amplitude = 2.5
-        queries = 128
-        batch = 8
-        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        queries = [128, 100, 100, 40, 100, 100, 128, 20]
+        keys = [700, 100, 100, 40, 100, 100, 0, 384]
         mask = "causal"
     "#,
     options: alone,
@@ -53,8 +52,7 @@ pub const SM90_TURNS: Subject = Subject {
     case: r#"
         dim = 64
         amplitude = 2.5
-        queries = 1152
-        batch = 3
+        queries = [1152, 1152, 20]
         keys = [700, 100, 384]
         mask = "causal"
     "#,
@@ -68,9 +66,8 @@ pub const SM90_SHARED: Subject = Subject {
     arch: Arch::Sm90,
     case: r#"
         dim = 192
-        queries = 128
-        batch = 8
-        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        queries = [128, 100, 100, 40, 100, 100, 128, 20]
+        keys = [700, 100, 100, 40, 100, 100, 0, 384]
         mask = "causal"
         shared = true
     "#,
@@ -84,9 +81,8 @@ pub const SM90_GATHER: Subject = Subject {
     arch: Arch::Sm90,
     case: r#"
         dim = 128
-        queries = 128
-        batch = 8
-        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        queries = [128, 100, 100, 40, 100, 100, 128, 20]
+        keys = [700, 100, 100, 40, 100, 100, 0, 384]
         mask = "causal"
         layout = "paged"
         page = 5

@@ -85,7 +85,7 @@ impl Frame {
         }
     }
 
-    /// One thread initialises the barriers; everyone waits for it.
+    /// One thread initialises the barriers; everyone waits for it, and finds the CTA's work.
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -100,7 +100,6 @@ impl Frame {
             self.shared.tail.init(b, 1);
             b.fence_mbarrier_init();
         });
-        b.barrier_all();
         self.params.share_out(b);
     }
 }
