@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers")
 
 import sixwarp.torch
 import sixwarp.transformers
+from sixwarp.transformers import _forward, _packing, _visible
 import zoo
 
 TOKENS = torch.randint(2, zoo.VOCABULARY, (2, 13), generator=torch.Generator().manual_seed(1))
@@ -102,8 +103,9 @@ def calls(monkeypatch):
         counted.append(arguments)
         return attend(*arguments, **named)
 
-    attend = sixwarp.torch._op._raw
-    monkeypatch.setattr(sixwarp.torch._op, "_raw", counting)
+    attend = sixwarp.torch.attention
+    for module in (_forward, _packing, _visible):
+        monkeypatch.setattr(module, "attention", counting)
     return counted
 
 

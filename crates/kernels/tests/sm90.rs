@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FEATURES, Simulated, named, run_table};
+use common::{FEATURES, Simulated, named, run_table, usual};
 use problem::{DType, Problem, Segment, Unsupported, View};
 use program::Argument;
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
@@ -25,7 +25,7 @@ fn the_table_on_a_whole_device() {
     let mut engine = hopper();
     engine.options = PlanOptions::for_arch(Arch::Sm90);
     engine.simulator = sim::Options::mode("latest", 0).expect("a mode");
-    let passed = run_table(&mut engine, |_| true, &DECLINED);
+    let passed = run_table(&mut engine, usual, &DECLINED);
     assert!(passed > 200, "only {passed} cases ran");
 }
 

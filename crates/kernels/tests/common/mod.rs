@@ -115,6 +115,11 @@ pub fn named(globs: &'static [&'static str]) -> impl Fn(&Case) -> bool {
     move |case| globs.iter().any(|glob| matches_glob(glob, &case.name))
 }
 
+/// The cases but those of special values and mask tensors, where another test has run these.
+pub fn usual(case: &Case) -> bool {
+    ["special-", "attn-mask-"].iter().all(|prefix| !case.name.starts_with(prefix))
+}
+
 /// One case per feature, where running the whole table would say nothing new.
 pub const FEATURES: &[&str] = &[
     "dim-64",
