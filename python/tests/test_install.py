@@ -1,6 +1,6 @@
 """`pip install` from the package's folder: what is seen on a terminal, and that nothing is elsewhere."""
 
-import importlib.util
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -12,8 +12,8 @@ import pytest
 import sixwarp._library
 
 pty = pytest.importorskip("pty")
-# Only looked for: where pip is imported, setuptools is not any more.
-if importlib.util.find_spec("pip") is None:
+# It is not imported, nor is its module looked for: setuptools would leave `distutils` alone from then on, and fail.
+if not any(importlib.metadata.distributions(name="pip")):
     pytest.skip("there is no pip", allow_module_level=True)
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
