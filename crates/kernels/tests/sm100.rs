@@ -3,7 +3,7 @@
 mod common;
 
 use cases::CaseData;
-use common::{FEATURES, Simulated, named, run_table, usual};
+use common::{FEATURES, Simulated, named, run_table};
 use problem::{DType, Problem, Segment, Slot, View};
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
@@ -35,7 +35,7 @@ fn the_table_on_two_blocks_of_rows() {
 fn probabilities_through_shared_memory() {
     let mut engine = blackwell();
     engine.options.probabilities = Probabilities::SharedMemory;
-    assert!(run_table(&mut engine, usual, &DECLINED) > 200);
+    assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
 }
 
 #[test]
