@@ -24,23 +24,19 @@ struct Loader<'f> {
 /// Emits the producer's warps.
 pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
     let keys = frame.params.keys();
-    if keys.v.is_none() || keys.rows_per_copy == frame.config.tile {
-        roles.warp(0, |b| {
-            let loader = Loader::new(b, frame);
-            frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
-        });
-        return;
-    }
+    let values_apart = keys.v.is_some() && keys.rows_per_copy < frame.config.tile;
     roles.warp(0, |b| {
         let loader = Loader::new(b, frame);
-        frame.params.for_each_tile(b, |b, open| loader.load_queries_and_keys(b, &open));
+        frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open, !values_apart));
     });
-    roles.warp(1, |b| {
-        let loader = Loader::new(b, frame);
-        frame.params.for_each_tile(b, |b, open| {
-            open.range.for_each_down(b, |b, n| loader.load_values(b, &open, n));
+    if values_apart {
+        roles.warp(1, |b| {
+            let loader = Loader::new(b, frame);
+            frame.params.for_each_tile(b, |b, open| {
+                open.range.for_each_down(b, |b, n| loader.load_values(b, &open, n));
+            });
         });
-    });
+    }
 }
 
 /// Loads the queries of a tile, by the one thread whose `lead` is true.
@@ -82,18 +78,8 @@ impl<'f> Loader<'f> {
         }
     }
 
-    fn load_queries_and_keys(&self, b: &mut Builder, open: &OpenTile) {
-        let range = open.range;
-        let n = b.sub(range.end, 1);
-        let any = b.setp(Cmp::Ge, n, range.begin);
-        b.if_(any, |b| self.load_keys(b, open, n, true));
-        load_queries(b, self.frame, self.lead, &self.q, open);
-        b.if_(any, |b| {
-            range.while_more(b, n, |b, next| self.load_keys(b, open, next, false));
-        });
-    }
-
-    fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
+    /// Loads the queries and keys of a tile, and its values unless another warp does.
+    fn load_tile(&self, b: &mut Builder, open: &OpenTile, values: bool) {
         let range = open.range;
         let n = b.sub(range.end, 1);
         let any = b.setp(Cmp::Ge, n, range.begin);
@@ -102,9 +88,13 @@ impl<'f> Loader<'f> {
         b.if_(any, |b| {
             range.while_more(b, n, |b, next| {
                 self.load_keys(b, open, next, false);
-                self.load_values(b, open, n);
+                if values {
+                    self.load_values(b, open, n);
+                }
             });
-            self.load_values(b, open, n);
+            if values {
+                self.load_values(b, open, n);
+            }
         });
     }
 
