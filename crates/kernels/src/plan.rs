@@ -5,7 +5,7 @@ use crate::exchange::{self, Buffers};
 use crate::options::{Arch, Loads, PlanOptions, Split};
 use crate::order::TileList;
 use crate::schedule::Schedule;
-use crate::shares::SharesOf;
+use crate::shares::{self, SharesOf};
 use crate::splits::Work;
 use crate::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::{combine, gather, tensors};
@@ -253,8 +253,7 @@ fn shared_out(
     let of = SharesOf {
         batch: problem.batch() as u32,
         kv_heads: problem.kv_heads() as u32,
-        most_units,
-        key_tiles,
+        most_tiles: most_tiles(problem, n, &schedule),
         threads: schedule.threads(),
         exchange,
     };
@@ -285,6 +284,17 @@ fn most_units(problem: &Problem, tiling: &Tiling) -> u64 {
     };
     let tiles = blocks / tiling.blocks as u64 + problem.batch();
     tiles * tiling.slices as u64 * problem.kv_heads()
+}
+
+/// Tiles of keys that all units can cost, whatever stands where lengths should. Packed sequences that overlap
+/// count the same queries several times.
+fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> f32 {
+    let packed = problem.query_lengths != QueryLengths::Full;
+    let sequences = if packed { problem.batch() } else { 1 };
+    let units = most_units(problem, &schedule.tiling()) as f32 * sequences as f32;
+    let keys = problem.segments[n as usize].most_keys();
+    let of_unit = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
+    units * (of_unit + shares::ENDS)
 }
 
 /// One launch of the attention kernel on so many clusters.

@@ -5,9 +5,13 @@ use problem::{Problem, QueryLengths, SegmentSlot, Slot};
 use ptx::build::{Builder, GlobalPtr, Reg};
 
 /// Where lengths come from.
+///
+/// Whatever stands in memory, a sequence lies within its tensor: offsets and lengths are limited to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Lengths {
+    /// Queries of a sequence; of all of them where they are packed.
     queries: Reg<u32>,
+    /// Keys likewise.
     keys: Reg<u32>,
     cu_seqlens_q: Option<GlobalPtr>,
     cu_seqlens_k: Option<GlobalPtr>,
@@ -52,8 +56,8 @@ impl Lengths {
             cu_seqlens_q: table(b, packed_q, "cu_seqlens_q", Slot::CuSeqlensQ),
             cu_seqlens_k: table(b, packed_k, "cu_seqlens_k", part(SegmentSlot::CuSeqlens)),
             used: table(b, segment.lengths.used, "seqused_k", part(SegmentSlot::Used)),
-            queries: args.u32(b, "queries", problem.longest_query() as u32),
-            keys: args.u32(b, "keys", segment.longest() as u32),
+            queries: args.u32(b, "queries", problem.q.tokens() as u32),
+            keys: args.u32(b, "keys", segment.most_keys() as u32),
         }
     }
 
@@ -64,21 +68,21 @@ impl Lengths {
         let (q_batch, q_start, q_len) = match self.cu_seqlens_q {
             None => (batch, zero, self.queries),
             Some(offsets) => {
-                let (start, len) = span(b, offsets, batch);
+                let (start, len) = span(b, offsets, batch, self.queries);
                 (zero, start, len)
             }
         };
         let (k_batch, k_start, mut k_len) = match self.cu_seqlens_k {
             None => (batch, zero, self.keys),
             Some(offsets) => {
-                let (start, len) = span(b, offsets, batch);
+                let (start, len) = span(b, offsets, batch, self.keys);
                 (zero, start, len)
             }
         };
         if let Some(used) = self.used {
             let at = element(b, used, batch);
-            let used = b.ld_global::<u32>(at);
-            k_len = b.min(used, k_len);
+            let used = b.ld_global::<i32>(at);
+            k_len = limited(b, used, k_len);
         }
         Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len }
     }
@@ -91,9 +95,24 @@ pub fn element(b: &mut Builder, table: GlobalPtr, index: Reg<u32>) -> GlobalPtr 
     b.global_add(table, offset)
 }
 
+/// First token and length of a packed sequence, within `tokens`.
 #[track_caller]
-fn span(b: &mut Builder, offsets: GlobalPtr, batch: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+fn span(
+    b: &mut Builder,
+    offsets: GlobalPtr,
+    batch: Reg<u32>,
+    tokens: Reg<u32>,
+) -> (Reg<u32>, Reg<u32>) {
     let at = element(b, offsets, batch);
-    let (start, end) = (b.ld_global::<u32>(at), b.ld_global::<u32>(at.plus(4)));
+    let ends = [at, at.plus(4)].map(|at| b.ld_global::<i32>(at));
+    let [start, end] = ends.map(|end| limited(b, end, tokens));
+    let end = b.max(end, start);
     (start, b.sub(end, start))
+}
+
+/// `number`, at least 0 and at most `most`.
+#[track_caller]
+fn limited(b: &mut Builder, number: Reg<i32>, most: Reg<u32>) -> Reg<u32> {
+    let number = b.max(number, 0);
+    b.min(number.reinterpret::<u32>(), most)
 }

@@ -22,7 +22,7 @@ use layout::Layout;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
 /// What the ends of a unit cost, in tiles of keys.
-const ENDS: f32 = 1.0;
+pub const ENDS: f32 = 1.0;
 /// What a tile of keys costs where only one block of rows has queries.
 const LONELY: f32 = 0.85;
 /// The least share, in tiles of keys.
@@ -32,7 +32,7 @@ const WHOLE: u32 = 6;
 /// No part is smaller than this fraction of a share.
 const SMALLEST: f32 = 1.0 / 32.0;
 /// The most that all costs add up to.
-const MOST: f32 = (1u64 << 30) as f32;
+const MOST: f32 = (1u64 << 31) as f32;
 /// Cost of a tile of keys, where there is room for it.
 const FINEST: f32 = 64.0;
 /// Words of a boundary: unit, step, sequence, index of the unit in the sequence.
@@ -45,10 +45,8 @@ pub struct SharesOf {
     pub batch: u32,
     /// KV heads of one sequence.
     pub kv_heads: u32,
-    /// Units at most.
-    pub most_units: u64,
-    /// Tiles of keys of a unit at most.
-    pub key_tiles: u32,
+    /// Tiles of keys of all units at most, whatever numbers stand for lengths.
+    pub most_tiles: f32,
     /// Threads of a CTA.
     pub threads: u32,
     /// Memory for the parts of units that are cut; none are without it.
@@ -58,8 +56,7 @@ pub struct SharesOf {
 impl SharesOf {
     /// Cost of a tile of keys.
     fn scale(&self) -> f32 {
-        let most = self.most_units as f32 * (ENDS + self.key_tiles as f32 + 1.0);
-        FINEST.min(MOST / most)
+        FINEST.min(MOST / self.most_tiles)
     }
 }
 

@@ -224,6 +224,8 @@ impl Source {
 pub struct PageTable {
     pub table: GlobalPtr,
     pub pages_per_sequence: Reg<u32>,
+    /// Pages of all sequences: an entry that is no number of them names no page.
+    pub pages: Reg<u32>,
     pub page_rows: Divisor,
 }
 
@@ -235,6 +237,8 @@ pub struct Lists {
     pub bytes: Reg<u32>,
     /// Tokens of `q`'s view.
     pub tokens: Reg<u32>,
+    /// Rows that an entry can name: any other entry names none.
+    pub rows: Reg<u32>,
     /// Rows of a page, where an entry counts rows of all pages.
     pub page_rows: Option<Divisor>,
 }
@@ -542,6 +546,7 @@ impl Keys {
                 PageTable {
                     table: args.pointer(b, "page_table", part(SegmentSlot::PageTable)),
                     pages_per_sequence: args.u32(b, "pages", paging.pages_per_sequence as u32),
+                    pages: args.u32(b, "all_pages", segment.k.batch() as u32),
                     page_rows: Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32),
                 }
             }),
@@ -549,6 +554,7 @@ impl Keys {
                 entries: args.pointer(b, "indices", part(SegmentSlot::Indices)),
                 bytes: args.u32(b, "list_bytes", list.width as u32 * 4),
                 tokens: args.u32(b, "list_tokens", problem.q.tokens() as u32),
+                rows: args.u32(b, "listed_rows", segment.listed_rows().min(1 << 31) as u32),
                 page_rows: segment
                     .paging
                     .map(|_| Divisor::declare(b, args, "page_rows", segment.k.tokens() as u32)),

@@ -148,6 +148,17 @@ impl Segment {
         self.paging.is_some() && self.indices.is_none()
     }
 
+    /// Rows that an entry of a list can name.
+    pub fn listed_rows(&self) -> u64 {
+        let pages = if self.paging.is_some() { self.k.batch() } else { 1 };
+        self.k.tokens().saturating_mul(pages)
+    }
+
+    /// The most keys that lengths on the device can give a sequence.
+    pub fn most_keys(&self) -> u64 {
+        if self.lengths.packed.is_some() { self.k.tokens() } else { self.longest() }
+    }
+
     /// The most keys one query can have before masking.
     pub fn longest(&self) -> u64 {
         match (self.indices, self.paging, self.lengths.packed) {

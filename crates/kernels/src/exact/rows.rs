@@ -119,21 +119,23 @@ impl SegmentRows<'_> {
             let list = b.global_add(lists.entries, list);
             let at = element(b, list, key);
             let entry = b.ld_global::<u32>(at);
-            let exists = b.setp(Cmp::Ge, entry.reinterpret::<i32>(), 0);
+            let exists = b.setp(Cmp::Lt, entry, lists.rows);
             let (outer, row) = match lists.page_rows {
                 None => (sequence.k_batch, entry),
                 Some(page_rows) => page_rows.divide(b, entry),
             };
             return (outer, row, exists);
         }
-        let exists = b.predicate(true);
         let Some(pages) = keys.page_table else {
+            let exists = b.predicate(true);
             return (sequence.k_batch, b.add(key, sequence.k_start), exists);
         };
         let (entry, row) = pages.page_rows.divide(b, key);
         let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
         let at = element(b, pages.table, entry);
-        (b.ld_global::<u32>(at), row, exists)
+        let page = b.ld_global::<u32>(at);
+        let exists = b.setp(Cmp::Lt, page, pages.pages);
+        (page, row, exists)
     }
 }
 

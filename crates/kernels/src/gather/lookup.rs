@@ -31,7 +31,7 @@ pub enum Rows {
 pub struct Row {
     /// Batch or page; not known yet where it is an entry of a list of rows of pages.
     outer: Reg<u32>,
-    /// Row of it, or entry of a list: negative if there is none.
+    /// Row of it, or entry of a list: [`NOWHERE`] if there is none.
     token: Reg<u32>,
 }
 
@@ -203,7 +203,7 @@ impl<'p> Lookup<'p> {
         row: &Row,
         place: &Place,
     ) {
-        let exists = b.setp(Cmp::Ge, row.token.reinterpret::<i32>(), 0);
+        let exists = self.exists(b, row);
         let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
             None => (row.outer, row.token),
             Some(page_rows) => page_rows.divide(b, row.token),
@@ -217,6 +217,18 @@ impl<'p> Lookup<'p> {
         if let (Scattered::Model1(rows), Some(scales)) = (source, &place.scales) {
             rows.load_scales(b, outer, token, exists, scales);
         }
+    }
+
+    /// Whether a row that was looked up is there: a list or table may hold any number.
+    #[track_caller]
+    fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
+        if let Some(lists) = self.keys.lists {
+            return b.setp(Cmp::Lt, row.token, lists.rows);
+        }
+        let exists = b.setp(Cmp::Ge, row.token.reinterpret::<i32>(), 0);
+        let Some(pages) = self.keys.page_table else { return exists };
+        let page = b.setp(Cmp::Lt, row.outer, pages.pages);
+        b.and(exists, page)
     }
 }
 
