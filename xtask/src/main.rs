@@ -1,15 +1,17 @@
-//! Project chores: `cargo xtask test`, `cargo xtask miri`, `cargo xtask asan`.
+//! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`.
 
 mod asan;
 mod miri;
 mod python;
 mod sections;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const HELP: &str = "\
 cargo xtask test [SECTION…]   everything a change must pass; with names, only those sections
 cargo xtask list              the sections of `test`
+cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on every architecture, without
+                              `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test", names @ ..] => sections::run(names),
+        ["ptx-hash", file @ ..] => ptx_hash(file),
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
         ["list"] => {
@@ -33,6 +36,20 @@ fn main() -> ExitCode {
         }
         [other, ..] => {
             eprint!("there is no `{other}`:\n{HELP}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Hashes every program; `file`, where there is one, has the hashes from before.
+fn ptx_hash(file: &[&str]) -> ExitCode {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "-p", "sixwarp-kernels", "--example", "ptx_hash", "--"]);
+    match command.args(file).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("cargo: {why}");
             ExitCode::FAILURE
         }
     }
