@@ -115,19 +115,10 @@ fn hopper_kernels_assemble_without_spills() {
 /// Bytes of a thread that clusters may spill where they merge what they unpacked, behind the loop over keys.
 const MERGED_SPILL: u32 = 256;
 
-/// Bytes of a thread that kernels of head dims of 256 and more may spill: they have no register to spare for
-/// computing rows again behind the loop over tiles.
-const WIDE_SPILL: u32 = 16;
-
 /// Bytes of a thread that a program may spill.
 fn allowed_spill(text: &str, summary: &str) -> u32 {
     let merges = summary.contains("merge parts") && !summary.contains(" 1 merge parts");
-    let wide = ["× 80 keys", "share copies"].iter().any(|part| summary.contains(part));
-    match (merges, wide) {
-        (true, _) if text.contains("cvt.rn.f16x2.e4m3x2") => MERGED_SPILL,
-        (_, true) => WIDE_SPILL,
-        _ => 0,
-    }
+    if merges && text.contains("cvt.rn.f16x2.e4m3x2") { MERGED_SPILL } else { 0 }
 }
 
 /// What is wrong with a program's machine code, if anything.

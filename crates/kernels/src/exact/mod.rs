@@ -4,14 +4,12 @@
 //! rows that do not see it, and makes their outputs NaN. And outputs are normalised at the end, so values near the
 //! largest number overflow their sums. A tile in which no key is hidden may have scores of −∞ only, against which no
 //! exponents can be taken. Telling so while tiles come by would slow everything down. Where rows are
-//! written it takes half an instruction per column, and a register that stays 0 ([`Watch`]).
+//! written it takes half an instruction per column, and a predicate ([`Watch`]).
 //!
 //! When a warp has written all its rows and one was not finite, it goes over its tiles once more. It reads its rows
 //! back and computes those again that are not finite. That is slow and simple: a warp goes over the keys that the row
 //! sees, once for the softmax and once for some columns at a time, whose weights are normalised before they are
 //! multiplied. Where a row does see a value that is not finite, its output is not finite this way either.
-//!
-//! Rows beside a mask tensor are not computed again.
 //!
 //! All this comes behind the loop over tiles because the assembler serialises `wgmma` in a loop with such branches.
 //!
@@ -39,34 +37,36 @@ const QUADS: u32 = LANES / QUAD;
 /// Vectors of columns that a lane computes at a time: what warps with few registers have room for.
 const AT_ONCE: u32 = 2;
 
-/// Whether all numbers that a thread has written were finite.
+/// Whether a number that a thread has written was not finite.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// 0 as long as they were, NaN from then on.
-    zero: Reg<f32>,
+    /// A predicate: kernels of wide heads have no other register to keep through the loop over tiles.
+    strange: Reg<bool>,
 }
 
 impl Watch {
     /// Nothing was written yet.
     #[track_caller]
     pub fn new(b: &mut Builder) -> Self {
-        Watch { zero: b.value(0.0) }
+        Watch { strange: b.predicate(false) }
     }
 
     /// Takes note of numbers. Those whose products are not finite count as if they were not either.
     #[track_caller]
     pub fn look(&self, b: &mut Builder, numbers: &[Reg<f32>]) {
         let sum = b.sum_of_products(numbers);
-        let zero = b.fma(sum, 0.0, self.zero);
-        b.assign(self.zero, zero);
+        // NaN, unless the sum is finite.
+        let zero = b.mul(sum, 0.0);
+        let finite = b.setp(Cmp::Eq, zero, 0.0);
+        let strange = b.not(finite);
+        let strange = b.or(self.strange, strange);
+        b.assign(self.strange, strange);
     }
 
     /// Whether a lane of the warp has seen a number that was not finite.
     #[track_caller]
     fn any_strange(&self, b: &mut Builder) -> Reg<bool> {
-        let finite = b.setp(Cmp::Eq, self.zero, 0.0);
-        let strange = b.not(finite);
-        b.vote_any(strange)
+        b.vote_any(self.strange)
     }
 
     /// Runs `body` once more with all tiles of the warp, which has written their rows, if not all were finite.
