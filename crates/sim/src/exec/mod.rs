@@ -96,20 +96,8 @@ impl Cluster<'_> {
             if inst.class == Class::Mufu {
                 self.counters.mufu += u64::from(mask.count_ones());
             }
-            if inst.touches_wgmma && mask != 0 {
-                self.touch_accumulators(w, inst)?;
-            }
-            if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
-                self.touch_loaded(w, inst)?;
-            }
-            let warp = &self.warps[w];
-            if warp
-                .unwritten
-                .as_ref()
-                .is_some_and(|unwritten| unwritten.concerns(inst, kernel.carry))
-            {
-                let here = warp.fragments[0].mask;
-                self.follow_unwritten(w, inst, here, mask)?;
+            if inst.touches_wgmma || inst.touches_tmem || warp.unwritten.is_some() {
+                self.check_registers(w, inst, mask)?;
             }
             let warp = &mut self.warps[w];
             let fragment = &mut warp.fragments[0];
@@ -124,6 +112,26 @@ impl Cluster<'_> {
         self.counters.instructions += u64::from(used);
         self.counters.lanes += lanes;
         Ok(used)
+    }
+
+    /// Checks the registers of an instruction: those of matrix instructions under way, and those that hold
+    /// what nobody wrote. Few instructions need it, and inlined it would slow down the others.
+    #[inline(never)]
+    fn check_registers(&mut self, w: usize, inst: &Inst, mask: u32) -> Run<()> {
+        if inst.touches_wgmma && mask != 0 {
+            self.touch_accumulators(w, inst)?;
+        }
+        if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
+            self.touch_loaded(w, inst)?;
+        }
+        let warp = &self.warps[w];
+        match &warp.unwritten {
+            Some(unwritten) if unwritten.concerns(inst, self.kernel.carry) => {
+                let here = warp.fragments[0].mask;
+                self.follow_unwritten(w, inst, here, mask)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// An instruction may use what a tensor-memory load gave.

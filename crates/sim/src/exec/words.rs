@@ -6,7 +6,7 @@ use super::banks::bank_conflicts;
 use crate::cluster::{Cluster, Run};
 use crate::memory::address::SHARED_OFFSET;
 use crate::op::{Addr, Load, MemSpace, Store};
-use crate::register::{FULL, LANES, Reg, Row32};
+use crate::register::{FULL, LANES, R32, Reg, Row32};
 
 /// Where the lanes of a warp access shared memory.
 struct Words {
@@ -31,6 +31,18 @@ impl Words {
             false => (self.mask, self.bytes),
         };
         lanes(mask).map(move |lane| (lane, self.at[lane] as usize, len as usize))
+    }
+
+    /// Word `i` of the `N` that each lane loads.
+    fn row<const N: usize>(&self, memory: &[u8], i: usize) -> Row32 {
+        let mut row = Row32::splat(0);
+        for (first, at, len) in self.blocks() {
+            let (vectors, _) = memory[at..at + len].as_chunks::<4>().0.as_chunks::<N>();
+            for (to, vector) in row.0[first..].iter_mut().zip(vectors) {
+                *to = u32::from_le_bytes(vector[i]);
+            }
+        }
+        row
     }
 
     fn bank_conflicts(&self) -> u64 {
@@ -63,7 +75,18 @@ impl Cluster<'_> {
 
     /// Loads rows of words; false leaves the access to the general way.
     pub(super) fn load_words(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
-        let bytes = 4 * load.dst.len() as u32;
+        match load.dst.len() {
+            1 => self.load_vectors::<1>(w, load, mask),
+            2 => self.load_vectors::<2>(w, load, mask),
+            4 => self.load_vectors::<4>(w, load, mask),
+            8 => self.load_vectors::<8>(w, load, mask),
+            _ => Ok(false),
+        }
+    }
+
+    /// The same for vectors of `N` words.
+    fn load_vectors<const N: usize>(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
+        let bytes = 4 * N as u32;
         let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_)));
         let words = self.words(w, load.addr, load.space, mask, bytes);
         let Some(words) = words.filter(|_| load.dst.iter().all(plain)) else {
@@ -80,21 +103,10 @@ impl Cluster<'_> {
         }
         let memory = self.ctas[cta].shared.bytes();
         for (i, d) in load.dst.iter().enumerate() {
-            let Some(Reg::R32(d)) = d else { continue };
-            let mut row = Row32::splat(0);
-            match words.ranges().next() {
-                Some((first, len)) if words.run => {
-                    let block = &memory[first..first + len];
-                    let lanes_of = block.chunks_exact(bytes as usize);
-                    row.0.iter_mut().zip(lanes_of).for_each(|(to, lane)| *to = word(lane, 4 * i));
-                }
-                _ => {
-                    for lane in lanes(mask) {
-                        row.0[lane] = word(memory, words.at[lane] as usize + 4 * i);
-                    }
-                }
+            if let Some(Reg::R32(d)) = d {
+                let row = words.row::<N>(memory, i);
+                self.warps[w].registers.set32(*d, mask, &row);
             }
-            self.warps[w].registers.set32(*d, mask, &row);
         }
         let c = &mut self.counters;
         c.shared_read += u64::from(bytes) * u64::from(mask.count_ones());
@@ -104,10 +116,20 @@ impl Cluster<'_> {
 
     /// Stores rows of words; false leaves the access to the general way.
     pub(super) fn store_words(&mut self, w: usize, store: &Store, mask: u32) -> Run<bool> {
-        let bytes = 4 * store.src.len() as u32;
+        match store.src.len() {
+            1 => self.store_vectors::<1>(w, store, mask),
+            2 => self.store_vectors::<2>(w, store, mask),
+            4 => self.store_vectors::<4>(w, store, mask),
+            8 => self.store_vectors::<8>(w, store, mask),
+            _ => Ok(false),
+        }
+    }
+
+    /// The same for vectors of `N` words.
+    fn store_vectors<const N: usize>(&mut self, w: usize, store: &Store, mask: u32) -> Run<bool> {
+        let bytes = 4 * N as u32;
         let words = self.words(w, store.addr, store.space, mask, bytes);
-        let plain = |s: &Reg| matches!(s, Reg::R32(_));
-        let Some(words) = words.filter(|_| store.src.iter().all(plain)) else {
+        let (Some(words), Some(src)) = (words, narrow::<N>(&store.src)) else {
             return Ok(false);
         };
         let cta = self.warps[w].cta;
@@ -119,16 +141,11 @@ impl Cluster<'_> {
         }
         let shared = &mut self.ctas[cta].shared;
         let registers = &self.warps[w].registers;
-        let row = |s: &Reg| match s {
-            Reg::R32(r) => Some(registers.r32(*r)),
-            _ => None,
-        };
+        let rows = src.map(|r| registers.r32(r));
         for (first, at, len) in words.blocks() {
-            let place = shared.write(at, len);
-            for (lane, place) in place.chunks_exact_mut(bytes as usize).enumerate() {
-                for (to, row) in place.chunks_exact_mut(4).zip(store.src.iter().filter_map(row)) {
-                    to.copy_from_slice(&row.0[first + lane].to_le_bytes());
-                }
+            let (vectors, _) = shared.write(at, len).as_chunks_mut::<4>().0.as_chunks_mut::<N>();
+            for (lane, vector) in (first..).zip(vectors) {
+                *vector = rows.map(|row| row.0[lane].to_le_bytes());
             }
         }
         let c = &mut self.counters;
@@ -138,7 +155,12 @@ impl Cluster<'_> {
     }
 }
 
-#[inline(always)]
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
+/// `N` registers, if all are of 32 bits.
+fn narrow<const N: usize>(registers: &[Reg]) -> Option<[R32; N]> {
+    let mut narrow = [R32(0); N];
+    for (narrow, reg) in narrow.iter_mut().zip(registers) {
+        let Reg::R32(r) = reg else { return None };
+        *narrow = *r;
+    }
+    Some(narrow)
 }

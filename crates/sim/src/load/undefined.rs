@@ -309,3 +309,6 @@ fn live_in(blocks: &[Block], column: &[u32], words: usize) -> Vec<u64> {
     }
     live.swap_remove(0)
 }
+
+#[cfg(test)]
+mod tests;
