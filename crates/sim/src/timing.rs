@@ -11,7 +11,7 @@
 
 use crate::cluster::Cluster;
 use crate::engine::{Group, Pending};
-use crate::exec::{RESPONSE_BYTES, Work};
+use crate::exec::{RESPONSE_BYTES, Work, is_exchange};
 use crate::matrix::InstructionDescriptor;
 use crate::op::{Op, Tcgen05};
 use crate::trace::Track;
@@ -54,13 +54,8 @@ pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
         Op::Atomic(_) => (4, Class::Memory),
         Op::Ldmatrix { d, .. } => (d.len() as u8, Class::Memory),
         Op::Stmatrix { s, .. } => (s.len() as u8, Class::Memory),
-        Op::Shfl { .. }
-        | Op::Vote { .. }
-        | Op::Match { .. }
-        | Op::Redux { .. }
-        | Op::Elect { .. }
-        | Op::WarpSync { .. }
-        | Op::Bar { .. }
+        op if is_exchange(op) => (2, Class::Synchronisation),
+        Op::Bar { .. }
         | Op::ClusterArrive { .. }
         | Op::ClusterWait { .. }
         | Op::Fence(_)

@@ -7,7 +7,7 @@ use super::shadow::Conflict;
 use super::touched::Touched;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
-use crate::exec::{BarrierId, Order, Place, Work};
+use crate::exec::{Access, BarrierId, Order, Place, Work};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::op::{Fence, Op, Pc, Tcgen05};
 use crate::rules::Rule;
@@ -151,7 +151,8 @@ impl Cluster<'_> {
 
     pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
         let place = Place::Shared(id.0, id.1);
-        self.note_access(w, place, 8, true, Order::Weak)
+        let access = Access { place, bytes: 8, write: true, order: Order::Weak };
+        self.note_access(w, access, |_, _| Ok(false))
     }
 
     /// Whoever uses a barrier must know of its initialisation.
@@ -176,28 +177,14 @@ impl Cluster<'_> {
         )
     }
 
-    /// A load or store by a warp itself.
+    /// A load or store by a warp itself; a conflict that `forgives` is true of is none.
     pub(crate) fn note_access(
         &mut self,
         w: usize,
-        place: Place,
-        bytes: u32,
-        write: bool,
-        order: Order,
-    ) -> Run<()> {
-        self.note_access_unless(w, place, bytes, write, order, |_, _| Ok(false))
-    }
-
-    /// The same; a conflict that `forgives` is true of is none.
-    pub(crate) fn note_access_unless(
-        &mut self,
-        w: usize,
-        place: Place,
-        bytes: u32,
-        write: bool,
-        order: Order,
+        access: Access,
         mut forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
     ) -> Run<()> {
+        let Access { place, bytes, write, order } = access;
         let (memory, start) = match place {
             Place::Shared(cta, offset) => (Memory::Shared(cta), u64::from(offset)),
             Place::Global(at) => (Memory::Global, at),

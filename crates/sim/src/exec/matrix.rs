@@ -2,7 +2,7 @@
 
 use super::Flow;
 use super::alu::lanes;
-use super::memory::{Order, Place};
+use super::memory::{Access, Order, Place};
 use super::replicas::Stored;
 use super::work::Work;
 use crate::check::Conflict;
@@ -150,7 +150,8 @@ impl Cluster<'_> {
                 let replicas = replicas.get_or_insert_with(|| this.replicas(w, &stored));
                 Ok(this.repeats(w, conflict) && this.forgives(w, replicas, (place, 2, 8), conflict))
             };
-            self.before_write_unless(w, lane, place, 16, Order::Weak, forgives)?;
+            let access = Access { place, bytes: 16, write: true, order: Order::Weak };
+            self.before_access(w, lane, access, forgives)?;
             self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
         }
         self.report_replicas(w, replicas.as_ref())?;

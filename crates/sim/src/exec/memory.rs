@@ -41,6 +41,15 @@ impl Order {
     }
 }
 
+/// A load or store.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) place: Place,
+    pub(crate) bytes: u32,
+    pub(crate) write: bool,
+    pub(crate) order: Order,
+}
+
 /// One lane's address.
 pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
     match addr.base {
@@ -415,31 +424,74 @@ impl Cluster<'_> {
         bytes: u32,
         order: Order,
     ) -> Run<()> {
-        match place {
+        let access = Access { place, bytes, write: false, order };
+        self.before_access(w, lane, access, |_, _| Ok(false))
+    }
+
+    /// Checks a write: bounds and ordering.
+    #[inline(always)]
+    pub(crate) fn before_write(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u32,
+        order: Order,
+    ) -> Run<()> {
+        let access = Access { place, bytes, write: true, order };
+        self.before_access(w, lane, access, |_, _| Ok(false))
+    }
+
+    /// Checks an access: bounds and ordering. A conflict that `forgives` is true of is none.
+    #[inline(always)]
+    pub(super) fn before_access(
+        &mut self,
+        w: usize,
+        lane: usize,
+        access: Access,
+        forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
+    ) -> Run<()> {
+        match access.place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
-                match self.launch.global.find(at, bytes.into(), &mut hint) {
+                match self.launch.global.find(at, access.bytes.into(), &mut hint) {
+                    Ok((allocation, _)) if allocation.read_only && access.write => {
+                        self.refuse_write(w, lane, &allocation.name)
+                    }
                     Ok((allocation, _)) => {
                         self.warps[w].global_hint = hint;
                         if allocation.read_only {
                             return Ok(());
                         }
-                        self.note_access(w, place, bytes, false, order)
+                        self.note_access(w, access, forgives)
                     }
                     Err(e) => {
-                        let message = format!("read of {e}");
+                        let verb = if access.write { "write" } else { "read" };
+                        let message = format!("{verb} of {e}");
                         self.survivable(w, Some(lane), Rule::OutOfBounds, message, None)
                     }
                 }
             }
             Place::Shared(cta, offset) => {
-                if order == Order::Weak {
-                    self.note_lane(w, lane, (cta, offset), bytes, false)?;
+                if access.order == Order::Weak {
+                    self.note_lane(w, lane, (cta, offset), access.bytes, access.write)?;
                 }
-                self.note_access(w, place, bytes, false, order)
+                self.note_access(w, access, forgives)
+            }
+            Place::Param(_) if access.write => {
+                self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
             }
             Place::Local(_) | Place::Param(_) => Ok(()),
         }
+    }
+
+    /// A lane writes to a buffer that the program only reads.
+    #[cold]
+    fn refuse_write(&self, w: usize, lane: usize, name: &str) -> Run<()> {
+        let message = format!("write to `{name}`, which the program only reads");
+        let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` behind its contents on the \
+                    command line)";
+        self.survivable(w, Some(lane), Rule::ReadOnly, message, Some(help))
     }
 
     /// Something undefined was stored to a byte: of shared and local memory, that is remembered.
@@ -514,64 +566,6 @@ impl Cluster<'_> {
             true => format!("{name}, which holds what nobody wrote"),
             false => format!("{name}, which nobody wrote"),
         })
-    }
-
-    /// Checks a write: bounds and ordering.
-    #[inline(always)]
-    pub(crate) fn before_write(
-        &mut self,
-        w: usize,
-        lane: usize,
-        place: Place,
-        bytes: u32,
-        order: Order,
-    ) -> Run<()> {
-        self.before_write_unless(w, lane, place, bytes, order, |_, _| Ok(false))
-    }
-
-    /// The same; a conflict that `forgives` is true of is none.
-    #[inline(always)]
-    pub(super) fn before_write_unless(
-        &mut self,
-        w: usize,
-        lane: usize,
-        place: Place,
-        bytes: u32,
-        order: Order,
-        forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
-    ) -> Run<()> {
-        match place {
-            Place::Global(at) => {
-                let mut hint = self.warps[w].global_hint;
-                match self.launch.global.find(at, bytes.into(), &mut hint) {
-                    Ok((allocation, _)) if allocation.read_only => {
-                        let message =
-                            format!("write to `{}`, which the program only reads", allocation.name);
-                        let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` \
-                                    behind its contents on the command line)";
-                        self.survivable(w, Some(lane), Rule::ReadOnly, message, Some(help))
-                    }
-                    Ok(_) => {
-                        self.warps[w].global_hint = hint;
-                        self.note_access_unless(w, place, bytes, true, order, forgives)
-                    }
-                    Err(e) => {
-                        let message = format!("write of {e}");
-                        self.survivable(w, Some(lane), Rule::OutOfBounds, message, None)
-                    }
-                }
-            }
-            Place::Param(_) => {
-                self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
-            }
-            Place::Shared(cta, offset) => {
-                if order == Order::Weak {
-                    self.note_lane(w, lane, (cta, offset), bytes, true)?;
-                }
-                self.note_access_unless(w, place, bytes, true, order, forgives)
-            }
-            Place::Local(_) => Ok(()),
-        }
     }
 
     pub(super) fn count_access(

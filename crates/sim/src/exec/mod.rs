@@ -25,7 +25,7 @@ pub(crate) use alu::{execute as execute_alu, is_arithmetic};
 pub(crate) use launch_control::RESPONSE_BYTES;
 pub(crate) use matrix::{PartialWgmma, transpose_8x8};
 pub(crate) use mbarrier::BarrierId;
-pub(crate) use memory::{Order, Place, advance};
+pub(crate) use memory::{Access, Order, Place, advance};
 pub(crate) use replicas::Numbers;
 pub use tensor_memory::TensorState;
 pub(crate) use warp_wide::{exchange, is_exchange, members};
@@ -217,12 +217,7 @@ impl Cluster<'_> {
             }
             Op::Atomic(atomic) if atomic.bytes > 8 => self.atomic_wide(w, atomic, mask),
             Op::Atomic(atomic) => self.atomic(w, atomic, mask),
-            Op::Shfl { .. }
-            | Op::Vote { .. }
-            | Op::Match { .. }
-            | Op::Redux { .. }
-            | Op::Elect { .. }
-            | Op::WarpSync { .. } => self.warp_wide(w, &inst.op, mask),
+            op if is_exchange(op) => self.warp_wide(w, op, mask),
             Op::Bar { .. } | Op::ClusterArrive { .. } | Op::ClusterWait { .. } => {
                 self.barrier_op(w, &inst.op, mask)
             }

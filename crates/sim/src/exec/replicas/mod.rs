@@ -10,7 +10,7 @@ mod numbers;
 
 pub(crate) use numbers::Numbers;
 
-use super::memory::{Order, Place, advance, lane_address};
+use super::memory::{Access, Order, Place, advance, lane_address};
 use crate::check::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::op::{Pc, Store};
@@ -96,12 +96,13 @@ impl Cluster<'_> {
     ) -> Run<()> {
         let (bytes, count) = (u32::from(store.bytes), store.src.len() as u32);
         let values = (place, bytes.min(8), count * bytes.div_ceil(8));
-        let order = Order::of(store.strong);
+        let access =
+            Access { place, bytes: bytes * count, write: true, order: Order::of(store.strong) };
         let forgives = |this: &mut Self, conflict: &Conflict| {
             let replicas = this.replicas_of(w, store, mask, replicas)?;
             Ok(this.forgives(w, replicas, values, conflict))
         };
-        match self.before_write_unless(w, lane, place, bytes * count, order, forgives) {
+        match self.before_access(w, lane, access, forgives) {
             // Clusters that store what is there already do no harm either.
             Err(error) if error.rule() == Rule::Race.name() => {
                 let replicas = self.replicas_of(w, store, mask, replicas)?;
