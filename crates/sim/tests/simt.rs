@@ -295,3 +295,46 @@ fn a_kernel_asks_whether_it_has_a_cluster() {
         assert_eq!(case.run().unwrap(), [answer; 2]);
     }
 }
+
+/// Lanes store vectors of `words` words, `stride` bytes apart, load what their neighbour stored, and leave that in
+/// four words each; with `guard`, only the lower half of the lanes do.
+fn shared_vectors(words: usize, stride: u32, guard: &str) -> Vec<u32> {
+    let (suffix, kept, read) = match words {
+        1 => ("u32", "%r4", "%r8"),
+        2 => ("v2.u32", "{%r4, %r5}", "{%r8, %r9}"),
+        _ => ("v4.u32", "{%r4, %r5, %r6, %r7}", "{%r8, %r9, %r10, %r11}"),
+    };
+    let body = format!(
+        "
+.visible .entry k(.param .u64 out) {{
+  .reg .b64 %rd<3>; .reg .b32 %r<16>; .reg .pred %p<2>;
+  .shared .align 16 .b8 buf[1024];
+  mov.u32 %r1, %laneid; mov.u32 %r2, buf; mad.lo.u32 %r2, %r1, {stride}, %r2;
+  xor.b32 %r12, %r1, 1; mov.u32 %r3, buf; mad.lo.u32 %r3, %r12, {stride}, %r3;
+  setp.lt.u32 %p1, %r1, 16;
+  mul.lo.u32 %r4, %r1, 16; add.u32 %r5, %r4, 1; add.u32 %r6, %r4, 2; add.u32 %r7, %r4, 3;
+  mov.b32 %r8, 7; mov.b32 %r9, 7; mov.b32 %r10, 7; mov.b32 %r11, 7;
+  {guard} st.shared.{suffix} [%r2], {kept};
+  bar.warp.sync 0xFFFFFFFF;
+  {guard} ld.shared.{suffix} {read}, [%r3];
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r1, 16, %rd1;
+  st.global.v4.u32 [%rd1], {{%r8, %r9, %r10, %r11}};
+}}"
+    );
+    Case::new(&body, 32).output(128).run().unwrap()
+}
+
+#[test]
+fn vectors_of_shared_memory_by_length_stride_and_guard() {
+    for (words, stride) in [(1, 4), (1, 20), (2, 8), (2, 24), (4, 16), (4, 32)] {
+        for (guard, lanes) in [("", 32), ("@%p1", 16)] {
+            let out = shared_vectors(words, stride, guard);
+            for (at, value) in out.into_iter().enumerate() {
+                let (lane, word) = (at / 4, at % 4);
+                let loaded = lane < lanes && word < words;
+                let expected = if loaded { (lane ^ 1) * 16 + word } else { 7 };
+                assert_eq!(value as usize, expected, "{words} {stride} {guard} lane {lane}");
+            }
+        }
+    }
+}

@@ -79,7 +79,6 @@ impl Cluster<'_> {
             1 => self.load_vectors::<1>(w, load, mask),
             2 => self.load_vectors::<2>(w, load, mask),
             4 => self.load_vectors::<4>(w, load, mask),
-            8 => self.load_vectors::<8>(w, load, mask),
             _ => Ok(false),
         }
     }
@@ -120,7 +119,6 @@ impl Cluster<'_> {
             1 => self.store_vectors::<1>(w, store, mask),
             2 => self.store_vectors::<2>(w, store, mask),
             4 => self.store_vectors::<4>(w, store, mask),
-            8 => self.store_vectors::<8>(w, store, mask),
             _ => Ok(false),
         }
     }
