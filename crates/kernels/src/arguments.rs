@@ -38,6 +38,17 @@ impl Memory {
         BufferId(self.buffers.len() - 1)
     }
 
+    /// Adds memory that the program writes for its caller.
+    pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
+        self.buffers.push(Buffer {
+            name: name.to_string(),
+            bytes,
+            align: 16,
+            access: Access::Write,
+        });
+        BufferId(self.buffers.len() - 1)
+    }
+
     /// The buffers, for the program.
     pub fn into_buffers(self) -> Vec<Buffer> {
         self.buffers

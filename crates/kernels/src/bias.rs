@@ -31,8 +31,8 @@ pub struct MaskTensor {
 #[derive(Clone, Copy, Debug)]
 pub struct MaskRow {
     tensor: MaskTensor,
-    /// That of key 0.
-    first: GlobalPtr,
+    /// Sequence, head and query. Addresses are found anew for each tile: they would take twice the registers.
+    at: [Reg<u32>; 3],
 }
 
 /// An element of a row in a tile of keys.
@@ -85,13 +85,7 @@ impl MaskTensor {
         let last = b.sub(open.sequence.q_len, 1);
         let token = b.min(token, last);
         let head = b.mad(open.tile.kv_head, tiling.group, head);
-        let mut first = self.base;
-        for (index, stride) in [open.tile.batch, head, token].into_iter().zip(self.strides) {
-            let index = b.widen(index);
-            let offset = b.mul(index, stride);
-            first = b.global_add(first, offset);
-        }
-        MaskRow { tensor: *self, first }
+        MaskRow { tensor: *self, at: [open.tile.batch, head, token] }
     }
 
     /// Bits of an element that hides.
@@ -171,7 +165,13 @@ impl MaskRow {
                 b.mul(origin, stride)
             }
         };
-        b.global_add(self.first, offset)
+        let mut at = b.global_add(self.tensor.base, offset);
+        for (index, stride) in self.at.into_iter().zip(self.tensor.strides) {
+            let index = b.widen(index);
+            let offset = b.mul(index, stride);
+            at = b.global_add(at, offset);
+        }
+        at
     }
 
     /// The element of a later column. Keys that are not neighbours are walked over step by step: their distances from

@@ -41,6 +41,7 @@ mod sm100;
 mod sm90;
 mod softmax;
 mod splits;
+mod stamps;
 mod task;
 mod tensors;
 mod visible;

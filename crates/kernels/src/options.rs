@@ -100,6 +100,9 @@ pub struct PlanOptions {
     pub loads: Loads,
     /// Blocks of query rows per CTA, on Blackwell.
     pub row_blocks: RowBlocks,
+    /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
+    /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
+    pub stamps: bool,
 }
 
 impl PlanOptions {
@@ -111,6 +114,7 @@ impl PlanOptions {
             probabilities: Probabilities::TensorMemory,
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
+            stamps: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::order::TileList;
 use crate::schedule::Schedule;
 use crate::shares::{self, SharesOf};
 use crate::splits::Work;
+use crate::stamps::Stamps;
 use crate::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::{combine, gather, tensors};
 use problem::{DType, Mask, MaskElement, Problem, QueryLengths, Storage, Unsupported, Values};
@@ -265,6 +266,9 @@ fn shared_out(
         tiles_per_split: vec![key_tiles],
         merged_parts: 1,
         overlap: Overlap::Early,
+        stamps: options
+            .stamps
+            .then(|| memory.output("stamps", Stamps::bytes(shares * schedule.cluster()))),
     };
     let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers, shares));
     let attention = launch(&schedule, &task, arch, shares, &memory);
@@ -415,6 +419,7 @@ impl Stage {
             tiles_per_split: self.tiles_per_split.clone(),
             merged_parts: self.schedule.merged_parts(),
             overlap,
+            stamps: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::arguments::{Arguments, Memory};
 use crate::bias::MaskTensor;
 use crate::divide::Divisor;
-use crate::exact::{self, SegmentRows};
+use crate::exact::{self, Finite, SegmentRows, Watch};
 use crate::exchange::{Exchange, Part};
 use crate::gather::{Elements, Model1, Scattered};
 use crate::order::{Tile, TileList, TileOrder};
@@ -12,6 +12,7 @@ use crate::rows::{Block, Packing};
 use crate::sequence::{Lengths, Sequence};
 use crate::shares::{Shares, SharesOf};
 use crate::softmax::Softmax;
+use crate::stamps::Stamps;
 use crate::tensors::{self, Panel, QueryBox};
 use crate::visible::{Bounds, TileRange, Visible};
 use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
@@ -81,6 +82,8 @@ pub struct Task<'p> {
     pub merged_parts: u32,
     /// How it overlaps the launches around it.
     pub overlap: Overlap,
+    /// Where warps leave the times at which they begin and end, if that is asked for.
+    pub stamps: Option<BufferId>,
 }
 
 /// How a launch overlaps the one before it and the one behind it.
@@ -160,6 +163,8 @@ pub struct Params {
     pub overlap: Overlap,
     /// Queries, row by row.
     pub exact_queries: exact::Tensor,
+    watch: Option<Watch>,
+    stamps: Option<Stamps>,
     /// Element type.
     pub half: HalfType,
 }
@@ -318,6 +323,8 @@ impl Params {
             query_box,
             overlap: task.overlap,
             exact_queries: exact::Tensor::declare(b, args, "q", &problem.q, memory.slot(Slot::Q)),
+            watch: None,
+            stamps: task.stamps.map(|buffer| Stamps::declare(b, args, buffer)),
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
         }
     }
@@ -337,8 +344,9 @@ impl Params {
         }
     }
 
-    /// Reserves the shared memory that sharing out work takes.
+    /// Reserves the shared memory that watching what is written and sharing out work take.
     pub fn reserve(&mut self, b: &mut Builder) {
+        self.watch = Some(Watch::reserve(b));
         if let Order::Shares(shares) = &mut self.order {
             shares.reserve(b);
         }
@@ -352,6 +360,18 @@ impl Params {
                 self.begin(b);
                 shares.find(b, self);
             }
+        }
+    }
+
+    /// Where a warp that writes rows takes note of those that are not finite; the warp begins.
+    #[track_caller]
+    pub fn watch(&self, b: &mut Builder) -> Watch {
+        if let Some(stamps) = &self.stamps {
+            stamps.begin(b);
+        }
+        match self.watch {
+            Some(words) => words.begin(b),
+            None => Watch::Register(Finite::new(b)),
         }
     }
 
@@ -390,6 +410,14 @@ impl Params {
                     b.wait_previous_grid();
                 }
             }
+        }
+    }
+
+    /// Takes note that a warp has written all its rows.
+    #[track_caller]
+    pub fn end(&self, b: &mut Builder) {
+        if let Some(stamps) = &self.stamps {
+            stamps.end(b);
         }
     }
 

@@ -75,12 +75,7 @@ fn check(arch: Arch) {
         for (garbage, number) in GARBAGE {
             let memory = spoilt(&plan.program, &problem, &case, number);
             let report = sim::run(&plan.program, &memory, &engine.simulator);
-            assert!(
-                report.is_ok(),
-                "{}, {garbage}: {}",
-                case.name,
-                report.err().expect("an error")
-            );
+            assert!(report.is_ok(), "{}, {garbage}: {}", case.name, report.expect_err("an error"));
         }
         ran += 1;
     }

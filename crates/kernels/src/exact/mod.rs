@@ -4,7 +4,7 @@
 //! rows that do not see it, and makes their outputs NaN. And outputs are normalised at the end, so values near the
 //! largest number overflow their sums. A tile in which no key is hidden may have scores of −∞ only, against which no
 //! exponents can be taken. Telling so while tiles come by would slow everything down. Where rows are
-//! written it takes half an instruction per column, and a predicate ([`Watch`]).
+//! written it takes half an instruction per column ([`Watch`]).
 //!
 //! When a warp has written all its rows and one was not finite, it goes over its tiles once more. It reads its rows
 //! back and computes those again that are not finite. That is slow and simple: a warp goes over the keys that the row
@@ -25,7 +25,8 @@ use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::{RowResult, RowState};
 use crate::task::{Keys, OpenTile, Params};
 use crate::visible::RowWindow;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
+use layout::Layout;
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedArray, SmemPtr};
 use rows::{VECTOR, elements};
 
 /// Lanes of a warp.
@@ -37,36 +38,66 @@ const QUADS: u32 = LANES / QUAD;
 /// Vectors of columns that a lane computes at a time: what warps with few registers have room for.
 const AT_ONCE: u32 = 2;
 
-/// Whether a number that a thread has written was not finite.
+/// Where warps take note whether all numbers that they have written were finite.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch {
-    /// A predicate: kernels of wide heads have no other register to keep through the loop over tiles.
-    strange: Reg<bool>,
+pub enum Watch {
+    /// In a register of each lane.
+    Register(Finite),
+    /// In shared memory, a word per warp: Hopper's warps have no register to keep through the loop over tiles.
+    Words(SmemPtr),
 }
 
 impl Watch {
-    /// Nothing was written yet.
-    #[track_caller]
-    pub fn new(b: &mut Builder) -> Self {
-        Watch { strange: b.predicate(false) }
+    /// The most warps of a CTA.
+    const WARPS: u64 = 16;
+
+    /// Reserves words of shared memory.
+    pub fn reserve(b: &mut Builder) -> Self {
+        let base = b.shared_base();
+        let words = Layout::column_major(Self::WARPS).expect("a small layout");
+        Watch::Words(SharedArray::<u32>::reserve(b, base, &words).at())
     }
 
-    /// Takes note of numbers. Those whose products are not finite count as if they were not either.
+    /// Nothing was written yet (each warp that writes).
     #[track_caller]
-    pub fn look(&self, b: &mut Builder, numbers: &[Reg<f32>]) {
-        let sum = b.sum_of_products(numbers);
-        // NaN, unless the sum is finite.
-        let zero = b.mul(sum, 0.0);
-        let finite = b.setp(Cmp::Eq, zero, 0.0);
-        let strange = b.not(finite);
-        let strange = b.or(self.strange, strange);
-        b.assign(self.strange, strange);
+    pub fn begin(self, b: &mut Builder) -> Self {
+        if let Watch::Words(words) = self {
+            let always = b.predicate(true);
+            set_word(b, words, always, 0);
+        }
+        self
     }
 
-    /// Whether a lane of the warp has seen a number that was not finite.
+    /// What to look at numbers with that are about to be written.
+    #[track_caller]
+    pub fn finite(&self, b: &mut Builder) -> Finite {
+        match self {
+            Watch::Register(finite) => *finite,
+            Watch::Words(_) => Finite::new(b),
+        }
+    }
+
+    /// Takes note of what was looked at.
+    #[track_caller]
+    pub fn note(&self, b: &mut Builder, written: &Finite) {
+        if let Watch::Words(words) = *self {
+            let strange = written.any_strange(b);
+            set_word(b, words, strange, 1);
+        }
+    }
+
+    /// Whether the warp has written a number that was not finite.
     #[track_caller]
     fn any_strange(&self, b: &mut Builder) -> Reg<bool> {
-        b.vote_any(self.strange)
+        match *self {
+            Watch::Register(finite) => finite.any_strange(b),
+            Watch::Words(words) => {
+                b.warp_sync();
+                let word = word_of_warp(b, words);
+                let word = b.ld_shared::<u32>(word);
+                b.setp(Cmp::Ne, word, 0)
+            }
+        }
     }
 
     /// Runs `body` once more with all tiles of the warp, which has written their rows, if not all were finite.
@@ -77,12 +108,62 @@ impl Watch {
         params: &Params,
         body: impl FnOnce(&mut Builder, OpenTile),
     ) {
+        params.end(b);
         let any = self.any_strange(b);
         b.if_(any, |b| {
             // Lanes are going to read what other lanes wrote.
             b.warp_sync();
             params.revisit_tiles(b, body);
         });
+    }
+}
+
+/// Sets the warp's word if `p` holds.
+#[track_caller]
+fn set_word(b: &mut Builder, words: SmemPtr, p: Reg<bool>, value: u32) {
+    let lane = b.special("%laneid");
+    let leads = b.setp(Cmp::Eq, lane, 0);
+    let sets = b.and(leads, p);
+    let (word, value) = (word_of_warp(b, words), b.value::<u32>(value));
+    b.st_shared_if(sets, word, value);
+}
+
+#[track_caller]
+fn word_of_warp(b: &mut Builder, words: SmemPtr) -> SmemPtr {
+    let thread = b.thread();
+    let warp = b.shr(thread, LANES.ilog2());
+    let offset = b.mul(warp, 4);
+    b.smem_add(words, offset)
+}
+
+/// Whether numbers of one lane are finite.
+#[derive(Clone, Copy, Debug)]
+pub struct Finite {
+    /// 0 as long as they are, NaN from then on.
+    zero: Reg<f32>,
+}
+
+impl Finite {
+    /// There are none yet.
+    #[track_caller]
+    pub fn new(b: &mut Builder) -> Self {
+        Finite { zero: b.value(0.0) }
+    }
+
+    /// Looks at numbers. Those whose products are not finite count as if they were not either.
+    #[track_caller]
+    pub fn look(&self, b: &mut Builder, numbers: &[Reg<f32>]) {
+        let sum = b.sum_of_products(numbers);
+        let zero = b.fma(sum, 0.0, self.zero);
+        b.assign(self.zero, zero);
+    }
+
+    /// Whether those of a lane of the warp are not.
+    #[track_caller]
+    fn any_strange(&self, b: &mut Builder) -> Reg<bool> {
+        let finite = b.setp(Cmp::Eq, self.zero, 0.0);
+        let strange = b.not(finite);
+        b.vote_any(strange)
     }
 }
 
@@ -130,7 +211,7 @@ impl Again<'_> {
     #[track_caller]
     fn row(&self, b: &mut Builder, number: Reg<u32>, place: RowPlace) {
         let lane = b.special("%laneid");
-        let strange = self.is_strange(b, &place, lane);
+        let strange = self.was_strange(b, &place, lane);
         b.if_(strange, |b| {
             let (params, open) = (self.output.params, self.output.open);
             let at = [open.sequence.q_batch, place.head, place.token];
@@ -142,20 +223,20 @@ impl Again<'_> {
 
     /// Whether the row's columns are not all finite, as they were written.
     #[track_caller]
-    fn is_strange(&self, b: &mut Builder, place: &RowPlace, lane: Reg<u32>) -> Reg<bool> {
-        let watch = Watch::new(b);
+    fn was_strange(&self, b: &mut Builder, place: &RowPlace, lane: Reg<u32>) -> Reg<bool> {
+        let written = Finite::new(b);
         let vector = b.value(lane);
         b.while_(
             |b| b.setp(Cmp::Lt, vector, self.columns / VECTOR),
             |b| {
                 let column = b.mad(vector, VECTOR, self.column);
                 let numbers = self.written(b, place, column);
-                watch.look(b, &numbers);
+                written.look(b, &numbers);
                 let next = b.add(vector, LANES);
                 b.assign(vector, next);
             },
         );
-        watch.any_strange(b)
+        written.any_strange(b)
     }
 
     /// A vector of columns, as it was written.

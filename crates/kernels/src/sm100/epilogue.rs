@@ -9,7 +9,7 @@
 use super::config::{ELEMENT_BITS, ROWS};
 use super::operand::UNIT;
 use super::rows::{COLUMNS_AT_ONCE, RowThread};
-use crate::exact::Again;
+use crate::exact::{Again, Finite};
 use crate::output::{BlockOutput, RowPlace};
 use crate::softmax::{RowResult, RowState};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
@@ -58,16 +58,20 @@ pub fn write(
     (place, result): &(RowPlace, RowResult),
     run: &Run,
 ) {
-    match (run.accumulated, output.params.output.partial) {
-        (None, partial) => write_zeros(b, output, place, run, partial),
-        (Some(at), Some(rows)) => write_partial(b, thread, output, place, result, run, at, rows),
-        (Some(at), None) => {
+    let Some(at) = run.accumulated else {
+        return write_zeros(b, output, place, run);
+    };
+    let finite = thread.watch.finite(b);
+    match output.params.output.partial {
+        Some(rows) => write_partial(b, thread, output, place, (result, &finite), run, at, rows),
+        None => {
             for panel in (0..run.columns).step_by(PANEL as usize) {
                 let columns = (run.columns - panel).min(PANEL);
                 if panel > 0 {
                     b.warp_sync();
                 }
-                stage(b, thread, result, at.columns(panel), columns, run.staging);
+                let from = at.columns(panel);
+                stage(b, thread, (result, &finite), from, columns, run.staging);
                 b.warp_sync();
                 let column = b.add(run.column, panel);
                 let byte = b.shl(column, 1);
@@ -77,6 +81,7 @@ pub fn write(
             }
         }
     }
+    thread.watch.note(b, &finite);
 }
 
 /// Computes the warp's rows again that were written and are not finite but should be: `columns` columns from `column`
@@ -95,7 +100,7 @@ pub fn write_again(
 fn load_some(
     b: &mut Builder,
     thread: &RowThread<'_>,
-    result: &RowResult,
+    (result, finite): (&RowResult, &Finite),
     at: TmemPtr,
     columns: u32,
 ) -> Vec<Reg<f32>> {
@@ -104,7 +109,7 @@ fn load_some(
     for &value in &values {
         b.scale(value, result.inverse);
     }
-    thread.watch.look(b, &values);
+    finite.look(b, &values);
     values
 }
 
@@ -112,7 +117,7 @@ fn load_some(
 fn stage(
     b: &mut Builder,
     thread: &RowThread<'_>,
-    result: &RowResult,
+    finished: (&RowResult, &Finite),
     at: TmemPtr,
     columns: u32,
     to: SmemPtr,
@@ -120,7 +125,7 @@ fn stage(
     let units = RowUnits::new(b, staging_tile(), to, thread.row);
     for first in (0..columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (columns - first).min(COLUMNS_AT_ONCE);
-        let values = load_some(b, thread, result, at.columns(first), some);
+        let values = load_some(b, thread, finished, at.columns(first), some);
         for (i, unit) in values.chunks(UNIT as usize).enumerate() {
             let packed = thread.round(b, unit);
             let to = units.unit(b, first + i as u32 * UNIT);
@@ -135,7 +140,7 @@ fn write_partial(
     thread: &RowThread<'_>,
     output: &BlockOutput<'_>,
     place: &RowPlace,
-    result: &RowResult,
+    finished: (&RowResult, &Finite),
     run: &Run,
     at: TmemPtr,
     rows: GlobalPtr,
@@ -144,7 +149,7 @@ fn write_partial(
     let row = output.partial_row(b, place, rows, byte);
     for first in (0..run.columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (run.columns - first).min(COLUMNS_AT_ONCE);
-        let values = load_some(b, thread, result, at.columns(first), some);
+        let values = load_some(b, thread, finished, at.columns(first), some);
         b.if_(place.live, |b| {
             for (i, four) in values.chunks(4).enumerate() {
                 b.st_global_vector(row.plus((first as i64 + 4 * i as i64) * 4), four);
@@ -153,13 +158,8 @@ fn write_partial(
     }
 }
 
-fn write_zeros(
-    b: &mut Builder,
-    output: &BlockOutput<'_>,
-    place: &RowPlace,
-    run: &Run,
-    partial: Option<GlobalPtr>,
-) {
+fn write_zeros(b: &mut Builder, output: &BlockOutput<'_>, place: &RowPlace, run: &Run) {
+    let partial = output.params.output.partial;
     b.if_(place.live, |b| {
         let zero = b.value::<u32>(0);
         let bytes = if partial.is_some() { 4 } else { 2 };

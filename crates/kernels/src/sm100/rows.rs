@@ -73,7 +73,7 @@ impl<'f> RowThread<'f> {
             row: b.add(first_row, lane),
             tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
             lead: b.setp(Cmp::Eq, lane, 0),
-            watch: Watch::new(b),
+            watch: params.watch(b),
         }
     }
 

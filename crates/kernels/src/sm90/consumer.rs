@@ -84,7 +84,7 @@ impl<'f> Warpgroup<'f> {
             marks: b.regs(frame.shared.marks.as_ref().map_or(0, Marks::words)),
             yes: b.predicate(true),
             no: b.predicate(false),
-            watch: Watch::new(b),
+            watch: frame.params.watch(b),
         }
     }
 

@@ -72,7 +72,9 @@ impl Columns<'_> {
     /// Multiplies rows by `factors` and writes them.
     pub fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, factors: [Reg<f32>; 2]) {
         fragment::scale_rows(b, self.out, factors);
-        self.watch.look(b, self.out);
+        let finite = self.watch.finite(b);
+        finite.look(b, self.out);
+        self.watch.note(b, &finite);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
             None => self.write_rows(b, output),

@@ -183,6 +183,13 @@ impl Builder {
         self.emit(&format!("st.shared.{}", T::SUFFIX), vec![to.operand(), value.operand()]);
     }
 
+    /// Stores one value to shared memory where `p` holds.
+    #[track_caller]
+    pub fn st_shared_if<T: Scalar>(&mut self, p: Reg<bool>, to: SmemPtr, value: Reg<T>) {
+        let operands = vec![to.operand(), value.operand()];
+        self.emit_if(p, &format!("st.shared.{}", T::SUFFIX), operands);
+    }
+
     /// Stores 2 or 4 values to neighbouring places in shared memory.
     #[track_caller]
     pub fn st_shared_vector<T: Scalar>(&mut self, to: SmemPtr, values: &[Reg<T>]) {

@@ -19,6 +19,15 @@ impl Builder {
         d
     }
 
+    /// The time, in nanoseconds of a clock that all processors share.
+    #[track_caller]
+    pub fn global_timer(&mut self) -> Reg<u64> {
+        let d = self.reg();
+        let name = Operand::Name(Symbol::new("%globaltimer"));
+        self.emit("mov.u64", vec![d.operand(), name]);
+        d
+    }
+
     /// The thread's index in its CTA.
     #[track_caller]
     pub fn thread(&mut self) -> Reg<u32> {

@@ -57,7 +57,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         out: b.regs(config.left_columns() as usize / 2),
         yes: b.predicate(true),
         no: b.predicate(false),
-        watch: Watch::new(b),
+        watch: frame.params.watch(b),
     };
     frame.params.for_each_tile(b, |b, open| left.run_tile(b, &open));
     left.watch.revisit(b, &frame.params, |b, open| left.run_tile_again(b, &open));

@@ -35,7 +35,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         p: shared.p_ring.consumer(b),
         out: b.regs(frame.config.right_columns() as usize / 2),
         yes: b.predicate(true),
-        watch: Watch::new(b),
+        watch: frame.params.watch(b),
     };
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
     right.watch.revisit(b, &frame.params, |b, open| right.run_tile_again(b, &open));
