@@ -1,15 +1,16 @@
-//! Prints the PTX of a dense problem: `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH`.
+//! Prints the PTX of a case of the table, `emit ARCH CASE`, or of a dense problem,
+//! `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH`.
 
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
-const USAGE: &str = "emit ARCH D DV T S MASK HEADS KV_HEADS BATCH, as in \
-                     `emit sm100 128 128 4096 4096 causal 32 8 1`";
+const USAGE: &str = "emit ARCH CASE, as in `emit sm90 mixed-d128`, or emit ARCH D DV T S MASK HEADS KV_HEADS BATCH, \
+                     as in `emit sm100 128 128 4096 4096 causal 32 8 1`";
 
 fn main() {
     let mut a: Vec<String> = std::env::args().skip(1).collect();
-    if a.len() != 9 {
-        eprintln!("emit: 9 arguments are needed, and {} are given: {USAGE}", a.len());
+    if a.len() != 9 && a.len() != 2 {
+        eprintln!("emit: 2 or 9 arguments are needed, and {} are given: {USAGE}", a.len());
         std::process::exit(2);
     }
     let arch = match a.remove(0).as_str() {
@@ -17,6 +18,19 @@ fn main() {
         "sm100" => Arch::Sm100,
         _ => Arch::Sm103,
     };
+    let problem = if a.len() == 1 { case(&a[0]) } else { dense(&a) };
+    let plan = plan(&problem, arch, &PlanOptions::for_arch(arch)).expect("supported");
+    eprintln!("{}", plan.summary);
+    println!("{}", plan.program.module);
+}
+
+/// The case of the table with this name.
+fn case(name: &str) -> Problem {
+    let case = cases::table().into_iter().find(|case| case.name == name);
+    case.expect("a case of the table").problem().expect("a valid problem")
+}
+
+fn dense(a: &[String]) -> Problem {
     let n = |i: usize| a[i].parse::<u64>().expect("a number");
     let (d, dv, t, s, h, hk, b) = (n(0), n(1), n(2), n(3), n(5), n(6), n(7));
     let mask = match a[4].as_str() {
@@ -27,12 +41,9 @@ fn main() {
     let q = View::bshd(DType::Bf16, [b, h, t, d]);
     let k = View::bshd(DType::Bf16, [b, hk, s, d]);
     let v = View::bshd(DType::Bf16, [b, hk, s, dv]);
-    let problem = Problem::builder(q)
+    Problem::builder(q)
         .segment(Segment::new(k, v).mask(mask))
         .return_lse()
         .build()
-        .expect("ok");
-    let plan = plan(&problem, arch, &PlanOptions::for_arch(arch)).expect("supported");
-    eprintln!("{}", plan.summary);
-    println!("{}", plan.program.module);
+        .expect("a valid problem")
 }

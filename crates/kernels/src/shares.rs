@@ -24,7 +24,7 @@ use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 /// What the ends of a unit cost, in tiles of keys.
 pub const ENDS: f32 = 1.0;
 /// What a tile of keys costs where only one block of rows has queries.
-const LONELY: f32 = 0.85;
+const LONELY: f32 = 0.75;
 /// The least share, in tiles of keys.
 const LEAST: f32 = 4.0;
 /// Units of fewer tiles of keys are not cut.
