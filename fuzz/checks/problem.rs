@@ -71,10 +71,13 @@ impl Choices<'_> {
             segment = segment.packed(self.number());
         }
         if self.yes() {
-            segment = segment.indexed(self.number());
+            segment = segment.indexed(self.number()).list_pitch(self.number());
         }
         if self.yes() {
-            segment = segment.stored(Storage::Model1);
+            segment = segment.stored(Storage::ALL[usize::from(self.one_of(7))]);
+        }
+        if self.yes() {
+            segment = segment.page_bytes(self.number());
         }
         if self.yes() { segment.used() } else { segment }
     }

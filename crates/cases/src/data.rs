@@ -178,7 +178,7 @@ impl Maker<'_> {
         }
         let k = match segment.storage {
             Storage::Elements => self.rows(Tensor::K, slot(SegmentSlot::K), &segment.k, &placed),
-            Storage::Model1 => self.model1_rows(segment, &placed),
+            _ => self.model1_rows(segment, &placed),
         };
         tensors.insert(slot(SegmentSlot::K), k);
         if let Values::Separate(view) = segment.values {
@@ -347,6 +347,9 @@ impl Maker<'_> {
                 packed.expect("the page has this row");
             }
         }
+        // Padding is between pages, and not behind the last.
+        let rows_end = Storage::Model1.packed().map_or(0, |format| format.page_bytes(page_rows));
+        bytes.truncate(bytes.len() - (page_bytes - rows_end as usize));
         HostVec::U8(bytes)
     }
 }

@@ -1,8 +1,8 @@
 //! Which problems kernels exist for, asked of the planner itself.
 
-use kernels::{Arch, PlanOptions, plan};
+use kernels::{Arch, PlanOptions, check};
 use problem::{
-    AttnMask, DType, InvalidProblem, Mask, MaskElement, Problem, Segment, Storage, View,
+    AttnMask, DType, InvalidProblem, Mask, MaskElement, Problem, Scales, Segment, Storage, View,
 };
 use serde::Serialize;
 use std::fmt;
@@ -25,7 +25,7 @@ impl Support {
     fn new(what: String, problem: Result<Problem, InvalidProblem>) -> Support {
         let answer = |arch: Arch| {
             let why = match &problem {
-                Ok(problem) => plan(problem, arch, &PlanOptions::for_arch(arch))
+                Ok(problem) => check(problem, arch, &PlanOptions::for_arch(arch))
                     .err()
                     .map(|unsupported| unsupported.to_string()),
                 Err(invalid) => Some(invalid.to_string()),
@@ -130,7 +130,10 @@ fn samples() -> Vec<Sample> {
     add("two segments", bf16(plain()).segment(plain().mask(window)).build());
     add("K = V, dims 192 and 128", shared());
     add("index lists", bf16(plain().indexed(64)).build());
-    add("fp8 MODEL1 rows", model1());
+    add("fp8 MODEL1 rows", packed(Storage::Model1));
+    add("fp8 V3.2 rows", packed(Storage::V32));
+    add("fp8 V4.1 rows", packed(Storage::V41Fp8(Scales::Footer)));
+    add("fp4 V4.1 rows", packed(Storage::V41Fp4(Scales::Footer)));
     samples
 }
 
@@ -152,10 +155,11 @@ fn shared() -> Result<Problem, InvalidProblem> {
     Problem::builder(queries(DType::Bf16, 192)).segment(Segment::shared(keys, 128)).build()
 }
 
-fn model1() -> Result<Problem, InvalidProblem> {
-    let keys = View::bshd(DType::Bf16, [1, 1, 256, 512]);
-    let rows = Segment::shared(keys, 512).stored(Storage::Model1);
-    Problem::builder(queries(DType::Bf16, 512)).segment(rows).build()
+fn packed(storage: Storage) -> Result<Problem, InvalidProblem> {
+    let dim = storage.packed().map_or(512, |format| format.dim);
+    let keys = View::bshd(DType::Bf16, [1, 1, 256, dim]);
+    let rows = Segment::shared(keys, 512).stored(storage);
+    Problem::builder(queries(DType::Bf16, dim)).segment(rows).build()
 }
 
 #[cfg(test)]

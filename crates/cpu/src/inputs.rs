@@ -6,11 +6,10 @@
 //!    sequence is longer than the stated bound.
 //! 3. `seqused_k` lies between 0 and the keys (or list entries) a sequence has.
 //! 4. Page-table entries of keys in use name existing pages.
-//! 5. Index-list entries in use are negative or name existing rows.
-//! 6. Positions are not negative.
+//! 5. Positions are not negative.
 
 use crate::mask::MaskTensor;
-use crate::model1;
+use crate::packed;
 use problem::{
     DType, HostBuffers, HostRef, InvalidProblem, MaskElement, Problem, QueryLengths, Segment,
     SegmentSlot, Slot, Storage, Values, View,
@@ -122,7 +121,7 @@ impl<'a> Finder<'_, '_, 'a> {
         let slot = |part| Slot::Segment(n, part);
         let k = match segment.storage {
             Storage::Elements => self.floats(slot(SegmentSlot::K), segment.k.dtype)?,
-            Storage::Model1 => self.bytes(slot(SegmentSlot::K))?,
+            _ => self.bytes(slot(SegmentSlot::K))?,
         };
         let v = match segment.values {
             Values::Separate(view) => self.floats(slot(SegmentSlot::V), view.dtype)?,
@@ -186,25 +185,12 @@ impl<'a> Inputs<'a> {
             self.positions.iter().flat_map(|p| p[..batch as usize].iter().enumerate())
         {
             if position < 0 {
-                let rule = format!("entry {b} must not be negative (memory rule 6)");
+                let rule = format!("entry {b} must not be negative (memory rule 5)");
                 return Err(fail(Slot::Positions, rule, position));
             }
         }
         for (n, segment) in self.segments.iter().enumerate() {
             segment.check_values(n as u8, self.problem)?;
-            self.check_lists(n as u8, segment)?;
-        }
-        Ok(())
-    }
-
-    fn check_lists(&self, n: u8, segment: &SegmentInputs<'_>) -> Result<(), InvalidProblem> {
-        let slot = Slot::Segment(n, SegmentSlot::Indices);
-        for b in (0..self.batch()).filter(|_| segment.is_listed()) {
-            let (batch, tokens) = self.queries(b);
-            for token in tokens {
-                let token = batch * self.problem.q.tokens() + token;
-                segment.check_list(slot, token, segment.keys(b))?;
-            }
         }
         Ok(())
     }
@@ -283,11 +269,11 @@ impl SegmentInputs<'_> {
     }
 
     /// Where entry `j` of the list of query token `flat_token` (counted over `q`'s batch and
-    /// tokens) lies; `None` if the entry is unused.
+    /// tokens) lies; `None` if the entry names no row.
     pub fn listed_row(&self, b: u64, flat_token: u64, j: u64) -> Option<RowAt> {
-        let width = self.segment.indices?.width;
-        let entry = self.indices?[(flat_token * width + j) as usize];
-        let entry = u64::try_from(entry).ok()?;
+        let pitch = self.segment.indices?.pitch;
+        let entry = self.indices?[(flat_token * pitch + j) as usize];
+        let entry = u64::try_from(entry).ok().filter(|row| *row < self.segment.listed_rows())?;
         let page_size = self.segment.k.tokens();
         Some(match self.segment.paging {
             Some(_) => RowAt { batch: entry / page_size, token: entry % page_size },
@@ -307,10 +293,8 @@ impl SegmentInputs<'_> {
     }
 
     fn unpack(&self, bytes: &[u8], at: RowAt) -> Vec<f64> {
-        let page_rows = self.segment.k.tokens();
-        let page = &bytes[(at.batch * Storage::model1_page_bytes(page_rows)) as usize..];
-        let mut row = vec![0.0; Storage::MODEL1_DIM as usize];
-        model1::unpack(page, page_rows as usize, at.token as usize, &mut row);
+        let mut row = vec![0.0; self.segment.k.dim() as usize];
+        packed::unpack(self.segment, bytes, at, &mut row);
         row.into_iter().map(f64::from).collect()
     }
 
@@ -358,27 +342,6 @@ impl SegmentInputs<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Checks the first `in_use` entries of the list of query token `flat_token`.
-    fn check_list(&self, slot: Slot, flat_token: u64, in_use: u64) -> Result<(), InvalidProblem> {
-        let (Some(indices), Some(list)) = (self.indices, self.segment.indices) else {
-            return Ok(());
-        };
-        let k = &self.segment.k;
-        let rows = match self.segment.paging {
-            Some(_) => k.batch().saturating_mul(k.tokens()),
-            None => k.tokens(),
-        };
-        let entries = &indices[(flat_token * list.width) as usize..][..in_use as usize];
-        match entries.iter().position(|&e| e >= 0 && e as u64 >= rows) {
-            None => Ok(()),
-            Some(at) => {
-                let rule =
-                    format!("entry [{flat_token},{at}] must be below {rows} (memory rule 5)");
-                Err(fail(slot, rule, entries[at]))
-            }
-        }
     }
 }
 

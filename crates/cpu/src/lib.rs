@@ -10,6 +10,7 @@ mod mask;
 pub mod model1;
 pub mod naive;
 pub mod oracle;
+mod packed;
 mod reference;
 mod simd;
 

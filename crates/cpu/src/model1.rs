@@ -68,7 +68,7 @@ fn scale_exponent(block: &[f32]) -> i32 {
 }
 
 /// 2 to the power of `exponent` for exponents of UE8M0 (-127 to 127), exactly.
-fn power_of_two(exponent: i32) -> f32 {
+pub(crate) fn power_of_two(exponent: i32) -> f32 {
     2f64.powi(exponent) as f32
 }
 

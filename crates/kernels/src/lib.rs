@@ -47,4 +47,4 @@ mod tensors;
 mod visible;
 
 pub use options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split};
-pub use plan::{Plan, plan};
+pub use plan::{Plan, check, plan};

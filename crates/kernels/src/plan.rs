@@ -10,7 +10,9 @@ use crate::splits::Work;
 use crate::stamps::Stamps;
 use crate::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::{combine, gather, tensors};
-use problem::{DType, Mask, MaskElement, Problem, QueryLengths, Storage, Unsupported, Values};
+use problem::{
+    DType, Mask, MaskElement, Problem, QueryLengths, Segment, Storage, Unsupported, Values,
+};
 use program::{BufferId, Launch, Program};
 use ptx::build::{Kernel, module};
 use std::sync::Arc;
@@ -25,13 +27,24 @@ pub struct Plan {
 }
 
 /// Plans `problem` for `arch`.
+///
+/// # Errors
+/// As [`check`].
 pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
-    check(problem, arch)?;
-    check_loads(problem, options)?;
+    check(problem, arch, options)?;
     Ok(launches(problem, arch, options))
 }
 
-fn check(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+/// Checks that `problem` can be planned, without planning it.
+///
+/// # Errors
+/// What the kernels of `arch` cannot do, and why.
+pub fn check(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<(), Unsupported> {
+    check_problem(problem, arch)?;
+    check_loads(problem, options)
+}
+
+fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     if let dtype @ (DType::F32 | DType::F64) = problem.dtype() {
         let why = format!("{arch} kernels take 16-bit inputs");
         return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
@@ -69,23 +82,42 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         return Ok(());
     };
     let (what, why) = match segment.storage {
-        Storage::Model1 => ("fp8 rows", format!("{arch} kernels read 16-bit rows")),
-        Storage::Elements => ("index lists", format!("{arch} kernels read rows in order")),
+        Storage::Elements => ("index lists".into(), format!("{arch} kernels read rows in order")),
+        Storage::Model1 => ("fp8 rows".to_string(), format!("{arch} kernels read 16-bit rows")),
+        storage => (format!("{storage} rows"), format!("{arch} kernels read 16-bit rows")),
     };
     if arch != Arch::Sm90 {
         return Err(Unsupported::new(what, why));
     }
+    problem.segments.iter().try_for_each(check_packed)?;
     if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
         return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
     }
-    let widths = problem.segments.iter().filter_map(|segment| Some(segment.indices?.width));
+    let widths = problem.segments.iter().filter_map(|segment| segment.indices);
+    let widths = widths.map(|list| list.width.max(list.pitch));
     match widths.max() {
         Some(width) if width >> 30 > 0 => Err(Unsupported::new(
             format!("index lists of {width} entries"),
             "a list has less than 4 GiB",
         )),
         _ => Ok(()),
+    }
+}
+
+/// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
+fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
+    match segment.storage {
+        Storage::Elements => Ok(()),
+        Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
+        Storage::Model1 => {
+            let what = format!("{} bytes between pages", segment.page_stride());
+            Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
+        }
+        storage => {
+            let why = "of packed formats, sm_90a kernels read MODEL1";
+            Err(Unsupported::new(format!("{storage} rows"), why))
+        }
     }
 }
 

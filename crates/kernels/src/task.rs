@@ -543,7 +543,7 @@ impl Keys {
                 Storage::Elements if tiling.gathers => {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
-                Storage::Elements => None,
+                _ => None,
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
@@ -580,7 +580,7 @@ impl Keys {
             }),
             lists: segment.indices.map(|list| Lists {
                 entries: args.pointer(b, "indices", part(SegmentSlot::Indices)),
-                bytes: args.u32(b, "list_bytes", list.width as u32 * 4),
+                bytes: args.u32(b, "list_bytes", list.pitch as u32 * 4),
                 tokens: args.u32(b, "list_tokens", problem.q.tokens() as u32),
                 rows: args.u32(b, "listed_rows", segment.listed_rows().min(1 << 31) as u32),
                 page_rows: segment

@@ -11,14 +11,14 @@
 //! 7. `scale` and `softcap` are finite; `softcap` is positive; a compression ratio is at least 1.
 //! 8. Outputs do not overlap themselves: by rising stride, each dimension steps over all smaller ones.
 //! 9. An index list has at least one entry, a full mask, and keys that are not packed.
-//! 10. MODEL1 rows are bf16 of dim 512, one KV head, K = V.
+//! 10. Packed rows are bf16 of their format's dim, one KV head, K = V; their pages do not overlap.
 //! 11. Each extent of an `attn_mask` is 1 or that of the problem: batch, query heads, queries, and the
 //!     segment's keys (those that its page table has room for, where it is paged). Queries and keys are
 //!     not packed, and keys not listed.
 
 use crate::{
     AttnMask, DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot,
-    Storage, Values, View,
+    Values, View,
 };
 
 /// Collects the parts of a [`Problem`].
@@ -260,8 +260,9 @@ fn check_tables(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inval
     }
     if let Some(list) = segment.indices {
         let tokens = problem.q.shape[0].checked_mul(problem.q.shape[2]);
-        let holds = small(tokens.and_then(|tokens| tokens.checked_mul(list.width)));
-        ensure(holds, Slot::Segment(n, SegmentSlot::Indices), rule, list.width)?;
+        let most = list.width.max(list.pitch);
+        let holds = small(tokens.and_then(|tokens| tokens.checked_mul(most)));
+        ensure(holds, Slot::Segment(n, SegmentSlot::Indices), rule, most)?;
     }
     Ok(())
 }
@@ -276,16 +277,21 @@ fn check_indices(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
 }
 
 fn check_storage(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
-    if segment.storage == Storage::Elements {
-        return Ok(());
-    }
-    let k = &segment.k;
-    let shape = k.dim() == Storage::MODEL1_DIM && k.heads() == 1 && k.dtype == DType::Bf16;
-    ensure(shape, slot, "MODEL1 rows are bf16 of dim 512 with one KV head (rule 10)", k)?;
+    let (k, storage) = (&segment.k, segment.storage);
+    let Some(format) = storage.packed() else {
+        let rule = "only pages of packed rows are given a size (rule 10)";
+        return ensure(segment.page_bytes.is_none(), slot, rule, segment.page_stride());
+    };
+    let shape = k.dim() == format.dim && k.heads() == 1 && k.dtype == DType::Bf16;
+    let rule = format!("{storage} rows are bf16 of dim {} with one KV head (rule 10)", format.dim);
+    ensure(shape, slot, &rule, k)?;
     let shared = matches!(segment.values, Values::SameAsKeys { .. });
-    ensure(shared, slot, "MODEL1 rows are keys and values in one (rule 10)", "separate values")?;
-    // A row is at most two units of 576 bytes, padding included.
-    let bytes = k.batch() as u128 * k.tokens() as u128 * 2 * Storage::MODEL1_ROW_BYTES as u128;
+    let rule = format!("{storage} rows are keys and values in one (rule 10)");
+    ensure(shared, slot, &rule, "separate values")?;
+    let (page, stride) = (format.page_bytes(k.tokens()), segment.page_stride());
+    let rule = format!("pages of {page} bytes must begin at least as far apart (rule 10)");
+    ensure(stride >= page, slot, &rule, stride)?;
+    let bytes = k.batch() as u128 * stride as u128;
     ensure(bytes < 1 << 56, slot, "must span less than 2^56 bytes (rule 1)", k)
 }
 

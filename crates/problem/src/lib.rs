@@ -40,7 +40,7 @@ pub use host_vec::HostVec;
 pub use mask::Mask;
 pub use segment::{IndexList, KeyLengths, Paging, Segment, Values};
 pub use slot::{Element, SegmentSlot, Slot};
-pub use storage::Storage;
+pub use storage::{PackedRows, Scales, Storage};
 pub use view::View;
 
 /// How query tokens are grouped into sequences.

@@ -37,13 +37,15 @@ pub struct Paging {
 }
 
 /// Each query token sees only the keys of its list: `indices` (i32 `[batch, tokens, width]`), each a
-/// row number of the sequence's own keys, negative for an unused entry. Where keys are paged, an
-/// entry is `page · page_size + row` with the page's number in memory, and no page table is read.
-/// The lists say what is visible, so the mask is [`Mask::Full`].
+/// row number of the sequence's own keys. Where keys are paged, an entry is `page · page_size + row`
+/// with the page's number in memory, and no page table is read. An entry that names no row, negative
+/// or too large, is skipped. The lists say what is visible, so the mask is [`Mask::Full`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexList {
     /// Entries per query token.
     pub width: u64,
+    /// Entries from one query token's list to the next one's.
+    pub pitch: u64,
 }
 
 /// One run of keys and values.
@@ -63,6 +65,8 @@ pub struct Segment {
     pub mask: Mask,
     /// How rows lie in memory.
     pub storage: Storage,
+    /// Bytes from one page (or sequence) of packed rows to the next; `None` is what the format has.
+    pub page_bytes: Option<u64>,
     /// A tensor that hides keys or is added to scores, beside what `mask` hides.
     pub attn_mask: Option<AttnMask>,
 }
@@ -87,6 +91,7 @@ impl Segment {
             indices: None,
             mask: Mask::Full,
             storage: Storage::Elements,
+            page_bytes: None,
             attn_mask: None,
         }
     }
@@ -111,7 +116,12 @@ impl Segment {
     }
     /// Each query token sees only the keys of its list.
     pub fn indexed(self, width: u64) -> Self {
-        Self { indices: Some(IndexList { width }), ..self }
+        Self { indices: Some(IndexList { width, pitch: width }), ..self }
+    }
+    /// Lists of query tokens begin `pitch` entries apart.
+    pub fn list_pitch(mut self, pitch: u64) -> Self {
+        self.indices = self.indices.map(|list| IndexList { pitch, ..list });
+        self
     }
 
     /// A tensor hides keys or is added to scores.
@@ -122,6 +132,17 @@ impl Segment {
     /// Rows lie in memory as `storage` says.
     pub fn stored(self, storage: Storage) -> Self {
         Self { storage, ..self }
+    }
+
+    /// Pages of packed rows begin `bytes` apart.
+    pub fn page_bytes(self, bytes: u64) -> Self {
+        Self { page_bytes: Some(bytes), ..self }
+    }
+
+    /// Bytes from one page (or sequence) of packed rows to the next; 0 for elements.
+    pub fn page_stride(&self) -> u64 {
+        let tight = self.storage.packed().map_or(0, |format| format.page_stride(self.k.tokens()));
+        self.page_bytes.unwrap_or(tight)
     }
 
     /// Length of a value row.

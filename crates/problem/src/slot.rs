@@ -1,4 +1,4 @@
-use crate::{DType, MaskElement, Problem, Storage, Values};
+use crate::{DType, MaskElement, Problem, Segment, Storage, Values};
 use std::fmt;
 
 /// A tensor of a [`Problem`], by role.
@@ -126,7 +126,7 @@ pub(crate) fn element_of(problem: &Problem, slot: Slot) -> Element {
         Slot::Lse | Slot::Sinks => Element::Float(DType::F32),
         Slot::CuSeqlensQ | Slot::Positions => Element::I32,
         Slot::Segment(n, SegmentSlot::K)
-            if problem.segments[n as usize].storage == Storage::Model1 =>
+            if problem.segments[n as usize].storage != Storage::Elements =>
         {
             Element::U8
         }
@@ -173,10 +173,7 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
         Slot::Segment(n, part) => {
             let segment = &problem.segments[n as usize];
             match part {
-                SegmentSlot::K if segment.storage == crate::Storage::Model1 => {
-                    segment.k.batch() * crate::Storage::model1_page_bytes(segment.k.tokens())
-                }
-                SegmentSlot::K => view_bytes(&segment.k),
+                SegmentSlot::K => packed_bytes(segment).unwrap_or_else(|| view_bytes(&segment.k)),
                 SegmentSlot::V => view_bytes(&segment.value_view()),
                 SegmentSlot::CuSeqlens => (problem.batch() + 1) * 4,
                 SegmentSlot::Used => problem.batch() * 4,
@@ -185,7 +182,8 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
                 }
                 SegmentSlot::Indices => {
                     let tokens = problem.q.batch() * problem.q.tokens();
-                    tokens * segment.indices.map_or(0, |i| i.width) * 4
+                    let lists = segment.indices.filter(|_| tokens > 0);
+                    lists.map_or(0, |i| (tokens - 1) * i.pitch + i.width) * 4
                 }
                 SegmentSlot::AttnMask => segment
                     .attn_mask
@@ -193,4 +191,11 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
             }
         }
     }
+}
+
+/// Bytes from the first packed row to the last; none for elements.
+fn packed_bytes(segment: &Segment) -> Option<u64> {
+    let page = segment.storage.packed()?.page_bytes(segment.k.tokens());
+    let before = segment.k.batch().checked_sub(1);
+    Some(before.map_or(0, |pages| pages * segment.page_stride() + page))
 }

@@ -220,12 +220,42 @@ fn rule_9_index_lists() {
 }
 
 #[test]
+fn lists_may_lie_apart() {
+    let problem = queries().segment(segment().indexed(4).list_pitch(100)).build().unwrap();
+    // Two sequences of three queries.
+    let slot = Slot::Segment(0, SegmentSlot::Indices);
+    assert_eq!(problem.slot_bytes(slot), (5 * 100 + 4) * 4);
+    let problem = queries().segment(segment().indexed(4).list_pitch(0)).build().unwrap();
+    assert_eq!(problem.slot_bytes(slot), 16);
+    refused(
+        queries().segment(segment().indexed(4).list_pitch(u64::MAX)),
+        "indices: must span less than 2^56 bytes (rule 1), but it is 18446744073709551615",
+    );
+}
+
+#[test]
 fn rule_10_packed_rows() {
     let q = Problem::builder(view([1, 8, 1, 512]));
     let rows = view([4, 1, 64, 512]);
     let packed = Segment::shared(rows, 512).paged(4).stored(Storage::Model1);
     let problem = q.clone().segment(packed).build().unwrap();
-    assert_eq!(problem.slot_bytes(sixwarp_problem::Slot::K), 4 * 37440);
+    assert_eq!(problem.slot_bytes(Slot::K), 3 * 37440 + 64 * 584);
+    let apart = Segment::shared(rows, 512).paged(4).stored(Storage::Model1).page_bytes(40000);
+    let problem = q.clone().segment(apart.clone()).build().unwrap();
+    assert_eq!(problem.slot_bytes(Slot::K), 3 * 40000 + 64 * 584);
+    refused(
+        q.clone().segment(apart.page_bytes(37375)),
+        "k: pages of 37376 bytes must begin at least as far apart (rule 10), but it is 37375",
+    );
+    refused(
+        queries().segment(segment().page_bytes(64)),
+        "k: only pages of packed rows are given a size (rule 10), but it is 64",
+    );
+    refused(
+        q.clone().segment(Segment::shared(rows, 512).stored(Storage::V32)),
+        "k: V3.2 rows are bf16 of dim 576 with one KV head (rule 10), but it is \
+         bf16[4,1,64,512]:[32768,32768,512,1]",
+    );
     refused(
         q.segment(Segment::new(rows, rows).paged(4).stored(Storage::Model1)),
         "k: MODEL1 rows are keys and values in one (rule 10), but it is separate values",

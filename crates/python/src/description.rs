@@ -63,8 +63,15 @@ struct Keys {
     pages_per_sequence: Option<u64>,
     #[serde(default)]
     indices: Option<u64>,
+    /// Entries from one list to the next, unless they lie side by side.
     #[serde(default)]
-    model1: bool,
+    list_pitch: Option<u64>,
+    /// How rows lie in memory, unless they are elements.
+    #[serde(default)]
+    storage: Option<String>,
+    /// Bytes from one page of packed rows to the next, unless they are the format's.
+    #[serde(default)]
+    page_bytes: Option<u64>,
     #[serde(default)]
     attn_mask: Option<MaskTensor>,
 }
@@ -150,11 +157,13 @@ impl Keys {
             segment = segment.paged(pages);
         }
         if let Some(width) = self.indices {
-            segment = segment.indexed(width);
+            segment = segment.indexed(width).list_pitch(self.list_pitch.unwrap_or(width));
         }
-        if self.model1 {
-            segment = segment.stored(Storage::Model1);
+        if let Some(name) = &self.storage {
+            let wrong = |rule: String| InvalidProblem::new("storage", rule, name);
+            segment = segment.stored(name.parse::<Storage>().map_err(wrong)?);
         }
+        segment.page_bytes = self.page_bytes;
         if let Some(mask) = &self.attn_mask {
             segment = segment.attn_mask(mask.mask()?);
         }

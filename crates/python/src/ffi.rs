@@ -4,7 +4,7 @@ use crate::error::{caught, with_last};
 use crate::memory::Memory;
 use crate::merge::{Tensors, merge};
 use crate::{Description, Kind, Plan, model1};
-use sixwarp::{Error, InvalidProblem};
+use sixwarp::{Device, DeviceName, Error, InvalidProblem, Target};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
@@ -44,6 +44,28 @@ pub unsafe extern "C" fn sixwarp_plan(
             ptr::null_mut()
         }
     }
+}
+
+/// Whether `target` (`cpu`, `sm_90a`, `sm_100a`, `sm_103a`, or a GPU of this machine, `cuda:n`) can compute a problem:
+/// 0, or why not as [`sixwarp_error`] says it. Nothing is compiled.
+///
+/// # Safety
+/// `description` and `target` must be null or C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sixwarp_supports(
+    description: *const c_char,
+    target: *const c_char,
+) -> i32 {
+    code(caught(|| {
+        // SAFETY: the caller gives null or C strings.
+        let (description, target) = unsafe { (text(description)?, text(target)?) };
+        let problem = Description::parse(description)?.problem()?;
+        let target = match target.parse::<DeviceName>() {
+            Ok(DeviceName::Cuda(ordinal)) => Device::cuda(ordinal)?.target(),
+            _ => target.parse::<Target>()?,
+        };
+        sixwarp::supports(&problem, target).map_or(Ok(()), Err)
+    }))
 }
 
 /// Slots, workspace and chosen kernel of a plan, as JSON that lives as long as the plan; null for null.

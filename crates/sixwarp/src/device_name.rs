@@ -47,11 +47,21 @@ impl fmt::Display for DeviceName {
 
 /// A name that no device has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownDevice(String);
+pub struct UnknownDevice {
+    name: String,
+    known: &'static str,
+}
+
+impl UnknownDevice {
+    /// `name` is none of those `known`.
+    pub(crate) fn new(name: &str, known: &'static str) -> Self {
+        Self { name: name.to_string(), known }
+    }
+}
 
 impl fmt::Display for UnknownDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no device is called `{}`: {}", self.0, DeviceName::ALL)
+        write!(f, "no device is called `{}`: {}", self.name, self.known)
     }
 }
 
@@ -76,7 +86,8 @@ impl FromStr for DeviceName {
             "cuda" => Ok(DeviceName::Cuda(0)),
             _ => {
                 let ordinal = name.strip_prefix("cuda:").and_then(|n| n.parse().ok());
-                ordinal.map(DeviceName::Cuda).ok_or_else(|| UnknownDevice(name.to_string()))
+                let unknown = || UnknownDevice::new(name, DeviceName::ALL);
+                ordinal.map(DeviceName::Cuda).ok_or_else(unknown)
             }
         }
     }

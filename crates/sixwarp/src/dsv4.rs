@@ -32,6 +32,8 @@ use problem::{DType, InvalidProblem, Mask, Problem, Segment, Storage, Unsupporte
 pub const HEAD_DIM: u64 = 512;
 /// Tokens of the window, the query's own included.
 pub const WINDOW: u64 = 128;
+/// Tokens that a row of an HCA layer stands for.
+const HCA_RATIO: u64 = 128;
 
 /// How a layer finds compressed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Layer {
         match self {
             Layer::Swa => None,
             Layer::Csa { .. } => Some(4),
-            Layer::Hca => Some(128),
+            Layer::Hca => Some(HCA_RATIO),
         }
     }
 
@@ -94,35 +96,69 @@ pub struct Core {
     pub layer: Layer,
 }
 
+/// Requests that are decoded together; a number is that of requests with one query each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    /// How many there are.
+    pub count: u64,
+    /// Queries of each, one behind the other.
+    pub tokens: u64,
+    /// Whether [`SegmentSlot::Used`](crate::SegmentSlot::Used) says how many leading entries of a request's lists
+    /// count. A request that fills up a batch has none.
+    pub lengths: bool,
+}
+
+impl From<u64> for Requests {
+    fn from(count: u64) -> Self {
+        Self { count, tokens: 1, lengths: false }
+    }
+}
+
+impl Requests {
+    /// Lists of `width` entries, one for each query.
+    fn listed(self, pool: Pool, width: u64) -> Segment {
+        let segment = pool.segment().paged(0).indexed(width);
+        if self.lengths { segment.used() } else { segment }
+    }
+
+    /// All rows that a query sees, by page table.
+    fn paged(self, pool: Pool, ratio: u64) -> Segment {
+        let segment = pool.segment().paged(pool.pages_per_request);
+        match self.tokens {
+            1 => segment.used(),
+            _ => segment.mask(Mask::Compressed { ratio }),
+        }
+    }
+}
+
 impl Core {
-    /// One query for each of `tokens` requests.
+    /// A few queries for each of several requests.
     ///
-    /// Segment 0 reads `window` through index lists of 128 entries ([`window_list`]). Segment 1
-    /// reads `compressed`: index lists of `top_k` entries ([`top_rows`]) in a CSA layer, a page
-    /// table and lengths in use ([`Layer::visible_rows`]) in an HCA layer.
+    /// Segment 0 reads `window` through index lists of 128 entries, one per query ([`window_list`]). Segment 1
+    /// reads `compressed`: index lists of `top_k` entries ([`top_rows`]) in a CSA layer, a page table in an HCA
+    /// layer. There, lengths in use ([`Layer::visible_rows`]) say how many rows the query of a request sees. Where a
+    /// request has several queries they see different numbers, and
+    /// [`Slot::Positions`](crate::Slot::Positions) holds the position of the first.
     ///
     /// # Errors
     /// If `compressed` is missing where the layer has compressed rows, or given where it has none.
     pub fn decode(
         &self,
-        tokens: u64,
+        requests: impl Into<Requests>,
         window: Pool,
         compressed: Option<Pool>,
     ) -> Result<Problem, Error> {
-        let q = View::bshd(DType::Bf16, [tokens, self.heads, 1, HEAD_DIM]);
-        let window = window.segment().paged(0).indexed(WINDOW);
-        let builder = Problem::builder(q).segment(window).sinks().return_lse();
+        let requests = requests.into();
+        let shape = [requests.count, self.heads, requests.tokens, HEAD_DIM];
+        let window = requests.listed(window, WINDOW);
+        let builder = Problem::builder(View::bshd(DType::Bf16, shape)).segment(window);
         let builder = match (self.layer, compressed) {
             (Layer::Swa, None) => builder,
-            (Layer::Csa { top_k }, Some(pool)) => {
-                builder.segment(pool.segment().paged(0).indexed(top_k))
-            }
-            (Layer::Hca, Some(pool)) => {
-                builder.segment(pool.segment().paged(pool.pages_per_request).used())
-            }
+            (Layer::Csa { top_k }, Some(pool)) => builder.segment(requests.listed(pool, top_k)),
+            (Layer::Hca, Some(pool)) => builder.segment(requests.paged(pool, HCA_RATIO)),
             _ => return Err(self.wrong_pools()),
         };
-        Ok(builder.build()?)
+        Ok(builder.sinks().return_lse().build()?)
     }
 
     /// New tokens of one request: `tokens` queries, of which the first stands at a position that
@@ -149,7 +185,7 @@ impl Core {
             (Layer::Swa, 0) => builder,
             (Layer::Csa { top_k }, 1..) => builder.segment(rows(compressed_rows).indexed(top_k)),
             (Layer::Hca, 1..) => {
-                let mask = Mask::Compressed { ratio: 128 };
+                let mask = Mask::Compressed { ratio: HCA_RATIO };
                 builder.segment(rows(compressed_rows).mask(mask))
             }
             _ => return Err(self.wrong_pools()),

@@ -37,6 +37,7 @@ mod memory;
 mod merge;
 mod plan;
 mod programs;
+mod support;
 mod tensor;
 
 pub use cpu::{Comparison, Interrupted, Isa, Reference, compare, interruptible};
@@ -49,12 +50,13 @@ pub use merge::{apply_sink, merge};
 pub use plan::{Plan, attention, plan, plan_with};
 pub use program;
 pub use sim;
+pub use support::{Target, supports};
 pub use tensor::{DeviceBuffers, DeviceMut, DeviceRef, DeviceTensor, Pending, Scalar};
 
 pub use problem::{
     AttnMask, DType, Element, HostBuffers, HostMut, HostRef, HostVec, IndexList, InvalidProblem,
-    KeyLengths, Mask, MaskElement, Paging, Problem, ProblemBuilder, QueryLengths, Segment,
-    SegmentSlot, Slot, Storage, Unsupported, Values, View,
+    KeyLengths, Mask, MaskElement, PackedRows, Paging, Problem, ProblemBuilder, QueryLengths,
+    Scales, Segment, SegmentSlot, Slot, Storage, Unsupported, Values, View,
 };
 
 /// The example of README.md runs.

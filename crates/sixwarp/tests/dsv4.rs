@@ -3,7 +3,9 @@
 
 use cases::Rng;
 use half::bf16;
-use sixwarp::dsv4::{Core, HEAD_DIM, Layer, Pool, WINDOW, model1, physical_rows, window_list};
+use sixwarp::dsv4::{
+    Core, HEAD_DIM, Layer, Pool, Requests, WINDOW, model1, physical_rows, window_list,
+};
 use sixwarp::{
     Device, HostBuffers, HostRef, HostVec, Problem, SegmentSlot, Slot, Storage, attention,
 };
@@ -105,7 +107,7 @@ fn paged(rows: &[bf16], storage: Storage) -> (HostVec, Vec<i32>, u64) {
             }
             HostVec::Bf16(memory)
         }
-        Storage::Model1 => {
+        _ => {
             let bytes = Storage::model1_page_bytes(PAGE) as usize;
             let mut memory = vec![0xff; pages * bytes];
             for page in 0..pages {
@@ -118,24 +120,29 @@ fn paged(rows: &[bf16], storage: Storage) -> (HostVec, Vec<i32>, u64) {
     (memory, table, pages as u64)
 }
 
+/// Decodes the new tokens as requests of `tokens` tokens each.
 fn decode(
     core: Core,
     sequence: &Sequence,
     lists: &[i32],
     storage: Storage,
+    tokens: u64,
     device: &Device,
 ) -> (Vec<f64>, Vec<f32>) {
-    let new = TOKENS - FIRST;
+    let count = (TOKENS - FIRST) / tokens;
     let (window, window_table, window_pages) = paged(&sequence.tokens, storage);
     let (rows, table, pages) = paged(&sequence.compressed, storage);
     let pool = |pages| Pool { pages, page_rows: PAGE, pages_per_request: pages, storage };
     let compressed = (core.layer != Layer::Swa).then(|| pool(pages));
-    let problem = core.decode(new, pool(window_pages), compressed).unwrap();
+    let requests = Requests { count, tokens, lengths: false };
+    let problem = core.decode(requests, pool(window_pages), compressed).unwrap();
     let window_lists: Vec<i32> =
         (FIRST..TOKENS).flat_map(|p| window_list(p, &window_table, PAGE).unwrap()).collect();
     let lists = physical_rows(lists, &table, PAGE).unwrap();
     let used: Vec<i32> = (FIRST..TOKENS).map(|p| core.layer.visible_rows(p) as i32).collect();
-    let tables: Vec<i32> = (0..new).flat_map(|_| table.clone()).collect();
+    let tables: Vec<i32> = (0..count).flat_map(|_| table.clone()).collect();
+    let positions: Vec<i32> =
+        (FIRST as i32..).step_by(tokens as usize).take(count as usize).collect();
     let inputs = [
         (Slot::Q, HostRef::Bf16(&sequence.queries)),
         (Slot::K, window.as_ref()),
@@ -145,8 +152,21 @@ fn decode(
         (Slot::Segment(1, SegmentSlot::PageTable), HostRef::I32(&tables)),
         (Slot::Segment(1, SegmentSlot::Used), HostRef::I32(&used)),
         (Slot::Sinks, HostRef::F32(&sequence.sinks)),
+        (Slot::Positions, HostRef::I32(&positions)),
     ];
-    run(&problem, &inputs, device)
+    let (out, lse) = run(&problem, &inputs, device);
+    (out, by_token(&lse, tokens as usize))
+}
+
+/// LSEs `[request, head, token]` as `[request, token, head]`.
+fn by_token(lse: &[f32], tokens: usize) -> Vec<f32> {
+    let requests = lse.chunks_exact(HEADS as usize * tokens);
+    let of_request = |lse: &[f32]| {
+        (0..tokens)
+            .flat_map(|t| lse.iter().skip(t).step_by(tokens).copied().collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    requests.flat_map(of_request).collect()
 }
 
 /// Prefill's LSE is `[head, token]`, decode's `[token, head]`; outputs are `[token, head, dim]`.
@@ -171,9 +191,14 @@ fn check(layer: Layer, lists: &[i32]) {
     let hopper: Device = "sim-sm90".parse().unwrap();
     agree(&exact, &with_decode_order(&prefill(core, &sequence, lists, &hopper)), tolerance);
     for storage in [Storage::Elements, Storage::Model1] {
-        agree(&exact, &decode(core, &sequence, lists, storage, &Device::oracle()), 0.0);
-        agree(&exact, &decode(core, &sequence, lists, storage, &Device::cpu()), tolerance);
-        agree(&exact, &decode(core, &sequence, lists, storage, &hopper), tolerance);
+        let decode =
+            |tokens, device: &Device| decode(core, &sequence, lists, storage, tokens, device);
+        for tokens in [1, 5] {
+            agree(&exact, &decode(tokens, &Device::oracle()), 0.0);
+            agree(&exact, &decode(tokens, &Device::cpu()), tolerance);
+        }
+        let tokens = if storage == Storage::Elements { 5 } else { 1 };
+        agree(&exact, &decode(tokens, &hopper), tolerance);
     }
 }
 

@@ -1,7 +1,7 @@
 use super::buffer::Buffer;
 use super::plan::Item;
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
-use crate::model1;
+use crate::packed;
 use crate::simd::{Element, Simd};
 use problem::{HostRef, Storage, View};
 use std::ops::Range;
@@ -130,7 +130,7 @@ impl<const N: usize> Places<N> {
         keys: &mut Buffer<f32>,
         values: &mut Buffer<f32>,
     ) -> Tile<f32, N> {
-        if segment.segment.storage == Storage::Model1 {
+        if segment.segment.storage != Storage::Elements {
             return self.unpacked(segment, keys);
         }
         let tile = self.in_place::<E>(segment, kv_head);
@@ -153,13 +153,11 @@ impl<const N: usize> Places<N> {
 
     fn unpacked(&self, segment: &SegmentInputs, keys: &mut Buffer<f32>) -> Tile<f32, N> {
         let HostRef::U8(bytes) = segment.k else { unreachable!("checked with the inputs") };
-        let page_rows = segment.segment.k.tokens();
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
-        let pitch = pitch(Storage::MODEL1_DIM as usize);
+        let dim = segment.segment.k.dim() as usize;
+        let pitch = pitch(dim);
         keys.reserve(N * pitch);
         for (at, row) in self.rows().zip(keys.chunks_exact_mut(pitch)) {
-            let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
-            model1::unpack(page, page_rows as usize, at.token as usize, row);
+            packed::unpack(segment.segment, bytes, at, &mut row[..dim]);
         }
         let rows = pitched(keys, pitch, self.count);
         Tile { keys: rows, values: rows, count: self.count }

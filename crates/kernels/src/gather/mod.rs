@@ -64,10 +64,7 @@ pub fn reaches(segment: &Segment) -> bool {
         Storage::Elements => {
             [segment.k, segment.value_view()].iter().all(|view| short(bytes(view)))
         }
-        Storage::Model1 => {
-            let page = Storage::model1_page_bytes(segment.k.tokens());
-            short(page.checked_mul(segment.k.batch()))
-        }
+        _ => short(segment.page_stride().checked_mul(segment.k.batch())),
     }
 }
 

@@ -47,7 +47,7 @@ impl Model1 {
         buffer: BufferId,
     ) -> Self {
         let rows = segment.k.tokens();
-        let page_units = Storage::model1_page_bytes(rows) / u64::from(UNIT_BYTES);
+        let page_units = segment.page_stride() / u64::from(UNIT_BYTES);
         Model1 {
             base: args.pointer(b, "k", buffer),
             page_units: args.u32(b, "k_page_units", page_units as u32),

@@ -2,9 +2,7 @@
 
 use crate::guard::{Guarded, Side};
 use cases::CaseData;
-use problem::{
-    AttnMask, Element, Mask, Problem, QueryLengths, Segment, Slot, Storage, Values, View,
-};
+use problem::{AttnMask, Element, Mask, Problem, QueryLengths, Segment, Slot, Values, View};
 use serde_json::{Value, json};
 use sixwarp_python::{Memory, Plan, ffi};
 use std::ffi::{CStr, CString};
@@ -111,7 +109,8 @@ fn segment(segment: &Segment) -> Value {
         "k": view(&segment.k), "mask": mask(&segment.mask), "packed": segment.lengths.packed,
         "used": segment.lengths.used, "indices": segment.indices.map(|list| list.width),
         "pages_per_sequence": segment.paging.map(|paging| paging.pages_per_sequence),
-        "model1": segment.storage == Storage::Model1,
+        "storage": segment.storage.to_string(), "page_bytes": segment.page_bytes,
+        "list_pitch": segment.indices.map(|list| list.pitch),
         "attn_mask": segment.attn_mask.as_ref().map(attn_mask),
     });
     match &segment.values {

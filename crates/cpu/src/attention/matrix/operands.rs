@@ -6,7 +6,7 @@ use super::super::plan::Item;
 use super::super::tile::{Places, Tile, base};
 use super::{BLOCK, EvenRows, KEYS, ROW_BYTES, WIDTH};
 use crate::inputs::SegmentInputs;
-use crate::model1;
+use crate::packed;
 use crate::simd::Element;
 use crate::simd::amx::{DEPTH, ROWS};
 use crate::simd::avx512::transpose;
@@ -72,7 +72,7 @@ impl<const N: usize> KeyRows<N> {
         self.places = Places::find(&call.inputs, segment, item, range);
         match segment.segment.storage {
             Storage::Elements => self.places.locate(segment, item.kv_head, &mut self.tile),
-            Storage::Model1 => self.tile.keys[0] = std::ptr::null(),
+            _ => self.tile.keys[0] = std::ptr::null(),
         }
     }
 
@@ -195,7 +195,7 @@ impl Operands {
         }
     }
 
-    /// Unpacks fp8 rows, which bf16 holds exactly.
+    /// Unpacks packed rows, which bf16 holds exactly.
     fn unpack<const N: usize>(
         &mut self,
         segment: &SegmentInputs,
@@ -203,13 +203,10 @@ impl Operands {
         rows: &Places<N>,
         dims: Dims,
     ) {
-        let page_rows = segment.segment.k.tokens();
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
         self.clear_keys::<N>(rows.count, dims);
         self.row.resize(dims.key, 0.0);
         for (at, to) in rows.rows().zip(self.keys.chunks_exact_mut(dims.key_padded)) {
-            let page = &bytes[at.batch as usize * page_bytes..][..page_bytes];
-            model1::unpack(page, page_rows as usize, at.token as usize, &mut self.row);
+            packed::unpack(segment.segment, bytes, at, &mut self.row);
             to.iter_mut().zip(&self.row).for_each(|(to, x)| *to = <bf16 as Element>::from_f32(*x));
         }
     }
