@@ -7,6 +7,9 @@
 Every rank attends to its own keys, the ranks exchange outputs and log-sum-exps, and each merges all of
 them; the sink is applied once, after the merge. Each rank compares with attention over all keys on
 its own.
+
+The same is done for a layer of DeepSeek-V4, whose pages of fp8 rows are dealt out to the ranks: each reads those
+entries of the lists that name rows of its own.
 """
 
 import os
@@ -18,7 +21,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 import sixwarp
+from sixwarp import dsv4
 
+# Rows of a page.
+PAGE = 16
 # What torchrun says to each process, for one that was started without it.
 ALONE = {
     "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost",
@@ -31,6 +37,30 @@ def context_parallel(
 ) -> Tuple[Tensor, Tensor]:
     """Attention of `q` (the same on every rank) over the keys of all ranks."""
     out, lse = sixwarp.attention(q, k, v, return_lse=True)
+    return merged(out, lse, sinks, group)
+
+
+def context_parallel_dsv4(
+    q: Tensor, window: Tensor, window_lists: Tensor, compressed: Tensor, lists: Tensor, sinks: Tensor,
+    group: Optional[dist.ProcessGroup] = None,
+) -> Tuple[Tensor, Tensor]:  # fmt: skip
+    """A CSA layer of `q` (`[requests, tokens, heads, 512]`) over the pages of all ranks; lists name rows of all of them."""
+    near, far = (own(entries, group) for entries in (window_lists, lists))
+    out, lse = dsv4.decode(q, window, near, page_rows=PAGE, compressed=compressed, compressed_lists=far)
+    return merged(out, lse, sinks, group)
+
+
+def own(lists: Tensor, group: Optional[dist.ProcessGroup] = None) -> Tensor:
+    """Lists of rows as lists of this rank's rows: page n lies on rank n % ranks, and others' rows are left out."""
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    page, row = lists // PAGE, lists % PAGE
+    return torch.where((lists >= 0) & (page % ranks == rank), page // ranks * PAGE + row, -1)
+
+
+def merged(
+    out: Tensor, lse: Tensor, sinks: Tensor, group: Optional[dist.ProcessGroup] = None
+) -> Tuple[Tensor, Tensor]:
+    """The result over all keys from those of the ranks, which were computed without the sink."""
     ranks = dist.get_world_size(group)
     outs = [torch.empty_like(out) for _ in range(ranks)]
     lses = [torch.empty_like(lse) for _ in range(ranks)]
@@ -62,8 +92,32 @@ def main() -> None:
     tolerance = 2e-2 if gpu else 1e-5
     torch.testing.assert_close(out, want, atol=tolerance, rtol=tolerance)
     torch.testing.assert_close(lse, want_lse, atol=1e-3, rtol=0)
+    layer(rank, ranks, device)
     print(f"rank {rank} of {ranks} on {device}: keys {mine.start}..{mine.stop}, the merged result is that of one rank")
     dist.destroy_process_group()
+
+
+def layer(rank: int, ranks: int, device: torch.device) -> None:
+    """A layer of DeepSeek-V4 on all ranks and on this one."""
+    q = torch.randn(3, 2, 8, dsv4.DIM).bfloat16().to(device)
+    rows = (torch.randn(n * PAGE, dsv4.DIM).bfloat16() for n in (24, 40))
+    window, compressed = (dsv4.pack_rows(x, PAGE).to(device) for x in rows)
+    # Of the last request's window, most ranks have nothing.
+    near = torch.randint(24 * PAGE, (3, 2, dsv4.WINDOW), dtype=torch.int32)
+    near[2, :, 1:] = -1
+    near, far = near.to(device), torch.randint(40 * PAGE, (3, 2, 64), dtype=torch.int32).to(device)
+    sinks = torch.randn(8).to(device)
+    reason = dsv4.supports(q, window, near, page_rows=PAGE, compressed=compressed, compressed_lists=far)
+    if reason is not None:
+        print(f"rank {rank} of {ranks} on {device}: no layer of DeepSeek-V4: {reason}")
+        return
+    out, lse = context_parallel_dsv4(
+        q, window[rank::ranks].contiguous(), near, compressed[rank::ranks].contiguous(), far, sinks
+    )
+    want, want_lse = dsv4.decode(q, window, near, sinks, page_rows=PAGE, compressed=compressed, compressed_lists=far)
+    torch.testing.assert_close(out, want, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(lse, want_lse, atol=1e-3, rtol=0)
+    print(f"rank {rank} of {ranks} on {device}: the layer of DeepSeek-V4 is that of one rank")
 
 
 if __name__ == "__main__":

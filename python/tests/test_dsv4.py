@@ -90,6 +90,36 @@ def test_csa_prefill_reads_a_list_per_token():
     check((out, lse[0].T), wants)
 
 
+def test_a_few_tokens_of_a_request_have_lists_and_lengths_of_their_own():
+    q, sinks, generator = setup(requests=6)
+    window, compressed = rows(10 * PAGE, 1), rows(9 * PAGE, 2)
+    near = lists(generator, 6, dsv4.WINDOW, len(window), [128, 5, 0, 9, 1, 128])
+    table = torch.tensor([[5, 2, 7], [0, 1, 3]], dtype=torch.int32)
+    used, seen = torch.tensor([[120, 5, 0], [9, 0, 64]]), torch.tensor([[37, 38, 39], [0, 0, 1]])
+    out, lse = dsv4.decode(
+        q.unflatten(0, (2, 3)), window.reshape(-1, PAGE, dsv4.DIM), near.unflatten(0, (2, 3)), sinks,
+        window_lengths=used, compressed=compressed.reshape(-1, PAGE, dsv4.DIM), page_table=table,
+        compressed_lengths=seen,
+    )  # fmt: skip
+    assert out.shape == (2, 3, HEADS, dsv4.DIM) and lse.shape == (2, HEADS, 3)
+    keys = []
+    for i in range(6):
+        entries = near[i, : used.flatten()[i]]
+        far = compressed.reshape(-1, PAGE, dsv4.DIM)[table[i // 3].long()].reshape(-1, dsv4.DIM)
+        keys.append(torch.cat([window[entries[entries >= 0].long()], far[: seen.flatten()[i]]]))
+    wants = [reference(q[i], keys[i], sinks) for i in range(6)]
+    check((out.flatten(0, 1), lse.swapaxes(1, 2).flatten(0, 1)), wants)
+
+
+def test_entries_that_name_no_row_are_skipped():
+    q, sinks, generator = setup()
+    pool = rows(2 * PAGE, 1).reshape(2, PAGE, dsv4.DIM)
+    near = lists(generator, 3, dsv4.WINDOW, 2 * PAGE, [9, 5, 1])
+    want = dsv4.decode(q, pool, near, sinks)
+    near[near < 0] = torch.tensor([2 * PAGE, 2**31 - 1, -(2**31)], dtype=torch.int32).repeat(128)[: (near < 0).sum()]
+    assert all(torch.equal(x, y) for x, y in zip(dsv4.decode(q, pool, near, sinks), want))
+
+
 def test_pages_and_rows_between_others_are_found():
     q, sinks, generator = setup()
     pool = rows(8 * PAGE, 1).reshape(8, PAGE, dsv4.DIM)
@@ -137,9 +167,8 @@ def test_mistakes_are_named():
     turned = pool.transpose(1, 2).contiguous().transpose(1, 2)
     with pytest.raises(ValueError, match="rows must be contiguous"):
         dsv4.decode(q, turned, near, sinks, page_rows=PAGE)
-    near[1, 7] = PAGE
-    with pytest.raises(ValueError, match=r"window_lists: entry \[1,7\] must be below 16"):
-        dsv4.decode(q, pool, near, sinks, page_rows=PAGE)
+    with pytest.raises(ValueError, match=r"window_lengths: entry 1 must lie in 0..=128"):
+        dsv4.decode(q, pool, near, sinks, window_lengths=torch.tensor([0, 129, 0]))
 
 
 def test_rows_are_512_wide_and_pages_what_they_hold():
@@ -192,9 +221,9 @@ def test_what_means_nothing_is_refused():
     ).items():
         with pytest.raises(ValueError, match=f"{name} is given without compressed"):
             decode(**{name: value})
+    with pytest.raises(ValueError, match="page_table is given beside compressed_lists"):
+        decode(compressed=pool, compressed_lists=near, page_table=table)
     for name, value in dict(page_table=table, compressed_lengths=lengths).items():
-        with pytest.raises(ValueError, match=f"{name} is given beside compressed_lists"):
-            decode(compressed=pool, compressed_lists=near, **{name: value})
         with pytest.raises(ValueError, match="compressed rows need"):
             decode(compressed=pool, **{name: value})
     prefill = lambda **given: dsv4.prefill(q, pool[0], sinks, **given)

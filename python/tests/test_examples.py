@@ -32,12 +32,16 @@ def test_context_parallel_on_four_processes():
     assert output.count("the merged result is that of one rank") == 4
     # With fewer GPUs than processes all are on the CPU.
     device = "cuda" if torch.cuda.device_count() >= 4 else "cpu"
-    assert output.count(f"on {device}") == 4
+    assert output.count(f"on {device}: keys") == 4
+    # A GPU that has no kernel for it says so.
+    layers = "the layer of DeepSeek-V4 is that of one rank" if device == "cpu" else "layer of DeepSeek-V4"
+    assert output.count(layers) == 4
 
 
 def test_context_parallel_alone():
     output = run(EXAMPLES / "context_parallel.py", "--cpu")
     assert "rank 0 of 1 on cpu: keys 0..1000, the merged result is that of one rank" in output
+    assert "rank 0 of 1 on cpu: the layer of DeepSeek-V4 is that of one rank" in output
 
 
 def test_every_example_is_run_here():

@@ -1,7 +1,7 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 """What type checkers must say of the package: checked by `mypy --strict` and pyright, never run."""
 
-from typing import Any, List, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from typing_extensions import assert_type
 
 import sixwarp
 import sixwarp.dsv4
+import sixwarp.flash_mla
 import sixwarp.torch
 
 Either = Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]
@@ -33,6 +34,16 @@ def torch_tensors(q: torch.Tensor, lengths: torch.Tensor, lse_too: bool) -> None
     assert_type(sixwarp.torch.attention(q, q, q, return_lse=True), Tuple[torch.Tensor, torch.Tensor])
     assert_type(sixwarp.torch.attention(q, q, q, return_lse=lse_too), Either)
     assert_type(sixwarp.torch.sdpa(q, q, q, is_causal=True), torch.Tensor)
+
+
+def support(q: Halves, lists: npt.NDArray[np.int32], cache: torch.Tensor) -> None:
+    """A reason, or none."""
+    assert_type(sixwarp.supports(q, q, q, device="sm_90a", sinks=lists), Optional[str])
+    assert_type(sixwarp.dsv4.supports(q, q, lists, device="cpu"), Optional[str])
+    out, lse = sixwarp.flash_mla.flash_mla_with_kvcache(cache, cache, indices=cache, is_fp8_kvcache=True)
+    assert_type((out, lse), Tuple[torch.Tensor, torch.Tensor])
+    out, largest, lse = sixwarp.flash_mla.flash_mla_sparse_fwd(cache, cache, cache, 0.1)
+    assert_type(largest, Optional[torch.Tensor])
 
 
 def plans(q: torch.Tensor, lengths: torch.Tensor, lse_too: bool) -> None:

@@ -10,19 +10,19 @@
 
 NumPy arrays and CPU tensors of torch run on the CPU; CUDA tensors run on their GPU, on the current
 stream. `sixwarp.torch` has drop-in functions for torch and flash-attn, `sixwarp.transformers` the
-attention implementation for models, `sixwarp.dsv4` DeepSeek-V4's layers.
+attention implementation for models, `sixwarp.dsv4` DeepSeek-V4's layers, `sixwarp.flash_mla` FlashMLA's functions.
 """
 
-from ._attention import PlannedAttention, attention, plan
+from ._attention import PlannedAttention, attention, plan, supports
 from ._library import Unsupported
 from ._library import version as __version__
 from ._merge import merge
 
-__all__ = ["PlannedAttention", "Unsupported", "__version__", "attention", "merge", "plan"]
+__all__ = ["PlannedAttention", "Unsupported", "__version__", "attention", "merge", "plan", "supports"]
 
 
 def __getattr__(name: str):
-    if name in ("dsv4", "torch", "transformers"):
+    if name in ("dsv4", "flash_mla", "torch", "transformers"):
         import importlib
 
         return importlib.import_module(f".{name}", __name__)

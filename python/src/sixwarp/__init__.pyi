@@ -21,6 +21,7 @@ from typing import (
 )
 
 from . import dsv4 as dsv4
+from . import flash_mla as flash_mla
 from . import torch as torch
 from . import transformers as transformers
 from ._library import Unsupported as Unsupported
@@ -212,3 +213,26 @@ def merge(
     sinks: Optional[_Array] = ...,
     layout: _Layout = ...,
 ) -> Tuple[_T, _T]: ...
+def supports(
+    q: _T,
+    k: _T,
+    v: _T,
+    *,
+    device: Optional[str] = ...,
+    layout: _Layout = ...,
+    causal: bool = ...,
+    window: Optional[_Window] = ...,
+    sinks: Optional[_Array] = ...,
+    softcap: Optional[SupportsFloat] = ...,
+    scale: Optional[SupportsFloat] = ...,
+    cu_seqlens_q: Optional[_Array] = ...,
+    cu_seqlens_k: Optional[_Array] = ...,
+    max_seqlen_q: Optional[SupportsIndex] = ...,
+    max_seqlen_k: Optional[SupportsIndex] = ...,
+    seqused_k: Optional[_Array] = ...,
+    page_table: Optional[_Array] = ...,
+    attn_mask: Optional[_Array] = ...,
+    return_lse: bool = ...,
+    out: Optional[_T] = ...,
+    split: Optional[SupportsIndex] = ...,
+) -> Optional[str]: ...

@@ -7,12 +7,13 @@ from typing import Any, Optional, Tuple
 
 from . import _describe as describe
 from . import _quick
-from ._exchange import is_foreign, through
+from ._exchange import is_foreign, lend, through
+from ._library import reason
 from ._options import real, sides, whole
 from ._plan import Bound, raw_stream
 from ._planned import PlannedAttention
-from ._prepare import Options, Tensors, prepare
-from ._tensor import adapter_for, ensure_given
+from ._prepare import Options, Tensors, describe_call, prepare
+from ._tensor import CPU, adapter_for, ensure_given
 
 Window = Optional[Tuple[Optional[int], Optional[int]]]
 
@@ -207,3 +208,49 @@ def plan(
     a = adapter_for(tensors._fields, tensors)
     tensors = tensors.converted(a)
     return PlannedAttention(prepare(a, tensors, options), options.return_lse, tensors)
+
+
+def supports(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    device: Optional[str] = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    window: Window = None,
+    sinks: Any = None,
+    softcap: Optional[float] = None,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    seqused_k: Any = None,
+    page_table: Any = None,
+    attn_mask: Any = None,
+    return_lse: bool = False,
+    out: Any = None,
+    split: Optional[int] = None,
+) -> Optional[str]:
+    """Why `device` cannot compute `attention` of tensors like these; None if it can.
+
+    `device` is `"cpu"`, `"sm_90a"` (Hopper), `"sm_100a"`, `"sm_103a"` (Blackwell) or a GPU of this machine,
+    `"cuda:0"`; by default where `q` is. Only shapes, strides and types are looked at, nothing is compiled, and a GPU
+    that is asked about by its generation need not be there. The words are those that `attention` would raise
+    `Unsupported` with. What no device could compute is raised, as by `attention`.
+
+    >>> import numpy as np, sixwarp
+    >>> x = np.zeros((1, 4, 2, 64), np.float32)
+    >>> sixwarp.supports(x, x, x, device="cpu")
+    >>> sixwarp.supports(x, x, x, device="sm_90a")
+    'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
+    """
+    options = checked(layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
+    ensure_given(q=q, k=k, v=v)
+    given = (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
+    tensors = Tensors(*(None if x is None else lend(x) for x in given))
+    a = adapter_for(tensors._fields, tensors)
+    described = describe_call(a, tensors.converted(a), options)
+    at = "cpu" if described.device == CPU else f"cuda:{described.device}"
+    return reason(described.description, at if device is None else str(device))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import pathlib
 import sys
+from typing import Optional
 
 
 class Unsupported(NotImplementedError):
@@ -37,6 +39,7 @@ def _load() -> ctypes.CDLL:
         "sixwarp_error": (text, []),
         "sixwarp_version": (text, []),
         "sixwarp_plan": (address, [text, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]),
+        "sixwarp_supports": (code, [text, text]),
         "sixwarp_plan_info": (text, [address]),
         "sixwarp_plan_free": (None, [address]),
         "sixwarp_run": (code, [address, tensor, size, tensor, size]),
@@ -91,3 +94,11 @@ def check(kind: int) -> None:
     """Raises unless `kind` is 0."""
     if kind:
         raise_error(kind)
+
+
+def reason(description: dict, device: str) -> Optional[str]:
+    """Why `device` cannot compute a problem, or None if it can."""
+    kind = library.sixwarp_supports(json.dumps(description).encode(), device.encode())
+    if kind and _KINDS.get(kind) is not Unsupported:
+        raise_error(kind)
+    return library.sixwarp_error().decode() if kind else None

@@ -57,6 +57,25 @@ _INTEGERS = Tensors._fields[4:8]
 
 def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:
     """The plan for these tensors, and what running it needs."""
+    described = describe_call(a, tensors, options)
+    plan = Plan(described.description, described.device)
+    return Bound(plan, a, described.out_shape, described.lse_shape, described.dtype, described.shared)
+
+
+class Described(NamedTuple):
+    """A call as a problem, and what its results are like."""
+
+    description: dict
+    device: int
+    out_shape: tuple
+    lse_shape: tuple
+    dtype: str
+    # Whether values are the keys' own memory.
+    shared: bool
+
+
+def describe_call(a: Any, tensors: Tensors, options: Options) -> Described:
+    """The problem that a call asks."""
     q, k, v, out = tensors.q, tensors.k, tensors.v, tensors.out
     layout = options.layout
     device = describe.ensure_one_device(a, tensors._asdict())
@@ -80,7 +99,7 @@ def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:
         "return_lse": options.return_lse, "split": options.split,
     }  # fmt: skip
     lse_shape = (heads, tokens) if len(out_shape) == 3 else (batch, heads, tokens)
-    return Bound(Plan(description, device), a, out_shape, lse_shape, queries["dtype"], shared)
+    return Described(description, device, out_shape, lse_shape, queries["dtype"], shared)
 
 
 def _packed_queries(a: Any, offsets: Any, longest: Optional[int], tokens: int) -> Optional[list]:

@@ -106,6 +106,14 @@ class NumpyAdapter:
     def contiguous(self, x: Any) -> Any:
         return self.numpy.ascontiguousarray(x)
 
+    def repeat(self, x: Any, count: int) -> Any:
+        """Every entry of the first dimension, `count` times."""
+        return x.repeat(count, axis=0)
+
+    def as_bytes(self, x: Any) -> Any:
+        """8-bit floats as what they are stored as; others as they are."""
+        return x.view(self.numpy.uint8) if x.dtype.name.startswith("float8") else x
+
     def integers(self, name: str, x: Any) -> Any:
         if x.dtype == self.numpy.int32 and x.flags.c_contiguous:
             return x
@@ -184,6 +192,17 @@ class CudaArrayAdapter:
 
         kind = {"f32": "float32", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
         return cupy.empty(shape, kind)
+
+    def contiguous(self, x: Any) -> Any:
+        import cupy
+
+        return cupy.ascontiguousarray(x)
+
+    def repeat(self, x: Any, count: int) -> Any:
+        return x.repeat(count, axis=0)
+
+    def as_bytes(self, x: Any) -> Any:
+        return x
 
     def integers(self, name: str, x: Any) -> Any:
         return self._contiguous(name, x, "i32")

@@ -24,6 +24,7 @@ _NAMES = {
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ELEMENTS = {dtype: ELEMENTS[name] for dtype, name in _NAMES.items()}
 _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e8m0fnu) if hasattr(torch, "float8_e8m0fnu") else (torch.float8_e4m3fn,)
 _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
@@ -85,6 +86,12 @@ class TorchAdapter:
 
     def contiguous(self, x: Any) -> Any:
         return x.contiguous()
+
+    def repeat(self, x: Any, count: int) -> Any:
+        return x.repeat_interleave(count, 0)
+
+    def as_bytes(self, x: Any) -> Any:
+        return x.view(torch.uint8) if x.dtype in _FLOAT8 else x
 
     def integers(self, name: str, x: Any) -> Any:
         if x.dtype == torch.int32 and x.is_contiguous():

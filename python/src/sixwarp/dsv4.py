@@ -1,7 +1,8 @@
 """DeepSeek-V4's attention layers: a window and compressed rows under one softmax with one sink per head.
 
 A row of 512 numbers is key and value. Caches are pages of rows, in bfloat16 (`[pages, page_rows, 512]`) or
-in the served fp8 format MODEL1 (`[pages, page_bytes]` uint8, see `pack_rows`).
+in the served fp8 format MODEL1: `[pages, page_rows, 1, 584]` as serving engines view it, or `[pages, page_bytes]`
+(uint8, see `pack_rows`). Rows of DeepSeek-V4.1, of 528 and 288 bytes, are read on the CPU.
 
 - Window-only layers: no compressed rows.
 - CSA layers: rows of 4 tokens each, chosen per query by an indexer (`compressed_lists`).
@@ -9,20 +10,20 @@ in the served fp8 format MODEL1 (`[pages, page_bytes]` uint8, see `pack_rows`).
 
 The log-sum-exp is that of the rows alone, without the sink; -inf where a query sees no row (FlashMLA has +inf).
 
-All tensors of a call are on one device: the CPU or a Hopper GPU. GPUs of other generations decline lists and fp8
-rows with `sixwarp.Unsupported`.
+All tensors of a call are on one device: the CPU or a GPU. What a GPU cannot do is declined with
+`sixwarp.Unsupported`; `supports` asks without computing.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any, Optional, Tuple
 
 from . import _describe as describe
+from ._caches import Cache, Call, page_stride, planned
 from ._library import check, library
 from ._options import real, whole
-from ._plan import Bound, Plan, packed
+from ._plan import Bound, packed
 from ._tensor import CPU, INT32, adapter_for, ensure_given
 
 DIM = 512
@@ -37,7 +38,7 @@ def page_bytes(page_rows: int) -> int:
     >>> dsv4.page_bytes(64)
     37440
     """
-    return -(-whole("page_rows", page_rows, 1) * (ROW_BYTES + SCALE_BYTES) // ROW_BYTES) * ROW_BYTES
+    return page_stride(ROW_BYTES + SCALE_BYTES, whole("page_rows", page_rows, 1))
 
 
 def pack_rows(rows: Any, page_rows: int = 64) -> Any:
@@ -68,20 +69,29 @@ def decode(
     window_lists: Any,
     sinks: Any = None,
     *,
-    page_rows: int = 64,
+    page_rows: Optional[int] = None,
+    window_lengths: Any = None,
     compressed: Any = None,
     compressed_lists: Any = None,
     page_table: Any = None,
     compressed_lengths: Any = None,
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
+    out: Any = None,
 ) -> Tuple[Any, Any]:
-    """One query for each of several requests: `(out, lse)` for `q` of `[requests, heads, 512]`.
+    """A few queries for each of several requests: `(out, lse)` for `q` of `[requests, tokens, heads, 512]`.
 
-    `window_lists` (`[requests, 128]` int32) names the rows of each window in the pages `window`
-    (`page · page_rows + row`, -1 unused). A CSA layer gives `compressed` and `compressed_lists`
-    (`[requests, top_k]`), an HCA layer `compressed`, `page_table` (`[requests, pages]`) and
-    `compressed_lengths` (`[requests]`). `sinks` is one logit per head, or None.
+    `q` of `[requests, heads, 512]` is one token of each request. `window_lists` (`[requests, tokens, 128]` int32, or
+    `[requests, 128]` for one token) names the rows of each token's window in the pages `window` (`page · page_rows +
+    row`). Entries that name no row, such as -1, are skipped and never read. A CSA layer gives `compressed` and
+    `compressed_lists` (`[requests, tokens, top_k]`), an HCA layer `compressed`, `page_table` (`[requests, pages]`)
+    and `compressed_lengths`. `sinks` is one logit per head, or None.
+
+    `window_lengths` and `compressed_lengths` say how many leading entries of a list (or rows of the pages) count:
+    `[requests]`, or `[requests, tokens]`. A padded request has a length of 0, or only -1 in its lists.
+
+    Lists may be views with gaps between them, and are not copied then. Pages may lie apart. Their rows are counted by
+    the tensor's shape; only MODEL1 pages given as `[pages, page_bytes]` need `page_rows` (64 if it is not given).
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -93,46 +103,69 @@ def decode(
     >>> out.shape, float(out[0, 0, 0]), lse.shape
     ((1, 8, 512), 1.0, (1, 8, 1))
     """
-    tensors = {
-        "q": q, "window": window, "window_lists": window_lists, "sinks": sinks, "compressed": compressed,
-        "compressed_lists": compressed_lists, "page_table": page_table,
-        "compressed_lengths": compressed_lengths,
-    }  # fmt: skip
+    return _decode(**locals()).run()
+
+
+def supports(
+    q: Any,
+    window: Any,
+    window_lists: Any,
+    sinks: Any = None,
+    *,
+    device: Optional[str] = None,
+    page_rows: Optional[int] = None,
+    window_lengths: Any = None,
+    compressed: Any = None,
+    compressed_lists: Any = None,
+    page_table: Any = None,
+    compressed_lengths: Any = None,
+    compressed_page_rows: Optional[int] = None,
+    scale: Optional[float] = None,
+    out: Any = None,
+) -> Optional[str]:
+    """Why `device` cannot compute `decode` of tensors like these; None if it can (see `sixwarp.supports`).
+
+    >>> import numpy as np
+    >>> from sixwarp import dsv4
+    >>> q, lists = np.zeros((1, 8, 512), np.float32), np.zeros((1, 128), np.int32)
+    >>> pages = np.zeros((2, 64, 512), np.float32)
+    >>> dsv4.supports(q, pages, lists, device="cpu")
+    >>> dsv4.supports(q, pages, lists, device="sm_90a")
+    'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
+    """
+    given = locals()
+    del given["device"]
+    return _decode(**given).supports(device)
+
+
+def _decode(
+    q: Any, window: Any, window_lists: Any, sinks: Any, page_rows: Optional[int], window_lengths: Any, compressed: Any,
+    compressed_lists: Any, page_table: Any, compressed_lengths: Any, compressed_page_rows: Optional[int], scale: Any,
+    out: Any,
+) -> Call:  # fmt: skip
     ensure_given(q=q, window=window, window_lists=window_lists)
-    a = _adapter(tensors)
-    rest = {name: tensors[name] for name in ("compressed_lists", "page_table", "compressed_lengths")}
+    a = _adapter({
+        "q": q, "window": window, "window_lists": window_lists, "sinks": sinks, "window_lengths": window_lengths,
+        "compressed": compressed, "compressed_lists": compressed_lists, "page_table": page_table,
+        "compressed_lengths": compressed_lengths, "out": out,
+    })  # fmt: skip
+    _ensure_queries(a, q, (3, 4))
+    names = ("window", "window_lists", "page_table", "window_lengths")
+    caches = [Cache(names, window, window_lists, None, window_lengths, page_rows)]
     if compressed is None:
-        _refuse("without compressed", **rest, compressed_page_rows=compressed_page_rows)
-    query = _queries(a, q, one_each=True)
-    requests = a.shape(q)[0]
-    segments = [_pages(a, window, page_rows, "window")]
-    segments[0].update(pages_per_sequence=0, indices=_width(a, "window_lists", window_lists, requests))
-    slots = {"k": window, "indices": a.integers("window_lists", window_lists)}
-    if compressed is not None:
-        page = page_rows if compressed_page_rows is None else compressed_page_rows
-        segments.append(_pages(a, compressed, page, "compressed"))
-        slots["segment 1 k"] = compressed
-        slots.update(_rows_of_requests(a, segments[1], requests, **rest))
-    return _run(a, q, query, segments, sinks, slots, scale)
-
-
-def _rows_of_requests(
-    a: Any, segment: dict, requests: int, compressed_lists: Any, page_table: Any, compressed_lengths: Any
-) -> dict:
-    """Says which compressed rows each request reads; the tensors that say it, by slot."""
-    if compressed_lists is not None:
-        _refuse("beside compressed_lists", page_table=page_table, compressed_lengths=compressed_lengths)
-        width = _width(a, "compressed_lists", compressed_lists, requests)
-        segment.update(pages_per_sequence=0, indices=width)
-        return {"segment 1 indices": a.integers("compressed_lists", compressed_lists)}
-    if page_table is None or compressed_lengths is None:
-        raise ValueError("compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)")
-    describe.ensure_shape(a, "compressed_lengths", compressed_lengths, (requests,))
-    segment.update(pages_per_sequence=_width(a, "page_table", page_table, requests), used=True)
-    return {
-        "segment 1 seqused_k": a.integers("compressed_lengths", compressed_lengths),
-        "segment 1 page_table": a.integers("page_table", page_table),
-    }
+        _refuse(
+            "without compressed", compressed_lists=compressed_lists, page_table=page_table,
+            compressed_lengths=compressed_lengths, compressed_page_rows=compressed_page_rows,
+        )  # fmt: skip
+    else:
+        if compressed_lists is not None:
+            _refuse("beside compressed_lists", page_table=page_table)
+        elif page_table is None or compressed_lengths is None:
+            raise ValueError("compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)")
+        names = ("compressed", "compressed_lists", "page_table", "compressed_lengths")
+        rows = page_rows if compressed_page_rows is None else compressed_page_rows
+        caches.append(Cache(names, compressed, compressed_lists, page_table, compressed_lengths, rows))
+    return Call(a, q, caches, sinks, DIM, scale, out)
 
 
 def prefill(
@@ -166,7 +199,7 @@ def prefill(
     })  # fmt: skip
     if compressed is None:
         _refuse("without compressed", compressed_lists=compressed_lists, position=position)
-    query = _queries(a, q, one_each=False)
+    query = _queries(a, q)
     segments = [{**_rows(a, window, "window"), "mask": f"window({WINDOW - 1},0)"}]
     slots = {"k": window}
     if compressed is not None:
@@ -187,14 +220,14 @@ def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, s
     shape = tuple(a.shape(q))
     out = a.empty(shape, query["dtype"], q)
     description = {
-        "q": query, "out": {**query, "strides": _dense(query)}, "segments": segments,
+        "q": query, "out": {**query, "strides": [0, DIM, shape[1] * DIM, 1]}, "segments": segments,
         "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)
     logits = None if sinks is None else a.floats("sinks", sinks)
     try:
-        plan = _planned(json.dumps(description), a.device(q, "q"))
+        plan = planned(json.dumps(description), a.device(q, "q"))
         bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
         bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
     except ValueError as error:
@@ -203,11 +236,9 @@ def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, s
     return out, lse
 
 
-# What the library calls slots, and these functions arguments.
+# What the library calls slots, and `prefill` arguments.
 _ARGUMENTS = {
-    "k": "window", "indices": "window_lists", "positions": "position", "segment 1 k": "compressed",
-    "segment 1 indices": "compressed_lists", "segment 1 seqused_k": "compressed_lengths",
-    "segment 1 page_table": "page_table",
+    "k": "window", "positions": "position", "segment 1 k": "compressed", "segment 1 indices": "compressed_lists",
 }  # fmt: skip
 
 
@@ -225,45 +256,20 @@ def _refuse(where: str, **given: Any) -> None:
             raise ValueError(f"{name} is given {where}, where it means nothing")
 
 
-@functools.lru_cache(maxsize=1024)
-def _planned(description: str, device: int) -> Plan:
-    return Plan(json.loads(description), device)
-
-
-def _queries(a: Any, q: Any, one_each: bool) -> dict:
-    """Queries `[tokens, heads, 512]`, one of each request or all of one."""
+def _ensure_queries(a: Any, q: Any, ranks: tuple) -> None:
     shape = tuple(a.shape(q))
-    if len(shape) != 3 or shape[2] != DIM or a.dtype(q) not in describe.FLOATS:
+    if len(shape) not in ranks or shape[-1] != DIM or a.dtype(q) not in describe.FLOATS:
         raise ValueError(f"q has shape {shape} of {a.dtype(q)}: floats of [tokens, heads, {DIM}] are needed")
+
+
+def _queries(a: Any, q: Any) -> dict:
+    """Queries `[tokens, heads, 512]` of one request."""
+    _ensure_queries(a, q, (3,))
     token, head, unit = a.strides(q, "q")
-    tokens, heads, _ = shape
+    tokens, heads, _ = a.shape(q)
     if unit != 1:
         raise ValueError(f"q has a last stride of {unit}: rows must be contiguous")
-    if one_each:
-        return {"shape": [tokens, heads, 1, DIM], "strides": [token, head, 0, 1], "dtype": a.dtype(q)}
     return {"shape": [1, heads, tokens, DIM], "strides": [0, head, token, 1], "dtype": a.dtype(q)}
-
-
-def _dense(query: dict) -> list:
-    """Strides of a new contiguous tensor in the view's order."""
-    batch, heads = query["shape"][:2]
-    step = heads * DIM
-    return [0, DIM, step, 1] if query["strides"][0] == 0 and batch == 1 else [step, DIM, 0, 1]
-
-
-def _pages(a: Any, x: Any, page_rows: int, name: str) -> dict:
-    page_rows = whole("page_rows", page_rows, 1)
-    fp8 = a.dtype(x) == "u8"
-    shape = tuple(a.shape(x))
-    wanted = (*shape[:1], page_bytes(page_rows)) if fp8 else (*shape[:1], page_rows, DIM)
-    if shape != wanted:
-        raise ValueError(f"{name} has shape {shape}: {wanted} is needed for pages of {page_rows} rows")
-    strides = tuple(a.strides(x, name))
-    page, row = (page_rows * DIM, DIM) if fp8 else strides[:2]
-    if strides[-1] != 1 or (fp8 and shape[0] > 1 and strides[0] != shape[1]):
-        raise ValueError(f"{name} has strides {strides}: {'pages' if fp8 else 'rows'} must be contiguous")
-    view = {"shape": [shape[0], 1, page_rows, DIM], "strides": [page, 0, row, 1]}
-    return {"k": {**view, "dtype": "bf16" if fp8 else _float(a, x, name)}, "mask": "full", "model1": fp8}
 
 
 def _float(a: Any, x: Any, name: str) -> str:
