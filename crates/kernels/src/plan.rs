@@ -501,16 +501,23 @@ fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
     problem.segments[n as usize].longest().div_ceil(schedule.tile() as u64).max(1) as u32
 }
 
-/// Bytes of packed rows of fp8 numbers, of bytes of 16-bit ones.
-const PACKED: (u64, u64) = (584, 1024);
+/// Bytes of a key and its value, as memory sees them. The constants of [`Work`] were fitted to keys that are values
+/// too, in order, counted twice; rows of lists are counted once, as was measured to be better.
+fn row_bytes(problem: &Problem) -> u64 {
+    let all = |what: fn(&Segment) -> bool| problem.segments.iter().all(what);
+    let same = |segment: &Segment| matches!(segment.values, Values::SameAsKeys { .. });
+    let (key, value) = (problem.key_dim(), problem.value_dim());
+    if all(|segment| segment.storage == Storage::Model1) {
+        return Storage::MODEL1_ROW_BYTES + Storage::MODEL1_SCALE_BYTES;
+    }
+    let once = all(|segment| segment.indices.is_some()) && all(same);
+    problem.dtype().bytes() * if once { key } else { key + value }
+}
 
 fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as u32;
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
-    let packed = problem.segments.iter().all(|segment| segment.storage == Storage::Model1);
-    let row_bytes = columns as u64 * problem.dtype().bytes();
-    let row_bytes = if packed { row_bytes * PACKED.0 / PACKED.1 } else { row_bytes };
-    let tile_bytes = row_bytes * tile as u64;
+    let tile_bytes = row_bytes(problem) * tile as u64;
     Work {
         units: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
