@@ -49,11 +49,11 @@ def dense():
                 yield Row("dense", name, 16384 // length, heads, heads, length, length, dim, causal)
 
 
-def seed():
+def mqa():
     for dim in (64, 128, 256, 512):
         for queries in (1, 4, 32, 128):
             for keys in (128, 256, 384, 512):
-                yield Row("seed", f"d{dim} T{queries} s{keys}", 1, 128, 1, queries, keys, dim)
+                yield Row("mqa", f"d{dim} T{queries} s{keys}", 1, 128, 1, queries, keys, dim)
 
 
 def decode():
@@ -63,7 +63,7 @@ def decode():
             yield Row("decode", name, batch, heads, kv_heads, 1, keys, dim, shared=shared)
 
 
-SUITES = {"dense": dense, "seed": seed, "decode": decode}
+SUITES = {"dense": dense, "mqa": mqa, "decode": decode}
 
 
 class Replayed:

@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn globs() {
-        assert!(matches_glob("seed-*", "seed-d64"));
-        assert!(matches_glob("*-t1-*", "seed-t1-s3") && matches_glob("*", ""));
+        assert!(matches_glob("mqa-*", "mqa-d64"));
+        assert!(matches_glob("*-t1-*", "mqa-t1-s3") && matches_glob("*", ""));
         assert!(matches_glob("a", "a") && !matches_glob("a", "ab") && !matches_glob("a*b", "ac"));
         assert!(matches_glob("a*b*b", "abb") && !matches_glob("ab*b", "ab"));
     }

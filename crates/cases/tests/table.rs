@@ -45,9 +45,9 @@ fn the_definition_passes_random_cases() {
 }
 
 #[test]
-fn the_seed_group_is_the_product_of_four_dims_four_lengths_and_four_key_counts() {
-    let seeds = table().iter().filter(|case| case.name.starts_with("seed-")).count();
-    assert_eq!(seeds, 64);
+fn the_mqa_group_is_the_product_of_four_dims_four_lengths_and_four_key_counts() {
+    let cases = table().iter().filter(|case| case.name.starts_with("mqa-")).count();
+    assert_eq!(cases, 64);
 }
 
 #[test]

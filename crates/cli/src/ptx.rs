@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
   sixwarp ptx --device sim-sm90 --heads 32/8 --dim 128 --queries 4096 --keys 4096 --mask causal
-  sixwarp ptx --device cuda --case seed-d512-t1-s512 --report
+  sixwarp ptx --device cuda --case mqa-d512-t1-s512 --report
   sixwarp ptx --dim 512 --heads 64/1 --shared --keys 640 --sass > decode.sass
 
 PTX needs nothing installed; --report and --sass use NVIDIA's ptxas and nvdisasm, which are fetched

@@ -47,12 +47,12 @@ fn kernels_are_compiled_into_the_cache_without_a_gpu() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sixwarp"));
         command.env("SIXWARP_CACHE", &directory).env("SIXWARP_PTXAS", ptxas);
         let arguments =
-            ["warm", "--no-tools", "--device", "sim-sm90", "--cases", "seed-d64-t1-s128"];
+            ["warm", "--no-tools", "--device", "sim-sm90", "--cases", "mqa-d64-t1-s128"];
         text(&command.args(arguments).output().unwrap().stdout)
     };
     let (first, second) = (warm(), warm());
-    assert!(first.starts_with("seed-d64-t1-s128: compiled ("), "{first}");
-    assert!(second.starts_with("seed-d64-t1-s128: is in the cache ("), "{second}");
+    assert!(first.starts_with("mqa-d64-t1-s128: compiled ("), "{first}");
+    assert!(second.starts_with("mqa-d64-t1-s128: is in the cache ("), "{second}");
     std::fs::remove_dir_all(directory).unwrap();
 }
 
@@ -61,11 +61,11 @@ fn ptx_is_printed_for_a_device_by_its_name() {
     for (device, target) in
         [("sim-sm90", "sm_90a"), ("sim-sm100", "sm_100a"), ("sim-sm103", "sm_103a")]
     {
-        let printed = sixwarp(&["ptx", "--device", device, "--case", "seed-d64-t1-s128"]);
+        let printed = sixwarp(&["ptx", "--device", device, "--case", "mqa-d64-t1-s128"]);
         let line = format!(".target {target}\n");
         assert!(text(&printed.stdout).contains(&line), "{device}: {}", text(&printed.stderr));
     }
-    let usual = sixwarp(&["ptx", "--case", "seed-d64-t1-s128"]);
+    let usual = sixwarp(&["ptx", "--case", "mqa-d64-t1-s128"]);
     assert!(text(&usual.stdout).contains(".target sm_100a\n"));
     let wrong = sixwarp(&["ptx", "--device", "cpu"]);
     assert_eq!(wrong.status.code(), Some(1));

@@ -76,7 +76,7 @@ fn whatever_the_order_of_events() {
 
 #[test]
 fn twenty_random_orders() {
-    const CASES: &[&str] = &["tokens-300", "seed-d128-t128-s512", "dim-512"];
+    const CASES: &[&str] = &["tokens-300", "mqa-d128-t128-s512", "dim-512"];
     for seed in 0..20 {
         for row_blocks in [RowBlocks::One, RowBlocks::Two] {
             let mut engine = blackwell();

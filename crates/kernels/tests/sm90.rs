@@ -72,7 +72,7 @@ fn whatever_the_order_of_events() {
 #[test]
 fn twenty_random_orders() {
     const CASES: &[&str] =
-        &["tokens-300", "seed-d128-t128-s384", "seed-d512-t4-s256", "seed-d512-t1-s256"];
+        &["tokens-300", "mqa-d128-t128-s384", "mqa-d512-t4-s256", "mqa-d512-t1-s256"];
     for seed in 0..20 {
         let mut engine = hopper();
         engine.simulator = sim::Options::mode("random", seed).expect("a mode");

@@ -8,7 +8,7 @@ pub enum Suite {
     /// Prefill: 16,384 tokens of hidden size 2,048; head dims 64 to 512, 512 to 16k keys
     Dense,
     /// 128 heads on one KV head, few queries, few keys
-    Seed,
+    Mqa,
     /// One query per sequence over long caches
     Decode,
     /// DeepSeek-V4 decode: window and compressed rows under one softmax, in order, listed, and in fp8
@@ -32,7 +32,7 @@ impl Suite {
     pub fn rows(self) -> Vec<Row> {
         match self {
             Suite::Dense => dense(),
-            Suite::Seed => seed(),
+            Suite::Mqa => mqa(),
             Suite::Decode => decode(),
             Suite::Dsv4 => dsv4(),
             Suite::Cpu => cpu(),
@@ -58,7 +58,7 @@ fn dense() -> Vec<Row> {
     rows
 }
 
-fn seed() -> Vec<Row> {
+fn mqa() -> Vec<Row> {
     let mut rows = Vec::new();
     for dim in [64, 128, 256, 512] {
         for queries in [1, 4, 32, 128] {

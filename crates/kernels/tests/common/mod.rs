@@ -125,7 +125,7 @@ pub const FEATURES: &[&str] = &[
     "dim-64",
     "dim-96",
     "dim-512",
-    "seed-d128-t128-s384",
+    "mqa-d128-t128-s384",
     "tokens-300",
     "keys-causal-200",
     "window-*",
