@@ -88,6 +88,10 @@ def test_csa_prefill_reads_a_list_per_token():
     pick = lambda i: compressed[far[i][far[i] >= 0].long()]
     wants = [reference(q[i], torch.cat([window[i : i + 128], pick(i)]), sinks) for i in range(5)]
     check((out, lse[0].T), wants)
+    apart = torch.full((5, 100), 2**31 - 1, dtype=torch.int32)
+    apart[:, :70] = far
+    again = dsv4.prefill(q, window, sinks, compressed=compressed, compressed_lists=apart[:, :70])
+    assert torch.equal(again[0], out) and torch.equal(again[1], lse)
 
 
 def test_a_few_tokens_of_a_request_have_lists_and_lengths_of_their_own():

@@ -252,6 +252,12 @@ def test_what_is_not_supported_is_refused_by_name():
         call(extra_k_cache=cache.pages)
     with pytest.raises(ValueError, match=r"attn_sink has shape \(3,\)"):
         call(attn_sink=sink[:3])
+    with pytest.raises(TypeError, match="attn_sink is torch.int32: float32 is needed"):
+        call(attn_sink=sink.int())
+    with pytest.raises(TypeError, match="q is ndarray: a torch tensor is needed"):
+        flash_mla_with_kvcache(sink.numpy(), cache.pages)
+    with pytest.raises(ValueError, match=r"q has shape \(\)"):
+        flash_mla_sparse_fwd(sink[0], queries(9, 1, 512), indices, 1.0)
     with pytest.raises(ValueError, match=r"topk_length has shape \(3,\): \(2,\) is needed"):
         call(topk_length=lengths_of([1, 1, 1]))
     with pytest.raises(ValueError, match=r"topk_length: entry 1 must lie in 0..=9"):

@@ -140,6 +140,9 @@ impl Core {
     /// request has several queries they see different numbers, and
     /// [`Slot::Positions`](crate::Slot::Positions) holds the position of the first.
     ///
+    /// Sinks are applied once. Where ranks hold parts of the rows, each computes the problem with `sinks` set to
+    /// false; then [`merge`](crate::merge) their results, and call [`apply_sink`](crate::apply_sink).
+    ///
     /// # Errors
     /// If `compressed` is missing where the layer has compressed rows, or given where it has none.
     pub fn decode(

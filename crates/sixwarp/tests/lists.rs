@@ -6,7 +6,7 @@ use half::bf16;
 use sixwarp::dsv4::model1;
 use sixwarp::{
     DType, Device, HostBuffers, HostVec, Problem, Scales, Segment, SegmentSlot, Slot, Storage,
-    View, attention, compare,
+    View, apply_sink, attention, compare, merge,
 };
 
 const HEADS: u64 = 8;
@@ -73,33 +73,37 @@ impl Layout {
     }
 }
 
-fn problem(requests: u64, tokens: u64, dim: u64, caches: &[Cache]) -> Problem {
-    let builder = Problem::builder(View::bshd(DType::Bf16, [requests, HEADS, tokens, dim]));
-    let segments = caches.iter().map(|cache| cache.segment.clone());
-    segments
-        .fold(builder.sinks().return_lse(), |builder, segment| builder.segment(segment))
-        .build()
-        .unwrap()
+/// A problem and its memory.
+struct Question {
+    problem: Problem,
+    q: Vec<bf16>,
+    sinks: Vec<f32>,
+    caches: Vec<Cache>,
 }
 
-/// Runs on `devices`, and judges them by the oracle.
-fn check(tokens: u64, layouts: &[Layout], used: &[&[i32]], devices: &[&str]) {
-    let mut rng = Rng::new(5);
-    let requests = used[0].len() as u64;
-    let caches: Vec<Cache> = layouts
-        .iter()
-        .zip(used)
-        .map(|(layout, used)| layout.cache(&mut rng, requests * tokens, used))
-        .collect();
-    let dim = caches[0].segment.k.dim();
-    let problem = problem(requests, tokens, dim, &caches);
-    let mut q = vec![0.0; (requests * tokens * HEADS * dim) as usize];
-    rng.fill_normal(&mut q);
-    let q: Vec<bf16> = q.into_iter().map(bf16::from_f32).collect();
-    let sinks = vec![0.5f32; HEADS as usize];
-    let inputs = || {
-        let mut buffers = HostBuffers::new().input(Slot::Q, &q).input(Slot::Sinks, &sinks);
-        for (n, cache) in caches.iter().enumerate() {
+impl Question {
+    /// `tokens` queries of each request, over caches of which `used` says how many entries count.
+    fn new(tokens: u64, layouts: &[Layout], used: &[&[i32]]) -> Self {
+        let mut rng = Rng::new(5);
+        let requests = used[0].len() as u64;
+        let caches = layouts.iter().zip(used);
+        let caches: Vec<Cache> =
+            caches.map(|(layout, used)| layout.cache(&mut rng, requests * tokens, used)).collect();
+        let dim = caches[0].segment.k.dim();
+        let mut q = vec![0.0; (requests * tokens * HEADS * dim) as usize];
+        rng.fill_normal(&mut q);
+        let q = q.into_iter().map(bf16::from_f32).collect();
+        let builder = Problem::builder(View::bshd(DType::Bf16, [requests, HEADS, tokens, dim]));
+        let segments = caches.iter().map(|cache| cache.segment.clone());
+        let builder = segments.fold(builder, |builder, segment| builder.segment(segment));
+        let problem = builder.sinks().return_lse().build().unwrap();
+        Self { problem, q, sinks: vec![0.5; HEADS as usize], caches }
+    }
+
+    fn inputs(&self) -> HostBuffers<'_> {
+        let mut buffers =
+            HostBuffers::new().input(Slot::Q, &self.q).input(Slot::Sinks, &self.sinks);
+        for (n, cache) in self.caches.iter().enumerate() {
             let slot = |part| Slot::Segment(n as u8, part);
             buffers = buffers
                 .input(slot(SegmentSlot::K), cache.memory.as_ref())
@@ -107,19 +111,32 @@ fn check(tokens: u64, layouts: &[Layout], used: &[&[i32]], devices: &[&str]) {
                 .input(slot(SegmentSlot::Used), &cache.used);
         }
         buffers
-    };
-    let exact = cpu::oracle::oracle(&problem, &inputs()).unwrap();
-    let naive = cpu::naive::naive(&problem, &inputs()).unwrap();
-    for device in devices {
-        let rows = problem.lse_len() as usize;
+    }
+
+    fn answer(&self, device: &str) -> (Vec<bf16>, Vec<f32>) {
+        let rows = self.problem.lse_len() as usize;
         let (mut out, mut lse) = (vec![bf16::NAN; rows * 512], vec![f32::NAN; rows]);
-        let mut buffers = inputs().output(Slot::Out, &mut out).output(Slot::Lse, &mut lse);
+        let mut buffers = self.inputs().output(Slot::Out, &mut out).output(Slot::Lse, &mut lse);
         let device: Device = device.parse().unwrap();
-        attention(&problem, &mut buffers, &device).unwrap();
-        let comparison = compare(&problem, (&out).into(), Some(&lse), &exact, &naive);
-        assert!(comparison.passes(), "{device}: {comparison}");
-        // The last request has no entry in use.
-        let last = (rows as u64 - HEADS * tokens) as usize;
+        attention(&self.problem, &mut buffers, &device).unwrap();
+        (out, lse)
+    }
+
+    fn judge(&self, out: &[bf16], lse: &[f32], who: &str) {
+        let exact = cpu::oracle::oracle(&self.problem, &self.inputs()).unwrap();
+        let naive = cpu::naive::naive(&self.problem, &self.inputs()).unwrap();
+        let comparison = compare(&self.problem, out.into(), Some(lse), &exact, &naive);
+        assert!(comparison.passes(), "{who}: {comparison}");
+    }
+}
+
+/// Runs on `devices`, and judges them by the oracle. The last request has no entry in use.
+fn check(tokens: u64, layouts: &[Layout], used: &[&[i32]], devices: &[&str]) {
+    let question = Question::new(tokens, layouts, used);
+    for device in devices {
+        let (out, lse) = question.answer(device);
+        question.judge(&out, &lse, device);
+        let last = lse.len() - (HEADS * tokens) as usize;
         assert!(lse[last..].iter().all(|lse| *lse == f32::NEG_INFINITY), "{device}");
         assert!(out[last * 512..].iter().all(|x| *x == bf16::ZERO), "{device}");
     }
@@ -152,4 +169,33 @@ fn every_packed_format_is_read_in_pages_that_lie_apart() {
     let fp4 = Layout { storage: Storage::V41Fp4(Scales::Row), page_rows: 64, width: 40, gap: 0 };
     let fp8 = Layout { storage: Storage::V41Fp8(Scales::Row), page_rows: 2, ..fp4 };
     check(1, &[fp8, fp4], &[&[40, 0], &[40, 0]], &["cpu"]);
+}
+
+/// Ranks that hold every third page each compute without the sink, which is applied to what they make together.
+#[test]
+fn results_of_ranks_take_the_sink_once() {
+    let layout = Layout { storage: Storage::Model1, page_rows: 2, width: 40, gap: 3 };
+    let whole = Question::new(2, &[layout], &[&[40, 12]]);
+    let lists = &whole.caches[0].lists;
+    let parts: Vec<_> = (0..3)
+        .map(|rank| {
+            let mut part = Question::new(2, &[layout], &[&[40, 12]]);
+            part.problem.sinks = false;
+            let own = |entry: i32| if entry / 2 % 3 == rank { entry } else { -1 };
+            part.caches[0].lists = lists.iter().map(|entry| own(*entry)).collect();
+            part.answer("cpu")
+        })
+        .collect();
+    let view = whole.problem.out;
+    let want = whole.answer("cpu");
+    let mut merged = (vec![bf16::NAN; want.0.len()], vec![f32::NAN; want.1.len()]);
+    let results: Vec<_> = parts.iter().map(|(out, lse)| (out.into(), &lse[..])).collect();
+    merge(&view, &results, (&mut merged.0).into(), &mut merged.1).unwrap();
+    apply_sink(&view, (&mut merged.0).into(), &merged.1, &whole.sinks).unwrap();
+    // Outputs were rounded on their way, by each rank, by the merge and with the sink.
+    for (x, y) in merged.0.iter().zip(&want.0) {
+        let (x, y) = (x.to_f32(), y.to_f32());
+        assert!((x - y).abs() <= y.abs().max(1.0) / 64.0, "{x} {y}");
+    }
+    assert!(merged.1.iter().zip(&want.1).all(|(x, y)| (x - y).abs() < 1e-4));
 }

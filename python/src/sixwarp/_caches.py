@@ -11,7 +11,7 @@ import json
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from . import _describe as describe
-from ._library import check, library, reason
+from ._library import reason
 from ._options import real, whole
 from ._plan import Bound, Plan
 from ._tensor import CPU
@@ -149,8 +149,9 @@ class Call:
     """Attention of queries over one or two caches, described and not yet computed."""
 
     def __init__(
-        self, a: Any, q: Any, caches: Sequence[Cache], sinks: Any, value_dim: int, scale: Any, out: Any = None
+        self, a: Any, q: Any, caches: Sequence[Cache], sink: Tuple[str, Any], value_dim: int, scale: Any, out: Any = None
     ) -> None:
+        name, sinks = sink
         queries = Queries.of(a, q)
         self.a, self.caches = a, caches
         self.shape = (queries.requests, queries.tokens, queries.heads)
@@ -158,11 +159,11 @@ class Call:
         if self.flat and not queries.flattens():
             q = a.contiguous(q)
             queries = Queries.of(a, q)
-        describe.ensure_shape(a, "sinks", sinks, (queries.heads,))
+        describe.ensure_shape(a, name, sinks, (queries.heads,))
         self.out_shape = (*a.shape(q)[:-1], value_dim)
         self.q, self.given = q, out
         self.out = a.empty(self.out_shape, queries.dtype, q) if out is None else self._usable(out, queries)
-        self.slots = {"q": q, "sinks": None if sinks is None else a.floats("sinks", sinks)}
+        self.slots = {"q": q, "sinks": None if sinks is None else a.floats(name, sinks)}
         segments = [self._segment(n, cache, value_dim) for n, cache in enumerate(caches)]
         self.description = {
             "q": queries.view(self.flat), "out": Queries.of(a, self.out).view(self.flat), "segments": segments,

@@ -20,7 +20,7 @@ import json
 from typing import Any, Optional, Tuple
 
 from . import _describe as describe
-from ._caches import Cache, Call, page_stride, planned
+from ._caches import Cache, Call, lists_of, page_stride, planned
 from ._library import check, library
 from ._options import real, whole
 from ._plan import Bound, packed
@@ -165,7 +165,7 @@ def _decode(
         names = ("compressed", "compressed_lists", "page_table", "compressed_lengths")
         rows = page_rows if compressed_page_rows is None else compressed_page_rows
         caches.append(Cache(names, compressed, compressed_lists, page_table, compressed_lengths, rows))
-    return Call(a, q, caches, sinks, DIM, scale, out)
+    return Call(a, q, caches, ("sinks", sinks), DIM, scale, out)
 
 
 def prefill(
@@ -210,8 +210,8 @@ def prefill(
             slots["positions"] = _full(a, 0 if position is None else position, q)
         else:
             _refuse("beside compressed_lists", position=position)
-            segments[1]["indices"] = _width(a, "compressed_lists", compressed_lists, a.shape(q)[0])
-            slots["segment 1 indices"] = a.integers("compressed_lists", compressed_lists)
+            places, slots["segment 1 indices"] = lists_of(a, "compressed_lists", compressed_lists, a.shape(q)[0], 1)
+            segments[1].update(places)
     return _run(a, q, query, segments, sinks, slots, scale)
 
 
@@ -287,13 +287,6 @@ def _rows(a: Any, x: Any, name: str) -> dict:
         raise ValueError(f"{name} has a last stride of {unit}: rows must be contiguous")
     view = {"shape": [1, 1, shape[0], DIM], "strides": [0, 0, step, 1], "dtype": _float(a, x, name)}
     return {"k": view, "mask": "full"}
-
-
-def _width(a: Any, name: str, x: Any, rows: int) -> int:
-    shape = tuple(a.shape(x))
-    if len(shape) != 2 or shape[0] != rows:
-        raise ValueError(f"{name} has shape {shape}: ({rows}, entries) is needed")
-    return shape[1]
 
 
 def _full(a: Any, value: int, like: Any) -> Any:

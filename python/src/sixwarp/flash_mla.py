@@ -24,7 +24,7 @@ from . import _describe as describe
 from ._attention import attention
 from ._caches import Cache, Call
 from ._options import real, whole
-from ._tensor import adapter_for, ensure_given
+from ._tensor import adapter_for
 
 
 @dataclasses.dataclass
@@ -87,7 +87,7 @@ def flash_mla_with_kvcache(
     """
     name = "flash_mla_with_kvcache"
     _refuse(name, descale_q=descale_q, descale_k=descale_k)
-    ensure_given(q=q, k_cache=k_cache)
+    _ensure_tensors(q=q, k_cache=k_cache)
     width = whole("head_dim_v", head_dim_v, 1)
     if q.dim() != 4:
         raise ValueError(f"q has shape {tuple(q.shape)}: [batch, s_q, heads, dim] is needed")
@@ -146,10 +146,10 @@ def flash_mla_sparse_fwd(
     (torch.Size([4, 16, 512]), torch.Size([4, 16]), True)
     """
     _refuse("flash_mla_sparse_fwd", indexer_topk=indexer_topk or None)
-    ensure_given(q=q, kv=kv, indices=indices)
-    width, tokens = whole("d_v", d_v, 1), q.shape[0]
+    _ensure_tensors(q=q, kv=kv, indices=indices)
     if q.dim() != 3:
         raise ValueError(f"q has shape {tuple(q.shape)}: [s_q, heads, dim] is needed")
+    width, tokens = whole("d_v", d_v, 1), q.shape[0]
     if kv.dim() != 3 or kv.shape[1] != 1 or kv.dtype is not q.dtype:
         raise ValueError(f"kv is {kv.dtype} of shape {tuple(kv.shape)}: {q.dtype} of [s_kv, 1, {q.shape[2]}] is needed")
     if tuple(indices.shape[:2]) != (tokens, 1) or indices.dim() != 3:
@@ -172,8 +172,7 @@ def _call(q: Tensor, caches: list, sinks: Optional[Tensor], width: int, scale: A
     a = adapter_for([*tensors], [*tensors.values()])
     describe.ensure_one_device(a, tensors)
     a.refuse_gradients(*tensors.values())
-    describe.ensure_shape(a, "attn_sink", sinks, (q.shape[-2],))
-    return Call(a, q, caches, sinks, width, scale, out)
+    return Call(a, q, caches, ("attn_sink", sinks), width, scale, out)
 
 
 def _dense(
@@ -195,6 +194,12 @@ def _dense(
 def _positive(lse: Tensor) -> Tensor:
     """FlashMLA writes +inf for a row without keys, sixwarp -inf."""
     return lse.masked_fill_(lse == float("-inf"), float("inf"))
+
+
+def _ensure_tensors(**tensors: Any) -> None:
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} is {type(x).__name__}: a torch tensor is needed")
 
 
 def _ensure_kind(cache: Cache, fp8: bool) -> None:

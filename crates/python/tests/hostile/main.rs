@@ -179,6 +179,8 @@ fn null_is_refused_everywhere() {
         let mut kind = 0;
         assert!(ffi::sixwarp_plan(null(), -1, &mut kind).is_null());
         assert_eq!(kind, 1);
+        assert_eq!(ffi::sixwarp_supports(null(), c"cpu".as_ptr()), 1);
+        assert_eq!(ffi::sixwarp_supports(c"{}".as_ptr(), null()), 1);
         assert!(ffi::sixwarp_plan_info(null()).is_null());
         ffi::sixwarp_plan_free(null_mut());
         assert_eq!(ffi::sixwarp_run(null(), null(), 0, null(), 0), 1);
