@@ -124,6 +124,26 @@ def test_entries_that_name_no_row_are_skipped():
     assert all(torch.equal(x, y) for x, y in zip(dsv4.decode(q, pool, near, sinks), want))
 
 
+def test_arrays_of_numpy_are_read_as_tensors_of_torch_are():
+    q, sinks, generator = setup()
+    pages = dsv4.pack_rows(rows(3 * PAGE, 1), PAGE)[:, : PAGE * 584].unflatten(1, (PAGE, 1, 584))
+    near = lists(generator, 3, dsv4.WINDOW, 3 * PAGE, [9, 5, 0])
+    bf16 = pytest.importorskip("ml_dtypes").bfloat16
+    array = q.view(torch.int16).numpy().view(bf16)
+    apart = np.full((3, 200), 7, np.int32)
+    apart[:, :128] = near
+    for entries in (near.numpy(), apart[:, :128], near.numpy().astype(np.int64), np.asfortranarray(near)):
+        out, lse = dsv4.decode(array, pages.numpy(), entries, sinks.numpy())
+        want, want_lse = dsv4.decode(q, pages, near, sinks)
+        assert np.array_equal(out.astype(np.float32), want.float().numpy()) and np.array_equal(lse, want_lse.numpy())
+    nothing, _ = dsv4.decode(array[:0], pages.numpy(), near.numpy()[:0], sinks.numpy())
+    assert nothing.shape == (0, HEADS, dsv4.DIM)
+    nothing, lse = dsv4.decode(
+        q[:0, None], pages, near[:0], sinks, window_lengths=torch.zeros(0, 1, dtype=torch.int32)
+    )
+    assert nothing.shape == (0, 1, HEADS, dsv4.DIM) and lse.shape == (0, HEADS, 1)
+
+
 def test_pages_and_rows_between_others_are_found():
     q, sinks, generator = setup()
     pool = rows(8 * PAGE, 1).reshape(8, PAGE, dsv4.DIM)

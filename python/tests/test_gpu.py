@@ -12,7 +12,7 @@ if not torch.cuda.is_available():
 
 import sixwarp
 import sixwarp.torch as ours
-from sixwarp import dsv4
+from sixwarp import dsv4, flash_mla
 
 
 def tensors(batch=2, queries=3, keys=300, heads=8, kv_heads=2, dim=128):
@@ -285,6 +285,79 @@ def test_deepseek_prefill_reads_lists_as_the_cpu_does():
     }  # fmt: skip
     want = dsv4.prefill(**given)
     near_enough(dsv4.prefill(**{name: x.cuda() for name, x in given.items()}), want)
+
+
+def serving_call(heads, s_q, lengths):
+    """What vLLM and SGLang call FlashMLA with: two caches of pages that lie apart, lists that are views."""
+    cache = lambda pages, rows: dsv4.pack_rows(some(pages * rows, 512).bfloat16(), rows)
+    near, far = cache(20, 64)[:, : 64 * 584], cache(700, 2)[:, : 2 * 584]
+    indices = some_lists(4 * s_q, 200, 20 * 64).view(4, s_q, 200)
+    # A row that is not there is skipped, and never read.
+    indices[:, :, 5::9] = 2**31 - 1
+    return {
+        "q": some(4, s_q, heads, 512).bfloat16(), "k_cache": near.unflatten(1, (64, 1, 584)), "indices": indices,
+        "attn_sink": some(heads), "topk_length": lengths, "extra_k_cache": far.unflatten(1, (2, 1, 584)),
+        "extra_indices_in_kvcache": some_lists(4 * s_q, 129, 1400).view(4, s_q, 129),
+    }  # fmt: skip
+
+
+def on_gpu(given):
+    """Tensors with their strides on the GPU; lists as views of wider ones."""
+    there = {name: x.cuda() for name, x in given.items()}
+    for name, (rows, row_bytes) in (("k_cache", (64, 584)), ("extra_k_cache", (2, 584))):
+        pages = torch.zeros(len(given[name]), dsv4.page_bytes(rows) + 576, dtype=torch.uint8, device="cuda")
+        pages[:, : rows * row_bytes] = given[name].flatten(1).cuda()
+        there[name] = pages[:, : rows * row_bytes].unflatten(1, (rows, 1, row_bytes))
+    there["indices"] = torch.cat([there["indices"], there["indices"]], 2)[..., : given["indices"].shape[2]]
+    return there
+
+
+@hopper
+@pytest.mark.parametrize("heads, s_q", [(16, 1), (64, 2), (128, 1), (5, 8)])
+def test_flash_mla_decodes_as_the_cpu_does(heads, s_q):
+    of_requests = torch.tensor([128, 200, 0, 1], dtype=torch.int32)
+    of_tokens = of_requests[:, None].repeat(1, s_q)
+    of_tokens[:, -1] = 77
+    for lengths in (of_requests, of_tokens):
+        given = serving_call(heads, s_q, lengths)
+        call = lambda **tensors: flash_mla.flash_mla_with_kvcache(**tensors, is_fp8_kvcache=True)
+        there = on_gpu(given)
+        near_enough(call(**there), call(**given))
+        out = torch.empty_like(there["q"])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            call(**there, out=out)
+        there["q"].neg_()
+        graph.replay()
+        near_enough((out,), (call(**{**given, "q": -given["q"]})[0],))
+
+
+@hopper
+@pytest.mark.parametrize("dim", [512, 576])
+def test_flash_mla_prefills_as_the_cpu_does(dim):
+    q, kv, indices = some(70, 16, dim).bfloat16(), some(300, 1, dim).bfloat16(), some_lists(70, 129, 300)[:, None]
+    lengths = torch.arange(70, dtype=torch.int32)
+    call = lambda *tensors: flash_mla.flash_mla_sparse_fwd(*tensors[:3], 0.05, topk_length=tensors[3])
+    out, most, lse = call(*(x.cuda() for x in (q, kv, indices, lengths)))
+    want, want_most, want_lse = call(q, kv, indices, lengths)
+    near_enough((out, lse), (want, want_lse))
+    near_enough((most,), (want_most,))
+
+
+@hopper
+def test_flash_mla_decodes_whole_pages_as_the_cpu_does():
+    q, pages = some(3, 2, 16, 576).bfloat16(), some(40, 64, 1, 576).bfloat16()
+    table = torch.randperm(39).view(3, 13).int()
+    lengths = torch.tensor([13 * 64, 100, 0], dtype=torch.int32)
+    call = lambda *tensors: flash_mla.flash_mla_with_kvcache(*tensors, 512, None, causal=True)
+    near_enough(call(*(x.cuda() for x in (q, pages, table, lengths))), call(q, pages, table, lengths))
+
+
+@hopper
+def test_support_of_this_gpu_is_that_of_its_generation():
+    x = some(1, 4, 2, 64).cuda()
+    assert sixwarp.supports(x, x, x) == sixwarp.supports(x, x, x, device="sm_90a")
+    assert sixwarp.supports(x.half(), x.half(), x.half(), device="cuda:0") is None
 
 
 def test_tensors_of_a_layer_are_on_one_device():

@@ -121,6 +121,9 @@ class Queries(NamedTuple):
     def of(a: Any, q: Any) -> Queries:
         """Queries of three or four dimensions; three are those of one token per request."""
         shape, strides = tuple(a.shape(q)), tuple(a.strides(q, "q"))
+        if 0 in shape:
+            # Libraries differ in what they say of tensors without elements.
+            strides = tuple(describe.dense_strides(shape))
         if len(shape) == 3:
             shape, strides = (shape[0], 1, *shape[1:]), (strides[0], 0, *strides[1:])
         if len(shape) != 4 or a.dtype(q) not in describe.FLOATS:
