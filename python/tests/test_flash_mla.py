@@ -1,6 +1,7 @@
 """FlashMLA's functions, against softmax in float64 over gathered, dequantised rows."""
 
 import inspect
+import math
 
 import pytest
 
@@ -215,6 +216,8 @@ def test_sparse_prefill(dim, with_lengths):
     given = torch.empty_like(out)
     again, none, _ = flash_mla_sparse_fwd(q, kv, indices, 0.07, 512, sinks, topk, out=given, need_max_logits=False)
     assert again is given and none is None and torch.equal(given, out)
+    _, most2, lse2 = flash_mla_sparse_fwd(q, kv, indices, 0.07, topk_length=topk, return_log2_lse=True)
+    torch.testing.assert_close((most2 * math.log(2), lse2 * math.log(2)), (most, lse))
 
 
 def test_a_prefill_over_no_rows():

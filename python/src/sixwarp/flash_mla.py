@@ -15,6 +15,7 @@ by name, before anything is computed (`sixwarp.Unsupported`).
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Optional, Tuple
 
 import torch
@@ -25,6 +26,9 @@ from ._attention import attention
 from ._caches import Cache, Call
 from ._options import real, whole
 from ._tensor import adapter_for
+
+
+LOG2_E = math.log2(math.e)
 
 
 @dataclasses.dataclass
@@ -126,13 +130,14 @@ def flash_mla_sparse_fwd(
     indexer_topk: int = 0,
     *,
     out: Optional[Tensor] = None,
+    return_log2_lse: bool = False,
     need_max_logits: bool = True,
 ) -> Tuple[Tensor, Optional[Tensor], Tensor]:
     """FlashMLA's `flash_mla_sparse_fwd`: `(out, max_logits, lse)` for `q` of `[s_q, heads, dim]`.
 
     `kv` is `[s_kv, 1, dim]` of `q`'s type, `indices` int32 `[s_q, 1, topk]`, `topk_length` int32 `[s_q]`. `out` is
     `[s_q, heads, d_v]`; `max_logits` (-inf for a row without keys) and `lse` (+inf) are float32 `[s_q, heads]`,
-    natural logarithms without the sink.
+    natural logarithms without the sink. With SGLang's `return_log2_lse` both are to base 2.
 
     sixwarp has no use for the largest logit: it is computed by torch, which takes as long again. vLLM and SGLang drop
     it; with `need_max_logits=False` it is None.
@@ -161,6 +166,9 @@ def flash_mla_sparse_fwd(
     result, lse = _call(q, [cache], attn_sink, width, real("sm_scale", sm_scale), out).run()
     lse = lse.reshape(lse.shape[:2])
     largest = _max_logits(q, kv[:, 0], indices[:, 0], sm_scale, topk_length) if need_max_logits else None
+    if return_log2_lse:
+        lse = lse * LOG2_E
+        largest = None if largest is None else largest * LOG2_E
     return result, largest, _positive(lse)
 
 
