@@ -1,4 +1,4 @@
-"""Bar charts of two sides of a benchmark, each as one SVG file without scripts."""
+"""Charts of two sides of a benchmark, each as one SVG file without scripts."""
 
 import math
 from html import escape
@@ -7,36 +7,60 @@ OURS, THEIRS, INK, GREY = "#2f7d5b", "#c9ced6", "#1f2937", "#6b7280"
 WIDTH, LEFT, BAR, GAP, TOP = 900, 190, 9, 9, 70
 
 
+# Small multiples: panels side by side, one above the other, and the room around each.
+ACROSS, PANEL_WIDTH, PANEL_HEIGHT, SIDE, BELOW = 4, 180, 150, 38, 52
+
+
 def draw(about, rows):
-    """Time relative to the floor, inverted: a bar that reaches the right edge is at the floor."""
-    height = TOP + len(rows) * (2 * BAR + GAP) + 20
-    span = WIDTH - LEFT - 110
+    """Dense prefill as papers show it: TFLOP/s over the length, a panel per head dim and mask, sixwarp beside torch."""
+    panels = {}
+    for row in rows:
+        if row["suite"] == "dense":
+            dim, mask, length = row["name"].split()
+            panels.setdefault((mask, dim), []).append((int(length), row))
+    names = sorted(panels, key=lambda name: (name[0] != "full", int(name[1][1:])))
+    height = TOP + -(-len(names) // ACROSS) * (PANEL_HEIGHT + BELOW)
+    ceiling = about["matmul_tflops"]
     parts = [
         *opening(height),
-        text(20, 26, f"sixwarp beside torch on {about['gpu']}, bf16", 16, INK),
-        text(
-            20,
-            46,
-            f"bars are the share of the floor ({about['matmul_tflops']:.0f} TFLOP/s, "
-            f"{about['copy_tbs']:.2f} TB/s); green sixwarp, grey torch; {about['date']}",
-            11,
-            GREY,
-        ),
+        text(20, 26, f"sixwarp beside torch on {about['gpu']}, bf16: TFLOP/s over tokens of a sequence", 16, INK),
+        text(20, 46, f"16,384 tokens in all, hidden size 2,048; dashed: a product of 8192 x 8192 matrices; {about['date']}", 11, GREY),
     ]
-    y = TOP
-    for row in rows:
-        parts.append(text(LEFT - 8, y + BAR + 3, row["name"], 10, INK, "end"))
-        for side, colour in (("ours_us", OURS), ("torch_us", THEIRS)):
-            if side in row:
-                share = min(1.0, row["floor_us"] / row[side])
-                width = max(1.0, share * span)
-                parts.append(f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{colour}"/>')
-                label = f"{row[side]:.1f} us"
-                parts.append(text(LEFT + width + 4, y + BAR - 1, label, 8, GREY))
-            y += BAR
-        y += GAP
+    for n, (mask, dim) in enumerate(names):
+        left = SIDE + n % ACROSS * (PANEL_WIDTH + SIDE)
+        top = TOP + n // ACROSS * (PANEL_HEIGHT + BELOW)
+        parts += panel(left, top, f"head dim {dim[1:]}, {mask}", sorted(panels[mask, dim], key=lambda row: row[0]), ceiling)
     parts.append("</svg>\n")
     return "\n".join(parts)
+
+
+def panel(left, top, title, rows, ceiling):
+    """One panel: axes, and a line of points for each side."""
+    most, lengths = 900.0, [length for length, _ in rows]
+    steps = max(1, len(lengths) - 1)
+    x = lambda length: left + lengths.index(length) / steps * PANEL_WIDTH
+    y = lambda rate: top + PANEL_HEIGHT * (1 - rate / most)
+    yield text(left, top - 6, title, 11, INK)
+    for rate in range(0, int(most) + 1, 300):
+        yield line([(left, y(rate)), (left + PANEL_WIDTH, y(rate))], "#e5e7eb", 1)
+        yield text(left - 4, y(rate) + 3, str(rate), 8, GREY, "end")
+    yield line([(left, y(ceiling)), (left + PANEL_WIDTH, y(ceiling))], GREY, 0.7, "3 3")
+    for length in lengths:
+        name = f"{length // 1024}k" if length >= 1024 else str(length)
+        yield text(x(length), top + PANEL_HEIGHT + 12, name, 8, GREY, "middle")
+    theirs = rows[0][1]["torch_backend"]
+    sides = (("torch_us", "#9aa1ad", {"cudnn": "cuDNN"}.get(theirs, f"torch, {theirs}")), ("ours_us", OURS, "sixwarp"))
+    for side, colour, label in sides:
+        points = [(x(length), y(row["flops"] / row[side] / 1e6)) for length, row in rows if side in row]
+        yield line(points, colour, 2)
+        yield from (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5" fill="{colour}"/>' for a, b in points)
+        yield text(points[-1][0], points[-1][1] + (12 if side == "torch_us" else -6), label, 9, colour, "end")
+
+
+def line(points, colour, width, dashes=None):
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
 
 
 def draw_ratios(document):

@@ -1,7 +1,9 @@
-"""Examples in docstrings and in the README run."""
+"""Examples in docstrings and in the README run; the chart of the H200 is that of its figures; pages are linked."""
 
 import doctest
 import importlib
+import importlib.util
+import json
 import pathlib
 
 import pytest
@@ -41,3 +43,17 @@ def test_pages(path):
 
 def test_the_readmes_are_among_the_pages():
     assert {ROOT / "README.md", ROOT / "python" / "README.md"} <= set(PAGES)
+
+
+def test_the_chart_of_the_h200_is_current():
+    spec = importlib.util.spec_from_file_location("chart", ROOT / "benches" / "chart.py")
+    chart = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(chart)
+    figures = json.loads((ROOT / "docs/h200/h200.json").read_text(encoding="utf-8"))
+    assert chart.draw(figures, figures["rows"]) == (ROOT / "docs/h200/h200.svg").read_text(encoding="utf-8")
+
+
+def test_every_page_has_a_door():
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    pages = [path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md"]
+    assert [page for page in pages if f"]({page})" not in index] == []
