@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Every result is compared with an f64 oracle; outputs, unused pages and gaps hold NaN beforehand.
 
   sixwarp verify --device cpu                       the whole table
-  sixwarp verify --device cuda --cases 'mqa-*'     cases whose names match
+  sixwarp verify --device cuda --cases 'mqa-*'      cases whose names match
   sixwarp verify --device cpu --random 500 --seed 7 random cases; a failing one is made smaller
   sixwarp verify --list                             the names
 

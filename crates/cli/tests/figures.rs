@@ -39,9 +39,9 @@ fn rates(mask: &str) -> (f64, f64) {
     let prefix = format!("d512 {mask} ");
     let rows = rows("dense");
     let rates = rows.iter().filter(|row| name(row).starts_with(&prefix));
-    rates.map(|row| number(row, "ours_tflops")).fold((f64::INFINITY, 0.0), |(low, high), rate| {
-        (f64::min(low, rate), f64::max(high, rate))
-    })
+    rates
+        .map(|row| number(row, "ours_tflops"))
+        .fold((f64::INFINITY, 0.0), |(low, high), rate| (f64::min(low, rate), f64::max(high, rate)))
 }
 
 #[track_caller]
@@ -67,8 +67,7 @@ fn the_readme_quotes_the_measured_run() {
 fn the_page_sums_up_its_suites() {
     for suite in ["dense", "mqa", "decode"] {
         let (count, mean, least) = beside_cudnn(suite);
-        let sum =
-            format!("{count} rows beside cuDNN: geometric mean {mean:.3}, least {least:.3}");
+        let sum = format!("{count} rows beside cuDNN: geometric mean {mean:.3}, least {least:.3}");
         assert_says("docs/h200.md", &sum);
     }
 }
