@@ -46,8 +46,9 @@ impl Counter {
         }
     }
 
+    /// Arrives once where `p` holds.
     #[track_caller]
-    fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
+    pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
         match self {
             Counter::Own(barrier) => barrier.arrive_if(b, p),
             Counter::OfPair(barrier) => barrier.arrive_if(b, p),

@@ -47,22 +47,24 @@ impl Marks {
         });
     }
 
-    /// Writes what warp `number` of those that unpack a tile found: whether each of its two runs' rows exists, a
-    /// bit each.
+    /// Writes what warp `number` of those that unpack a tile found, for each [`KEYS`] keys a byte: whether each of its
+    /// two runs' rows exists, a bit each.
     #[track_caller]
-    pub fn write_byte(
+    pub fn write_bytes(
         &self,
         b: &mut Builder,
         number: Reg<u32>,
         stage: Reg<u32>,
-        byte: Reg<u32>,
+        bytes: &[Reg<u32>],
         lead: Reg<bool>,
     ) {
         let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
         let zero = b.value::<u32>(0);
         let at = self.words.element(b, &[zero, warp, stage]);
         let at = b.smem_add(at, two);
-        b.st_shared_byte_if(lead, at, byte);
+        for (i, &byte) in bytes.iter().enumerate() {
+            b.st_shared_byte_if(lead, at.plus(self.words.offset(&[i as u32])), byte);
+        }
     }
 
     /// Words that a thread reads of a tile.
@@ -85,6 +87,55 @@ impl Marks {
             b.assign(register, word);
         }
     }
+}
+
+/// The words of [`KEYS`] neighbouring keys.
+pub type WordsOfRun = [Reg<u32>; WARPS as usize];
+
+impl Marks {
+    /// Reads the words of `keys` neighbouring keys of the tile at `stage`, from its first on or that of number
+    /// `first`, a multiple of [`KEYS`].
+    #[track_caller]
+    pub fn read_run(
+        &self,
+        b: &mut Builder,
+        stage: Reg<u32>,
+        first: Option<Reg<u32>>,
+        keys: u32,
+    ) -> Vec<WordsOfRun> {
+        let first = match first {
+            None => b.value::<u32>(0),
+            Some(key) => b.div(key, KEYS),
+        };
+        let zero = b.value::<u32>(0);
+        let at = self.words.element(b, &[first, zero, stage]);
+        let mut word = |i, warp| b.ld_shared::<u32>(at.plus(self.words.offset(&[i, warp])));
+        (0..keys / KEYS).map(|i| std::array::from_fn(|warp| word(i, warp as u32))).collect()
+    }
+}
+
+/// Replaces the scores of keys that do not exist by `-inf`, in a thread that holds those of neighbouring keys.
+#[track_caller]
+pub fn hide_run(b: &mut Builder, words: &[WordsOfRun], scores: &[Reg<f32>]) {
+    let mut all = b.value(u32::MAX);
+    for word in words.iter().flatten() {
+        all = b.and(all, *word);
+    }
+    let missing = b.setp(Cmp::Ne, all, u32::MAX);
+    let missing = b.vote_any(missing);
+    b.if_(missing, |b| {
+        for (key, &score) in (0..).zip(scores) {
+            let (warp, bit) = bit_of_run(key % KEYS);
+            let mark = b.and(words[(key / KEYS) as usize][warp], 1u32 << bit);
+            let hidden = b.setp(Cmp::Eq, mark, 0);
+            b.assign_if(hidden, score, f32::NEG_INFINITY);
+        }
+    });
+}
+
+/// The warp that looked a key of a run up, and the bit of its word.
+fn bit_of_run(key: u32) -> (usize, u32) {
+    ((key / 4 % WARPS) as usize, key / 8 * 4 + key % 4)
 }
 
 /// Word and bit of a column, counted from a thread's first one.
@@ -133,6 +184,14 @@ mod tests {
     use super::*;
     use crate::gather::row_of_lane;
     use layout::hw::fragment::wgmma_d;
+
+    #[test]
+    fn every_key_of_a_run_has_the_mark_of_the_lane_that_looked_it_up() {
+        for key in 0..KEYS {
+            let (warp, bit) = bit_of_run(key);
+            assert_eq!(row_of_lane(warp as u32, bit), key);
+        }
+    }
 
     /// What a thread reads of a column's mark is what the lane wrote that looked the column's row up.
     #[test]

@@ -76,20 +76,17 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Rows that are listed or packed are gathered, which Hopper kernels do.
+/// Rows that are listed or packed are gathered.
 fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
         return Ok(());
     };
-    let (what, why) = match segment.storage {
-        Storage::Elements => ("index lists".into(), format!("{arch} kernels read rows in order")),
-        Storage::Model1 => ("fp8 rows".to_string(), format!("{arch} kernels read 16-bit rows")),
-        storage => (format!("{storage} rows"), format!("{arch} kernels read 16-bit rows")),
+    let what = match segment.storage {
+        Storage::Elements => "index lists".to_string(),
+        Storage::Model1 => "fp8 rows".to_string(),
+        storage => format!("{storage} rows"),
     };
-    if arch != Arch::Sm90 {
-        return Err(Unsupported::new(what, why));
-    }
-    problem.segments.iter().try_for_each(check_packed)?;
+    problem.segments.iter().try_for_each(|segment| check_packed(segment, arch))?;
     if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
         return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
@@ -106,7 +103,7 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
 }
 
 /// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
-fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
+fn check_packed(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
     match segment.storage {
         Storage::Elements => Ok(()),
         Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
@@ -115,7 +112,7 @@ fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
             Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
         }
         storage => {
-            let why = "of packed formats, sm_90a kernels read MODEL1";
+            let why = format!("of packed formats, {arch} kernels read MODEL1");
             Err(Unsupported::new(format!("{storage} rows"), why))
         }
     }
@@ -141,9 +138,11 @@ fn check_tiles(problem: &Problem) -> Result<(), Unsupported> {
     }
 }
 
-/// Without swizzle a row of a copy is 16 bytes, and copies go to multiples of 128.
+/// Without swizzle a row of a copy is 16 bytes, and copies go to multiples of 128. (Rows that are gathered are always
+/// swizzled.)
 fn check_loads(problem: &Problem, options: &PlanOptions) -> Result<(), Unsupported> {
-    let paged = problem.segments.iter().filter(|segment| segment.paging.is_some());
+    let paged = |segment: &&Segment| segment.paging.is_some() && !gather::must(segment);
+    let paged = problem.segments.iter().filter(paged);
     let odd = paged.map(|segment| segment.k.tokens()).find(|rows| !rows.is_multiple_of(8));
     match (options.loads, odd) {
         (Loads::Plain, Some(rows)) => Err(Unsupported::new(

@@ -34,7 +34,7 @@ impl Schedule {
             }
             Arch::Sm90 => Schedule::Hopper(sm90::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if sm100::wide::Config::suits(problem, options) => {
-                Schedule::PairOfCtas(sm100::wide::Config::choose(problem))
+                Schedule::PairOfCtas(sm100::wide::Config::choose(problem, n))
             }
             Arch::Sm100 | Arch::Sm103 => {
                 let config = sm100::Config::choose(problem, n, options);
@@ -68,7 +68,7 @@ impl Schedule {
                 c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
             }
             Schedule::PairOfCtas(c) => {
-                c.packing.blocks(c.group, queries).div_ceil(sm100::wide::CLUSTER.into()) as u32
+                c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
             }
             Schedule::SixWarps(c) | Schedule::Paired(c) => {
                 let blocks = c.packing.blocks(c.group, queries);
@@ -148,9 +148,9 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => config.threads(),
             Schedule::HopperWide(config) => config.threads(),
-            Schedule::SixWarps(_) => sm100::six_warps::THREADS,
+            Schedule::SixWarps(config) => sm100::six_warps::threads(config),
             Schedule::Paired(_) => sm100::paired::THREADS,
-            Schedule::PairOfCtas(_) => sm100::wide::THREADS,
+            Schedule::PairOfCtas(config) => sm100::wide::threads(config),
         }
     }
 
@@ -215,7 +215,8 @@ impl fmt::Display for Schedule {
             ),
             Schedule::PairOfCtas(c) => write!(
                 f,
-                "six warps in each of a pair of CTAs, {} rows × {} keys, {} slots",
+                "{} warps in each of a pair of CTAs, {} rows × {} keys, {} slots",
+                self.threads() / 32,
                 sm100::ROWS,
                 sm100::TILE,
                 c.slots

@@ -556,7 +556,10 @@ impl Keys {
             Values::Separate(_) => part(SegmentSlot::V),
             Values::SameAsKeys { .. } => part(SegmentSlot::K),
         };
-        let v = values_apart.then(|| source(b, "v", &segment.value_view(), values));
+        let v = values_apart.then(|| match k {
+            Source::Scattered(Scattered::Model1(_)) => k,
+            _ => source(b, "v", &segment.value_view(), values),
+        });
         let exact = match k {
             Source::Scattered(Scattered::Model1(rows)) => exact::Rows::Model1(rows),
             _ => {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BIAS, MASK_KINDS, with_mask};
-use problem::{DType, Mask, Problem, Segment, View};
+use problem::{DType, Mask, Problem, Segment, Storage, View};
 use ptx::toolchain::assemble;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
@@ -120,5 +120,45 @@ fn keys_that_are_values() {
             let options = PlanOptions { row_blocks, ..PlanOptions::for_arch(Arch::Sm100) };
             assembles(&problem, Arch::Sm100, &options);
         }
+    }
+}
+
+/// Rows that lists name, apart and as keys that are values.
+#[test]
+fn listed_rows() {
+    let view = |shape| View::bshd(DType::Bf16, shape);
+    let problem = |heads, queries, segment: Segment| {
+        let q = view([2, heads, queries, segment.k.dim()]);
+        Problem::builder(q).segment(segment.indexed(700)).sinks().build().expect("a valid problem")
+    };
+    let pages = |heads, dim| view([64, heads, 64, dim]);
+    for (key_dim, value_dim) in [(64, 64), (192, 128), (256, 256), (576, 512)] {
+        let apart = Segment::new(pages(2, key_dim), pages(2, value_dim)).paged(0);
+        let same = Segment::shared(pages(1, key_dim), value_dim).paged(0);
+        let options = PlanOptions::for_arch(Arch::Sm100);
+        assembles(&problem(8, 1, apart), Arch::Sm100, &options);
+        assembles(&problem(128, 2, same.clone()), Arch::Sm103, &options);
+        let capped = Problem { softcap: Some(50.0), ..problem(128, 2, same) };
+        assembles(&capped, Arch::Sm100, &options);
+    }
+}
+
+/// Rows of fp8 numbers: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
+#[test]
+fn packed_rows() {
+    for (value_dim, arch) in [(512, Arch::Sm100), (512, Arch::Sm103), (128, Arch::Sm100)] {
+        let rows = View::bshd(DType::Bf16, [64, 1, 64, 512]);
+        let rows = || Segment::shared(rows, value_dim).stored(Storage::Model1);
+        let problem = |segment: Segment| {
+            let q = View::bshd(DType::Bf16, [2, 128, 2, 512]);
+            Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
+        };
+        let options = PlanOptions::for_arch(arch);
+        let paged = problem(rows().paged(32).mask(Mask::Causal));
+        assembles(&paged, arch, &options);
+        assembles(&with_mask(&paged, BIAS), arch, &options);
+        let listed = problem(rows().paged(0).indexed(700));
+        assembles(&Problem { softcap: Some(50.0), ..listed.clone() }, arch, &options);
+        assembles(&listed, arch, &options);
     }
 }

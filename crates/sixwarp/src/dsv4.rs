@@ -8,7 +8,7 @@
 //! A compressed row is visible from the position of its last token on; rows whose tokens also lie
 //! in the window are seen twice, as the model intends.
 //!
-//! The CPU and Hopper GPUs take every layer, other GPUs those without index lists and fp8 rows.
+//! The CPU, Hopper and Blackwell GPUs take every layer.
 //!
 //! ```
 //! use sixwarp::dsv4::{Core, Layer, Pool};

@@ -37,6 +37,13 @@ impl Elements {
         Elements { base, strides, columns: view.dim() as u32 }
     }
 
+    /// The same rows, `columns` columns from `first` on, which is a multiple of a unit's.
+    #[track_caller]
+    pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
+        let offset = b.mul_wide(first, 2);
+        Elements { base: b.global_add(self.base, offset), columns, ..*self }
+    }
+
     /// Bytes of a row.
     pub fn row_bytes(&self) -> u32 {
         self.columns * 2
@@ -56,7 +63,7 @@ impl Elements {
         b.mad(token, self.strides[2], place)
     }
 
-    /// Copies a warp's share; rows and columns that do not exist become zeros.
+    /// Issues the copies of a warp's share; rows and columns that do not exist become zeros.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, share: &Share<'_>) {
         let first = b.mul_wide(share.unit, UNIT_BYTES);
@@ -71,7 +78,6 @@ impl Elements {
                 b.cp_async16(share.to(run, panel), from, Some(valid));
             }
         }
-        share.full.arrive_when_copied(b);
     }
 
     /// `bytes`, or none where unit `unit` of the panel at `column` is past the end of a row.

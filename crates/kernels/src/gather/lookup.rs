@@ -40,6 +40,22 @@ impl Row {
     fn new(b: &mut Builder) -> Self {
         Row { outer: b.reg(), token: b.reg() }
     }
+
+    /// Overwrites it.
+    #[track_caller]
+    pub fn assign(&self, b: &mut Builder, other: &Row) {
+        b.assign(self.outer, other.outer);
+        b.assign(self.token, other.token);
+    }
+
+    /// This row where `p` holds, the other elsewhere.
+    #[track_caller]
+    pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Row) -> Row {
+        Row {
+            outer: b.select::<u32>(p, self.outer, other.outer),
+            token: b.select::<u32>(p, self.token, other.token),
+        }
+    }
 }
 
 /// Where a row is.
@@ -64,6 +80,15 @@ impl Place {
         if let (Some(scales), Some(other)) = (self.scales, other.scales) {
             scales.iter().zip(other).for_each(|(scale, other)| b.assign(*scale, other));
         }
+    }
+
+    /// This place where `p` holds, the other elsewhere.
+    #[track_caller]
+    pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Place) -> Place {
+        let both = self.scales.zip(other.scales);
+        let scales =
+            both.map(|(own, other)| [0, 1].map(|i: usize| b.select::<u32>(p, own[i], other[i])));
+        Place { row: b.select::<u32>(p, self.row, other.row), scales }
     }
 
     /// Whether there is a row.
@@ -109,7 +134,7 @@ impl<'p> Lookup<'p> {
     pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) -> Vec<Row> {
         let per_lane = match self.share {
             Rows::Runs(_) => (self.tile / WARPS).div_ceil(LANES),
-            Rows::TwoRuns(_) => 1,
+            Rows::TwoRuns(_) => self.tile / (LANES * WARPS),
         };
         let rows: Vec<_> = (0..per_lane).map(|_| Row::new(b)).collect();
         self.look_up_into(b, open, n, &rows);
@@ -167,7 +192,8 @@ impl<'p> Lookup<'p> {
     #[track_caller]
     fn list(&self, b: &mut Builder, open: &OpenTile) -> GlobalPtr {
         let Tiling { packing, group, blocks, .. } = *self.tiling;
-        assert!(blocks == 1 && packing.tokens == 1, "a list is one token's");
+        let together = packing.head_blocks(group).is_multiple_of(blocks);
+        assert!(together && packing.tokens == 1, "a list is one token's");
         let lists = self.keys.lists.expect("lists");
         let block = Block::at(b, packing, group, open.first_block);
         let token = b.add(open.sequence.q_start, block.token);
@@ -221,7 +247,7 @@ impl<'p> Lookup<'p> {
 
     /// Whether a row that was looked up is there: a list or table may hold any number.
     #[track_caller]
-    fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
+    pub fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
         if let Some(lists) = self.keys.lists {
             return b.setp(Cmp::Lt, row.token, lists.rows);
         }

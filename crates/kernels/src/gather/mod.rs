@@ -18,16 +18,17 @@ mod unpack;
 pub use elements::Elements;
 #[cfg(test)]
 pub use lookup::row_of_lane;
+pub use lookup::{Lookup, Place, Row, Rows};
 pub use model1::{Model1, PackedRow};
-pub use unpack::{Unpack, WARPS as UNPACKING_WARPS};
+pub use share::Share;
+pub use unpack::{Lane as UnpackingLane, Unpack, WARPS as UNPACKING_WARPS, words_of};
 
 use crate::marks::Marks;
 use crate::task::{Keys, OpenTile, Params, Source};
 use crate::tensors::{self, CHUNK};
-use lookup::{Lookup, Place, Rows};
 use problem::{Segment, Storage, View};
 use ptx::build::{Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, Slot, UNIT_BYTES};
-use share::{NOWHERE, Share};
+use share::NOWHERE;
 use std::ops::Range;
 
 /// Warps that bring a tile together.
@@ -78,7 +79,8 @@ pub enum Scattered {
 }
 
 impl Scattered {
-    fn packed(&self) -> &Model1 {
+    /// Rows in DeepSeek-V4's fp8 format.
+    pub fn packed(&self) -> &Model1 {
         match self {
             Scattered::Model1(rows) => rows,
             Scattered::Elements(_) => panic!("rows of elements are copied, not unpacked"),
@@ -89,6 +91,24 @@ impl Scattered {
         match self {
             Scattered::Elements(rows) => rows,
             Scattered::Model1(_) => panic!("packed rows are unpacked, not copied"),
+        }
+    }
+
+    /// The same rows, `columns` columns from `first` on, which is a multiple of 8.
+    #[track_caller]
+    pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Scattered {
+        match self {
+            Scattered::Elements(rows) => Scattered::Elements(rows.columns(b, first, columns)),
+            Scattered::Model1(rows) => Scattered::Model1(rows.columns(b, first, columns)),
+        }
+    }
+
+    /// Brings a warp's share: copies that are under way, or stores of what was unpacked.
+    #[track_caller]
+    pub fn bring(&self, b: &mut Builder, share: &Share<'_>) {
+        match self {
+            Scattered::Elements(rows) => rows.copy(b, share),
+            Scattered::Model1(rows) => rows.unpack(b, share),
         }
     }
 
@@ -189,8 +209,9 @@ impl<'p> Stream<'p> {
             slot.wait(b);
             let to = slot.tile(b, self.ring).blocks(panels.clone());
             let full = slot.full(b);
-            let share = Share::new(b, self.warp, places, panels.start * CHUNK, to, full);
+            let share = Share::new(b, self.warp, places, panels.start * CHUNK, to);
             source.elements().copy(b, &share);
+            full.arrive_when_copied(b);
             if let (0, Some(marks)) = (unit, self.marks) {
                 let exist: Vec<_> = places.iter().map(|place| place.exists(b)).collect();
                 let lead = b.setp(Cmp::Eq, share.lane(), 0);

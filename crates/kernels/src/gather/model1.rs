@@ -2,7 +2,7 @@
 //!
 //! A page holds its rows, 576 bytes each, and behind them eight bytes of scales per row.
 
-use super::share::row_at;
+use super::share::{Share, row_at};
 use crate::arguments::Arguments;
 use crate::tensors::CHUNK;
 use problem::{Segment, Storage};
@@ -35,6 +35,10 @@ pub struct Model1 {
     page_units: Reg<u32>,
     /// Rows of a batch or page.
     page_rows: Reg<u32>,
+    /// The first column that is read, of units of [`VECTOR`]: 0 if not said.
+    first: Option<Reg<u32>>,
+    /// Columns that are read.
+    columns: u32,
 }
 
 impl Model1 {
@@ -52,7 +56,56 @@ impl Model1 {
             base: args.pointer(b, "k", buffer),
             page_units: args.u32(b, "k_page_units", page_units as u32),
             page_rows: args.u32(b, "k_page_rows", rows as u32),
+            first: None,
+            columns: Storage::MODEL1_DIM as u32,
         }
+    }
+
+    /// The same rows, `columns` columns from `first` on.
+    #[track_caller]
+    pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
+        Model1 { first: Some(b.div(first, VECTOR)), columns, ..*self }
+    }
+
+    /// Stores a warp's share, unpacked; rows and columns that do not exist become zeros.
+    #[track_caller]
+    pub fn unpack(&self, b: &mut Builder, share: &Share<'_>) {
+        share.for_each_run(b, |b, handed, to| {
+            let scales = handed.scales.expect("rows with scales");
+            let row = PackedRow { first: row_at(b, self.base, handed.row), scales };
+            for panel in 0..share.panels() {
+                let column = share.column + panel * CHUNK;
+                let words = self.unpack_unit(b, share.unit, column, &row, handed.exists);
+                b.st_shared_vector(share.panel(to, panel), &words);
+            }
+        });
+    }
+
+    /// A unit of the panel at `column`, of a row if it `exists`.
+    #[track_caller]
+    fn unpack_unit(
+        &self,
+        b: &mut Builder,
+        unit: Reg<u32>,
+        column: u32,
+        row: &PackedRow,
+        exists: Reg<bool>,
+    ) -> Vec<Reg<u32>> {
+        let words = b.regs::<u32>(4);
+        words.iter().for_each(|word| b.assign(*word, 0));
+        let within = self.columns.saturating_sub(column) / VECTOR;
+        let inside = b.setp(Cmp::Lt, unit, within);
+        let wanted = b.and(exists, inside);
+        b.if_(wanted, |b| {
+            let vector = b.add(unit, column / VECTOR);
+            let vector = self.first.map_or(vector, |first| b.add(vector, first));
+            let numbers = row.vector(b, vector);
+            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
+                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
+                b.assign(word, packed);
+            }
+        });
+        words
     }
 
     /// Where a row is, in units of 16 bytes.

@@ -2,7 +2,7 @@
 
 use super::WARPS;
 use super::lookup::Place;
-use ptx::build::{Builder, Cmp, GlobalPtr, Mbarrier, Reg, SharedTile, SmemPtr, UNIT_BYTES};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, UNIT_BYTES};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
@@ -25,8 +25,6 @@ pub struct Share<'a> {
     pub unit: Reg<u32>,
     /// First column.
     pub column: u32,
-    /// Counts the threads that are done.
-    pub full: Mbarrier,
     to: SharedTile,
     /// Where this lane's unit of the first panel of the first run goes.
     at: SmemPtr,
@@ -38,6 +36,8 @@ pub struct Handed {
     pub exists: Reg<bool>,
     /// Its place, or another where there is none.
     pub row: Reg<u32>,
+    /// Its scales, where it has some.
+    pub scales: Option<[Reg<u32>; 2]>,
 }
 
 impl<'a> Share<'a> {
@@ -49,13 +49,12 @@ impl<'a> Share<'a> {
         places: &'a [Place],
         column: u32,
         to: SharedTile,
-        full: Mbarrier,
     ) -> Self {
         let lane = b.special("%laneid");
         let (row, unit) = (b.div(lane, LANES_PER_ROW), b.rem(lane, LANES_PER_ROW));
         let line = b.mad(warp, ROWS, row);
         let at = to.row(b, line).from_unit(b, unit).unit(b, 0);
-        Share { places, lane, row, unit, column, full, to, at }
+        Share { places, lane, row, unit, column, to, at }
     }
 
     /// The lane's number.
@@ -77,9 +76,27 @@ impl<'a> Share<'a> {
     #[track_caller]
     pub fn handed(&self, b: &mut Builder, run: u32) -> Handed {
         let from = b.add(self.row, run * ROWS % LANES);
-        let row = b.lane_value(self.place(run).row, from);
-        let exists = b.setp(Cmp::Ne, row, NOWHERE);
-        Handed { exists, row: b.select::<u32>(exists, row, 0) }
+        Handed::from_lane(b, self.place(run), from)
+    }
+
+    /// Runs `body` for every run, in loops that the assembler does not unroll: with the place of this lane's row of
+    /// it, and where its unit of the first panel goes.
+    #[track_caller]
+    pub fn for_each_run(
+        &self,
+        b: &mut Builder,
+        mut body: impl FnMut(&mut Builder, Handed, SmemPtr),
+    ) {
+        let runs_of_place = LANES / ROWS;
+        for (first, place) in (0..self.runs()).step_by(runs_of_place as usize).zip(self.places) {
+            b.range(0, runs_of_place, |b, run| {
+                let from = b.mad(run, ROWS, self.row);
+                let handed = Handed::from_lane(b, place, from);
+                let offset = b.mul(run, self.run_bytes());
+                let to = b.smem_add(self.to(first, 0), offset);
+                body(b, handed, to);
+            });
+        }
     }
 
     /// The place of a row of run `run`, in the lane that looked it up.
@@ -89,10 +106,29 @@ impl<'a> Share<'a> {
 
     /// Where this lane's unit of a panel of run `run` goes.
     pub fn to(&self, run: u32, panel: u32) -> SmemPtr {
-        let layout = self.to.layout();
-        // All warps' rows of a run are whole atoms of the swizzle: it is the same in every run.
-        let run_bytes = ROWS * WARPS * layout.swizzle().span_bytes() as u32;
-        self.at.plus(panel * layout.block_bytes() as u32 + run * run_bytes)
+        self.panel(self.at, panel).plus(run * self.run_bytes())
+    }
+
+    /// The unit of panel `panel` of the row whose unit of the first one is at `first`.
+    pub fn panel(&self, first: SmemPtr, panel: u32) -> SmemPtr {
+        first.plus(panel * self.to.layout().block_bytes() as u32)
+    }
+
+    /// Bytes from a run to the next. All warps' rows of a run are whole atoms of the swizzle: it is the same in every
+    /// run.
+    fn run_bytes(&self) -> u32 {
+        ROWS * WARPS * self.to.layout().swizzle().span_bytes() as u32
+    }
+}
+
+impl Handed {
+    /// What lane `lane` looked up.
+    #[track_caller]
+    fn from_lane(b: &mut Builder, place: &Place, lane: Reg<u32>) -> Self {
+        let row = b.lane_value(place.row, lane);
+        let exists = b.setp(Cmp::Ne, row, NOWHERE);
+        let scales = place.scales.map(|scales| scales.map(|scale| b.lane_value(scale, lane)));
+        Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
     }
 }
 

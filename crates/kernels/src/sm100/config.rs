@@ -1,6 +1,7 @@
 //! Tile sizes, buffers and placements of a Blackwell kernel, and the budget that limits them.
 
 use super::epilogue::staging_tile;
+use super::gatherers::Gathering;
 use crate::options::{Loads, PlanOptions, Probabilities, RowBlocks};
 use crate::rows::Packing;
 use crate::task::Tiling;
@@ -52,6 +53,8 @@ pub struct Config {
     /// Whether values are the first columns of the keys, and come with them: one copy feeds both
     /// products.
     pub shared_kv: bool,
+    /// What is gathered by warps, where tensor copies cannot bring rows.
+    pub gathering: Option<Gathering>,
 }
 
 /// The columns of a tile of keys or values that one slot of the ring holds.
@@ -70,25 +73,31 @@ impl Config {
     pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
         let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
         let slices = value_dim.div_ceil(MOST_VALUE_COLUMNS);
-        let blocks = if wants_two_blocks(problem, options) { 2 } else { 1 };
+        let gathering = Gathering::of(&problem.segments[n]);
+        let two = gathering.is_none() && wants_two_blocks(problem, options);
+        let blocks = if two { 2 } else { 1 };
         let narrow = key_dim > 256 / blocks || key_dim.max(value_dim / slices) <= 64;
         let mut config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim,
             value_dim,
             slices,
-            packing: Packing::choose(problem, ROWS),
+            packing: match gathering {
+                Some(Gathering { listed: true, .. }) => Packing::of_one_token(problem, ROWS),
+                _ => Packing::choose(problem, ROWS),
+            },
             blocks,
             group: problem.group() as u32,
             panel: match options.loads {
-                Loads::Swizzled => Panel::Swizzled,
-                Loads::Plain => Panel::Plain,
+                Loads::Plain if gathering.is_none() => Panel::Plain,
+                _ => Panel::Swizzled,
             },
             probabilities: options.probabilities,
             q_stages: if key_dim * blocks <= 128 { 2 } else { 1 },
             slot_columns: if narrow { 64 } else { 128 },
             slots: 0,
             shared_kv: false,
+            gathering,
         };
         let left = SHARED_LIMIT - config.shared_bytes();
         config.slots = (left / config.slot_bytes()).min(12);
@@ -218,8 +227,19 @@ impl Config {
             whole_queries: false,
             slices: self.slices,
             panel: self.panel,
-            gathers: false,
+            gathers: self.gathering.is_some(),
         }
+    }
+
+    /// Slots of a tile of keys and values.
+    pub fn slots_per_tile(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.value_pieces().len() };
+        (self.key_pieces().len() + values) as u32
+    }
+
+    /// Warps of a CTA that gather.
+    pub fn gathering_warps(&self) -> u32 {
+        self.gathering.map_or(0, |how| how.warps)
     }
 }
 

@@ -35,10 +35,11 @@ impl Buffers {
         }
     }
 
-    /// Initialises the barriers (one thread): queries are free after `q_releases` arrivals.
-    pub fn init(&self, b: &mut Builder, q_releases: u32) {
+    /// Initialises the barriers (one thread): queries are free after `q_releases` arrivals, a slot is full after
+    /// `fills`.
+    pub fn init(&self, b: &mut Builder, q_releases: u32, fills: u32) {
         self.q_ring.init(b, 1, q_releases);
-        self.kv_ring.init(b, 1, 1);
+        self.kv_ring.init(b, fills, 1);
         self.tail.init(b, 1);
     }
 }
@@ -52,13 +53,22 @@ pub enum Order {
     ValuesFirst,
 }
 
+/// The loading warp's side of the queries.
+pub struct Queries<'f> {
+    frame: &'f Frame,
+    /// True in the one thread that issues copies.
+    lead: Reg<bool>,
+    /// Buffers: every block of rows of a tile.
+    ring: SharedTiles,
+    cursor: Cursor<Producer>,
+}
+
 /// The loading warp's side of the buffers.
 struct Filler<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues copies.
     lead: Reg<bool>,
-    /// Buffers of queries: every block of rows of a tile.
-    queries: (SharedTiles, Cursor<Producer>),
+    queries: Queries<'f>,
     /// The ring of keys and values.
     kv: (SharedTiles, Cursor<Producer>),
     /// Publishes values whose last rows must be cleared first.
@@ -71,18 +81,46 @@ pub fn emit(b: &mut Builder, frame: &Frame, buffers: &Buffers, order: Order) {
     let filler = Filler {
         frame,
         lead,
-        queries: (buffers.q, buffers.q_ring.producer(b)),
+        queries: Queries::new(b, frame, buffers, lead),
         kv: (buffers.kv, buffers.kv_ring.producer(b)),
         tail: Tail::new(b, lead, &buffers.tail),
     };
     frame.params.for_each_tile(b, |b, open| filler.load_tile(b, &open, order));
 }
 
+impl<'f> Queries<'f> {
+    /// The queries that the `lead` of a warp loads.
+    #[track_caller]
+    pub fn new(b: &mut Builder, frame: &'f Frame, buffers: &Buffers, lead: Reg<bool>) -> Self {
+        Queries { frame, lead, ring: buffers.q, cursor: buffers.q_ring.producer(b) }
+    }
+
+    /// Loads the queries of a tile.
+    #[track_caller]
+    pub fn load(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        let slot = self.cursor.take(b);
+        slot.wait(b);
+        b.if_(self.lead, |b| {
+            let full = slot.full(b);
+            let count = config.query_tile().blocks() as u32;
+            let bytes = config.packing.used() * config.panel_bytes() / ROWS;
+            full.arrive_expect(b, config.blocks * count * bytes);
+            let tiles = slot.tiles(b, self.ring);
+            for block in 0..config.blocks {
+                let number = b.add(open.first_block, block);
+                let to = Panels::of(tiles.tile(block));
+                self.frame.params.copy_queries(b, open, number, to, full);
+            }
+        });
+    }
+}
+
 impl Filler<'_> {
     /// Queries, then keys and values alternating.
     fn load_tile(&self, b: &mut Builder, open: &OpenTile, order: Order) {
         open.range.if_any(b, |b, n| {
-            self.load_queries(b, open);
+            self.queries.load(b, open);
             self.load_keys(b, open, n, true);
             open.range.while_more(b, n, |b, next| match order {
                 Order::KeysFirst => {
@@ -95,25 +133,6 @@ impl Filler<'_> {
                 }
             });
             self.load_values(b, open, n);
-        });
-    }
-
-    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.frame.config;
-        let (ring, cursor) = &self.queries;
-        let slot = cursor.take(b);
-        slot.wait(b);
-        b.if_(self.lead, |b| {
-            let full = slot.full(b);
-            let count = config.query_tile().blocks() as u32;
-            let bytes = config.packing.used() * config.panel_bytes() / ROWS;
-            full.arrive_expect(b, config.blocks * count * bytes);
-            let tiles = slot.tiles(b, *ring);
-            for block in 0..config.blocks {
-                let number = b.add(open.first_block, block);
-                let to = Panels::of(tiles.tile(block));
-                self.frame.params.copy_queries(b, open, number, to, full);
-            }
         });
     }
 

@@ -1,6 +1,7 @@
 //! Rows of a block, one per thread: four warps, each at its own 32 lanes of tensor memory.
 
 use super::config::TILE;
+use super::marked::MarkReader;
 use super::operand::UNIT;
 use crate::bias::{MaskRow, RowScores};
 use crate::exact::Watch;
@@ -31,6 +32,8 @@ pub struct RowThread<'f> {
     pub lead: Reg<bool>,
     /// Whether the rows that it has written are finite.
     pub watch: Watch,
+    /// Which keys exist, where lists leave some out.
+    pub marks: Option<MarkReader<'f>>,
 }
 
 /// A tile of keys as a row sees it.
@@ -39,6 +42,8 @@ pub struct TileOfKeys<'w> {
     n: Reg<i32>,
     /// Whether some of its keys may lie outside the window.
     bounded: bool,
+    /// Whether lists may leave some of its keys out.
+    listed: bool,
     /// The keys the row sees.
     window: &'w RowWindow,
     /// What is added to its scores.
@@ -48,7 +53,7 @@ pub struct TileOfKeys<'w> {
 impl TileOfKeys<'_> {
     /// Whether some of its keys may be hidden.
     pub fn masked(&self) -> bool {
-        self.bounded || self.bias.is_some()
+        self.bounded || self.listed || self.bias.is_some()
     }
 }
 
@@ -74,6 +79,7 @@ impl<'f> RowThread<'f> {
             tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
             lead: b.setp(Cmp::Eq, lane, 0),
             watch: params.watch(b),
+            marks: None,
         }
     }
 
@@ -106,6 +112,9 @@ impl<'f> RowThread<'f> {
         block: &Block,
         step: impl Fn(&mut Builder, &TileOfKeys<'_>),
     ) {
+        if self.marks.is_some() {
+            return self.for_each_listed_tile(b, open, step);
+        }
         let n = b.value(open.range.end);
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, open.range, block.token, last_token);
@@ -115,7 +124,22 @@ impl<'f> RowThread<'f> {
         let mask = self.params.keys().attn_mask;
         let bias = mask.map(|mask| mask.row(b, tiling, open, block, self.row));
         open.range.descend(b, n, clear, &self.params.keys().visible, |b, bounded| {
-            step(b, &TileOfKeys { n, bounded, window, bias });
+            step(b, &TileOfKeys { n, bounded, listed: false, window, bias });
+        });
+    }
+
+    /// The same where lists say which keys a row sees, in every tile.
+    #[track_caller]
+    fn for_each_listed_tile(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        step: impl Fn(&mut Builder, &TileOfKeys<'_>),
+    ) {
+        let token = b.value::<u32>(0);
+        let window = &RowWindow::of(b, &open.bounds, token);
+        open.range.for_each_down(b, |b, n| {
+            step(b, &TileOfKeys { n, bounded: false, listed: true, window, bias: None });
         });
     }
 
@@ -133,6 +157,11 @@ impl<'f> RowThread<'f> {
         let scores = self.load(b, at, columns);
         let softmax = &self.params.softmax;
         softmax.prepare(b, &scores);
+        if let Some(marks) = &self.marks {
+            softmax.without_bias(b, &scores);
+            marks.hide(b, &scores, first, self.lead);
+            return scores;
+        }
         if !keys.masked() {
             softmax.without_bias(b, &scores);
             return scores;

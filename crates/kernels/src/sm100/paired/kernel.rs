@@ -122,7 +122,7 @@ fn reserve(b: &mut Builder, frame: &Frame) -> (Shared, Allocation) {
 
 /// Initialises the barriers (one thread).
 fn init(b: &mut Builder, shared: &Shared) {
-    shared.buffers.init(b, 1);
+    shared.buffers.init(b, 1, 1);
     shared.scores.init(b, 1);
     shared.factors.init(b, ROW_WARPS);
     shared.probabilities.init(b, 2 * ROW_WARPS);

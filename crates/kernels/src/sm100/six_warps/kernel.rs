@@ -1,11 +1,12 @@
 //! The kernel: parameters, shared memory, barriers, roles.
 
-use super::{issuer, softmax};
+use super::{gatherers, issuer, softmax};
 use crate::options::Probabilities;
 use crate::sm100::allocation::Allocation;
 use crate::sm100::config::Config;
 use crate::sm100::fill::{self, Buffers, Order};
 use crate::sm100::frame::Frame;
+use crate::sm100::gatherers::Gathered;
 use crate::sm100::rows::ROW_WARPS;
 use crate::sm100::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::task::Params;
@@ -15,8 +16,13 @@ use ptx::build::{Builder, CtaGroup, SharedTile, Signals};
 const ISSUING_WARP: u32 = 4;
 /// The warp that loads.
 const LOADING_WARP: u32 = 5;
+/// The first of the warps that gather, where there are some.
+const GATHERING_WARPS: u32 = 6;
+
 /// Threads of a CTA.
-pub const THREADS: u32 = 32 * 6;
+pub fn threads(config: &Config) -> u32 {
+    32 * (GATHERING_WARPS + config.gathering_warps())
+}
 
 /// Shared memory and barriers.
 pub struct Shared {
@@ -30,6 +36,8 @@ pub struct Shared {
     pub probabilities: Signals,
     /// The output has everything up to this tile.
     pub output: Signals,
+    /// What gathering takes.
+    pub gathered: Option<Gathered>,
 }
 
 /// Emits the kernel with these parameters.
@@ -39,14 +47,22 @@ pub fn emit(b: &mut Builder, config: Config, params: Params) {
     let shared = &shared;
     memory.around(
         b,
-        |b| init(b, shared),
+        |b| init(b, &config, shared),
         |b, warp, tmem| {
             b.roles(warp, |roles| {
                 roles.warps(0..ROW_WARPS, |b, warp| softmax::emit(b, frame, shared, tmem, warp));
                 roles.warp(ISSUING_WARP, |b| issuer::emit(b, frame, shared, tmem));
+                let Some(gathered) = &shared.gathered else {
+                    return roles.warp(LOADING_WARP, |b| {
+                        fill::emit(b, frame, &shared.buffers, Order::KeysFirst);
+                    });
+                };
+                let buffers = &shared.buffers;
                 roles.warp(LOADING_WARP, |b| {
-                    fill::emit(b, frame, &shared.buffers, Order::KeysFirst);
+                    gatherers::emit_publisher(b, frame, buffers, gathered);
                 });
+                let warps = GATHERING_WARPS..GATHERING_WARPS + config.gathering_warps();
+                roles.warps(warps, |b, warp| gatherers::emit(b, frame, buffers, gathered, warp));
             });
         },
     );
@@ -66,14 +82,19 @@ fn reserve(b: &mut Builder, frame: &Frame) -> (Shared, Allocation) {
         scores: Signals::reserve(b, base, SCORE_TILES),
         probabilities: Signals::reserve(b, base, SCORE_TILES),
         output: Signals::reserve(b, base, 1),
+        gathered: config.gathering.map(|how| Gathered::reserve(b, base, how, config.slots)),
     };
     (shared, Allocation::reserve(b, base, CtaGroup::One, ISSUING_WARP, columns))
 }
 
 /// Initialises the barriers (one thread).
-fn init(b: &mut Builder, shared: &Shared) {
-    shared.buffers.init(b, 1 + ROW_WARPS);
+fn init(b: &mut Builder, config: &Config, shared: &Shared) {
+    let fills = config.gathering.map_or(1, |how| how.arrivals());
+    shared.buffers.init(b, 1 + ROW_WARPS, fills);
     shared.scores.init(b, 1);
     shared.probabilities.init(b, ROW_WARPS);
     shared.output.init(b, 1);
+    if let Some(gathered) = &shared.gathered {
+        gathered.init(b);
+    }
 }

@@ -34,7 +34,9 @@ struct SoftmaxThread<'f> {
 
 /// Emits the softmax warps.
 pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp: Reg<u32>) {
-    let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let mut rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
+    rows.marks = marks.map(|marks| marks.reader(b));
     let thread = SoftmaxThread {
         frame,
         queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),

@@ -1,8 +1,10 @@
 //! Tiles of the pair, per CTA.
 
+use crate::gather;
 use crate::options::{Loads, PlanOptions, Probabilities, RowBlocks};
 use crate::rows::Packing;
 use crate::sm100::config::{ELEMENT_BITS, TILE};
+use crate::sm100::gatherers::Gathering;
 use crate::task::Tiling;
 use crate::tensors::Panel;
 use layout::hw::tmem::allocation_columns;
@@ -44,6 +46,11 @@ pub struct Config {
     pub group: u32,
     /// Slots of the ring.
     pub slots: u32,
+    /// Blocks of rows of the pair. Where each token has its own keys both CTAs work on one token, and if that has an
+    /// odd number of blocks, on one block of it: the odd CTA's rows are no queries.
+    pub blocks: u32,
+    /// What is gathered by warps, where tensor copies cannot bring rows.
+    pub gathering: Option<Gathering>,
 }
 
 impl Config {
@@ -58,16 +65,32 @@ impl Config {
             && options.loads == Loads::Swizzled
     }
 
-    /// The buffers for a problem.
-    pub fn choose(problem: &Problem) -> Self {
+    /// The buffers for segment `n` of a problem.
+    pub fn choose(problem: &Problem, n: usize) -> Self {
+        let (group, gathering) = (problem.group() as u32, Gathering::of(&problem.segments[n]));
+        let listed = gathering.is_some_and(|how| how.listed);
+        let packing = match listed {
+            true => Packing::of_one_token(problem, ROWS),
+            false => Packing::choose(problem, ROWS),
+        };
+        let odd = !packing.head_blocks(group).is_multiple_of(CLUSTER);
         let mut config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
             value_dim: problem.value_dim() as u32,
-            packing: Packing::choose(problem, ROWS),
-            group: problem.group() as u32,
+            packing,
+            group,
             slots: 0,
+            blocks: if listed && odd { 1 } else { CLUSTER },
+            gathering,
         };
+        // Elements of a mask tensor take softmax threads more registers than sixteen warps leave them.
+        let roomy = problem.segments[n].attn_mask.is_none();
+        config.gathering =
+            gathering.map(|how| match how.packed && config.halves_panels() && roomy {
+                true => Gathering { warps: gather::UNPACKING_WARPS, ..how },
+                false => how,
+            });
         let taken = config.query_bytes() + config.probability_tile().bytes() as u32;
         config.slots = (SHARED_LIMIT - taken) / SLOT_BYTES;
         config
@@ -120,19 +143,44 @@ impl Config {
         starts.map(move |column| (column, (used - column).min(SLOT_COLUMNS) / 16))
     }
 
+    /// Whether a CTA's columns of a group of values are whole panels.
+    fn halves_panels(&self) -> bool {
+        (self.group_columns() / 2).is_multiple_of(PANEL)
+    }
+
+    /// Whether packed rows are unpacked by warps that share rows in quarters of panels.
+    pub fn unpacks_quarters(&self) -> bool {
+        self.gathering_warps() == gather::UNPACKING_WARPS
+    }
+
+    /// Panels of a CTA's columns of one group of values.
+    pub fn group_panels(&self) -> u32 {
+        (self.group_columns() / 2).div_ceil(PANEL)
+    }
+
+    /// Slots of a tile of keys and values.
+    pub fn slots_per_tile(&self) -> u32 {
+        self.key_pieces().count() as u32 + TILE / SLOT_ROWS
+    }
+
+    /// Warps of a CTA that gather.
+    pub fn gathering_warps(&self) -> u32 {
+        self.gathering.map_or(0, |how| how.warps)
+    }
+
     /// How a pair's tile covers queries and keys.
     pub fn tiling(&self) -> Tiling {
         Tiling {
             packing: self.packing,
             group: self.group,
-            blocks: CLUSTER,
+            blocks: self.blocks,
             cluster: CLUSTER,
             tile: TILE,
             copied_rows: SLOT_ROWS,
             whole_queries: false,
             slices: 1,
             panel: Panel::Swizzled,
-            gathers: false,
+            gathers: self.gathering.is_some(),
         }
     }
 

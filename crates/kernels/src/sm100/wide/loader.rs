@@ -10,11 +10,19 @@ use crate::sm100::config::TILE;
 use crate::task::OpenTile;
 use ptx::build::{Builder, Cursor, Producer, Reg, RemoteMbarrier, SmemPtr};
 
+/// The loading warp's side of the queries.
+pub struct Queries<'f> {
+    frame: &'f Frame,
+    /// True in the one thread that issues copies.
+    lead: Reg<bool>,
+    cursor: Cursor<Producer>,
+}
+
 struct Loader<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues copies.
     lead: Reg<bool>,
-    queries: Cursor<Producer>,
+    queries: Queries<'f>,
     kv: Cursor<Producer>,
     tail: Tail,
 }
@@ -26,37 +34,47 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
     let loader = Loader {
         frame,
         lead,
-        queries: shared.q_ring.producer(b),
+        queries: Queries::new(b, frame, lead),
         kv: shared.kv_ring.producer(b),
         tail: Tail::new(b, lead, &shared.tail),
     };
     frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open));
 }
 
-impl Loader<'_> {
-    fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
-        open.range.if_any(b, |b, n| {
-            self.load_queries(b, open);
-            self.load_keys(b, open, n);
-            open.range.while_more(b, n, |b, next| {
-                self.load_keys(b, open, next);
-                self.load_values(b, open, n);
-            });
-            self.load_values(b, open, n);
-        });
+impl<'f> Queries<'f> {
+    /// The queries that the `lead` of a warp loads.
+    #[track_caller]
+    pub fn new(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> Self {
+        Queries { frame, lead, cursor: frame.shared.q_ring.producer(b) }
     }
 
-    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+    /// Loads the queries of a tile.
+    #[track_caller]
+    pub fn load(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
-        let slot = self.queries.take(b);
+        let slot = self.cursor.take(b);
         slot.wait(b);
         let full = slot.full(b).in_cta(b, 0);
         b.if_(self.lead, |b| {
             let to = Panels::of(self.frame.shared.q);
             let row_bytes = PANEL_BYTES / super::config::ROWS;
             full.arrive_expect(b, to.count * config.packing.used() * row_bytes);
-            let number = b.add(open.first_block, self.frame.rank);
+            let number = self.frame.block_number(b, open);
             self.frame.params.copy_queries(b, open, number, to, full);
+        });
+    }
+}
+
+impl Loader<'_> {
+    fn load_tile(&self, b: &mut Builder, open: &OpenTile) {
+        open.range.if_any(b, |b, n| {
+            self.queries.load(b, open);
+            self.load_keys(b, open, n);
+            open.range.while_more(b, n, |b, next| {
+                self.load_keys(b, open, next);
+                self.load_values(b, open, n);
+            });
+            self.load_values(b, open, n);
         });
     }
 
@@ -107,13 +125,8 @@ impl Loader<'_> {
         (slot.tile(b, self.frame.shared.kv).at(), full)
     }
 
-    /// Panels of one group of a CTA's value columns.
-    fn group_panels(&self) -> u32 {
-        (self.frame.config.group_columns() / 2).div_ceil(PANEL)
-    }
-
     fn all_panels(&self, at: SmemPtr) -> Panels {
-        panels(at, self.frame.config.groups() * self.group_panels())
+        panels(at, self.frame.config.groups() * self.frame.config.group_panels())
     }
 
     fn copy_values(
@@ -129,8 +142,8 @@ impl Loader<'_> {
         let base = b.mul(self.frame.rank, config.group_columns() / 2);
         for group in 0..config.groups() {
             let column = Column { base: Some(base), offset: group * config.group_columns() };
-            let at = at.plus(group * self.group_panels() * PANEL_BYTES);
-            let to = panels(at, self.group_panels());
+            let at = at.plus(group * config.group_panels() * PANEL_BYTES);
+            let to = panels(at, config.group_panels());
             self.frame.params.keys().copy_rows(b, open, half_tile, map, column, to, counter);
         }
     }

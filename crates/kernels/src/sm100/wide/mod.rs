@@ -26,14 +26,28 @@
 //! output all keys and its columns, and the quarter that is in both would have to lie where the other
 //! CTA has two different ones (the operands of both lie at the same offset).
 //!
+//! Gathered rows are copied in the same order by warps 6 and 7 of each CTA: its half of the keys of a tile, then its
+//! columns of all values. The barriers are those of the six warps, and slots are full on the even CTA's. Rows of fp8
+//! numbers are unpacked by warps 8 to 15, so that unpacking keeps up with the multiplies (`unpackers`). These arrive on
+//! a slot when they have stored and fenced their rows of it. A thread of 512 has 128 registers: softmax threads take
+//! 168, those that unpack 136, and the warps that issue and load leave them (72).
+//!
+//! Two warps unpack, one 16-byte vector at a time, beside a mask tensor, which leaves too few registers for more warps,
+//! and where a CTA's columns of values are not whole panels of 64.
+//!
+//! A list is one token's, so both CTAs hold heads of one token; where its heads fill an odd number of blocks of 64 the
+//! odd CTA's rows are no queries.
+//!
 //! Budget at 512/512, per CTA: queries 64 KiB, probabilities 16 KiB, four slots of 64 keys × 256
-//! columns, 32 KiB each.
+//! columns, 32 KiB each; marks 64 bytes.
 
 mod config;
+mod gatherers;
 mod issuer;
 mod kernel;
 mod loader;
 mod softmax;
+mod unpackers;
 
 pub use config::{CLUSTER, Config};
-pub use kernel::{THREADS, emit};
+pub use kernel::{emit, threads};

@@ -39,7 +39,9 @@ struct SoftmaxThread<'f> {
 /// Emits the softmax warps.
 pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
     let shared = &frame.shared;
-    let rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let mut rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
+    rows.marks = marks.map(|marks| marks.reader(b));
     let thread = b.thread();
     let own = b.shl(thread, 2);
     let other = b.xor(own, ROWS * 4);
@@ -104,7 +106,7 @@ impl SoftmaxThread<'_> {
     /// The rows of the CTA.
     fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
         let config = &self.frame.config;
-        let number = b.add(open.first_block, self.frame.rank);
+        let number = self.frame.block_number(b, open);
         Block::at(b, config.packing, config.group, number)
     }
 
