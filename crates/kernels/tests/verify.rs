@@ -1,22 +1,35 @@
-//! Every kernel of the case table obeys the rules of PTX and survives its own text.
+//! Every program of the case table keeps the rules of launches, and its kernels those of PTX; they survive their own
+//! text.
 
+use program::Program;
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::HashSet;
 
+/// Every program of the table, with the name of its case.
+fn programs(arch: Arch) -> impl Iterator<Item = (String, Program)> {
+    cases::table().into_iter().filter_map(move |case| {
+        let planned = plan(&case.problem().ok()?, arch, &PlanOptions::for_arch(arch)).ok()?;
+        Some((case.name, planned.program))
+    })
+}
+
+fn check_launches(name: &str, arch: Arch, program: &Program) {
+    let broken = program.check().err().unwrap_or_default();
+    assert!(broken.is_empty(), "{name} on {arch}: {}", broken[0]);
+}
+
 fn check(arch: Arch) {
     let mut seen = HashSet::new();
-    for case in cases::table() {
-        let Ok(problem) = case.problem() else { continue };
-        let Ok(planned) = plan(&problem, arch, &PlanOptions::for_arch(arch)) else { continue };
-        let module = &planned.program.module;
-        let text = module.to_string();
+    for (name, program) in programs(arch) {
+        check_launches(&name, arch, &program);
+        let text = program.module.to_string();
         if !seen.insert(text.clone()) {
             continue;
         }
-        let found = ptx::verify(module);
-        assert!(found.is_empty(), "{} on {arch}: {}", case.name, found[0]);
-        let again = ptx::parse(&text).unwrap_or_else(|e| panic!("{} on {arch}: {e}", case.name));
-        assert!(again == **module, "{} on {arch}: parse(print) differs", case.name);
+        let found = ptx::verify(&program.module);
+        assert!(found.is_empty(), "{name} on {arch}: {}", found[0]);
+        let again = ptx::parse(&text).unwrap_or_else(|e| panic!("{name} on {arch}: {e}"));
+        assert!(again == *program.module, "{name} on {arch}: parse(print) differs");
     }
     assert!(seen.len() >= 10, "{arch}: {} programs", seen.len());
 }
@@ -29,4 +42,13 @@ fn hopper_kernels_obey_the_rules() {
 #[test]
 fn blackwell_kernels_obey_the_rules() {
     check(Arch::Sm100);
+}
+
+/// The kernels are those of `sm_100a`; launches are held to the limits of another chip.
+#[test]
+fn blackwell_ultra_launches_obey_the_rules() {
+    let checked = programs(Arch::Sm103)
+        .map(|(name, program)| check_launches(&name, Arch::Sm103, &program))
+        .count();
+    assert!(checked >= 100, "{checked} programs");
 }

@@ -8,7 +8,8 @@
 //! - **L6** the cluster has at least one CTA, at most 8 (16 with a warning: not every device can),
 //!   and divides the grid; more than one needs `sm_90`.
 //! - **L7** the cluster is what `.reqnctapercluster` says, and no larger than `.maxclusterrank`.
-//! - **L8** static and dynamic shared memory together fit a CTA.
+//! - **L8** static and dynamic shared memory together fit a CTA. Of the module's variables those count that
+//!   the kernel itself names: what only functions name is known to the assembler.
 //! - **L9** there are as many arguments as parameters.
 //! - **L10** each argument has its parameter's size and kind; a tensor map needs 128 bytes aligned
 //!   to 64.
@@ -18,21 +19,25 @@
 //! - **L13** parameters take at most 32764 bytes.
 //! - **L14** overlapping the previous launch needs `sm_90`.
 //! - **L15** buffer names are distinct and alignments powers of two.
+//!
+//! A launch whose parameters are bytes, as one captured elsewhere, has no buffers or arguments to check: it
+//! keeps L1 to L8, L13 and L14 ([`check_shape`]).
 
 use crate::report::{Rule, Violation, Warning};
 use crate::{Argument, Buffer, Launch, Limits, Program, TensorMap};
-use ptx::ast::{Function, FunctionDirective, Item, Module, Space, Statement, Type, Variable};
+use ptx::Symbol;
+use ptx::ast::{
+    AddressBase, Function, FunctionDirective, Item, Module, Operand, Space, Statement, Type,
+    Variable,
+};
+use std::collections::HashSet;
 
 impl Program {
     /// Checks the rules listed at the head of this module: warnings, or every violation.
     ///
     /// A program without violations is refused by no engine for its shape.
     pub fn check(&self) -> Result<Vec<Warning>, Vec<Violation>> {
-        let target = self.module.target.first().map_or("", |t| t.as_str());
-        let Some(limits) = Limits::of(target) else {
-            let text = format!("target `{target}` is not an architecture known here");
-            return Err(vec![Rule::L(1).broken(text)]);
-        };
+        let limits = limits(&self.module).map_err(|violation| vec![violation])?;
         let mut checker = Checker { program: self, limits, violations: vec![], warnings: vec![] };
         checker.buffers();
         for (number, launch) in self.launches.iter().enumerate() {
@@ -40,6 +45,46 @@ impl Program {
         }
         if checker.violations.is_empty() { Ok(checker.warnings) } else { Err(checker.violations) }
     }
+}
+
+/// Checks a launch of a module without its arguments: L1 to L8, L13 and L14.
+pub fn check_shape(module: &Module, launch: &Launch) -> Result<(), Vec<Violation>> {
+    let one = |violation: Violation| vec![violation];
+    let limits = limits(module).map_err(one)?;
+    let kernel = kernel(module, launch).map_err(one)?;
+    let found = shape(&limits, module, launch, kernel);
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// L1.
+fn limits(module: &Module) -> Result<Limits, Violation> {
+    let target = module.target.first().map_or("", |t| t.as_str());
+    Limits::of(target).ok_or_else(|| {
+        Rule::L(1).broken(format!("target `{target}` is not an architecture known here"))
+    })
+}
+
+/// L2.
+fn kernel<'m>(module: &'m Module, launch: &Launch) -> Result<&'m Function, Violation> {
+    module.entry(&launch.kernel).ok_or_else(|| {
+        let kernels = module.functions().filter(|f| f.entry && f.body.is_some());
+        let names: Vec<&str> = kernels.map(|f| f.name.as_str()).collect();
+        let text = format!("the module has no such kernel; it has: {}", names.join(", "));
+        Rule::L(2).broken(text).at(&format!("`{}`", launch.kernel))
+    })
+}
+
+/// L3 to L8, L13, L14.
+fn shape(limits: &Limits, module: &Module, launch: &Launch, kernel: &Function) -> Vec<Violation> {
+    let mut found = geometry(limits, launch);
+    found.extend(directives(launch, kernel));
+    found.extend(shared_memory(limits, module, launch, kernel));
+    let bytes = parameter_bytes(&kernel.params);
+    if bytes > limits.param_bytes {
+        let text = format!("parameters take {bytes} bytes: at most {}", limits.param_bytes);
+        found.push(Rule::L(13).broken(text));
+    }
+    found
 }
 
 struct Checker<'a> {
@@ -66,65 +111,22 @@ impl Checker<'_> {
     }
 
     fn launch(&mut self, number: usize, launch: &Launch) {
-        let place = format!("launch {number} (`{}`)", launch.kernel);
-        let Some(kernel) = self.program.module.entry(&launch.kernel) else {
-            let text = "the module has no such kernel".to_string();
-            self.violations.push(Rule::L(2).broken(text).at(&place));
-            return;
+        let module = &self.program.module;
+        let kernel = match kernel(module, launch) {
+            Ok(kernel) => kernel,
+            Err(violation) => {
+                self.violations.push(violation.at(&format!("launch {number}")));
+                return;
+            }
         };
-        let mut found = self.geometry(launch);
-        found.extend(directives(launch, kernel));
-        found.extend(self.shared_memory(launch, kernel));
+        let place = format!("launch {number} (`{}`)", launch.kernel);
+        let mut found = shape(&self.limits, module, launch, kernel);
         found.extend(self.arguments(launch, kernel));
         self.violations.extend(found.into_iter().map(|violation| violation.at(&place)));
         self.warn(launch, &place);
     }
 
-    /// L3, L4, L6, L14.
-    fn geometry(&self, launch: &Launch) -> Vec<Violation> {
-        let Launch { grid, block, cluster, .. } = launch;
-        let limits = &self.limits;
-        let mut found = Vec::new();
-        let outside =
-            |is: &[u32; 3], most: &[u32; 3]| (0..3).any(|i| is[i] == 0 || is[i] > most[i]);
-        if outside(grid, &limits.grid) {
-            found.push(Rule::L(3).broken(format!("grid {grid:?}: 1 to {:?}", limits.grid)));
-        }
-        let threads = product(block);
-        if outside(block, &limits.block) || threads > u64::from(limits.threads) {
-            let most = limits.threads;
-            let text = format!("block {block:?}: 1 to {:?}, {most} threads in all", limits.block);
-            found.push(Rule::L(4).broken(text));
-        }
-        let ctas = product(cluster);
-        if ctas == 0 || ctas > u64::from(limits.cluster_with_opt_in) {
-            let text = format!("cluster {cluster:?}: 1 to {} CTAs", limits.cluster_with_opt_in);
-            found.push(Rule::L(6).broken(format!("{text} on sm_{}", limits.sm)));
-        } else if (0..3).any(|i| !grid[i].is_multiple_of(cluster[i])) {
-            let text = format!("cluster {cluster:?} does not divide grid {grid:?}");
-            found.push(Rule::L(6).broken(text));
-        }
-        if launch.overlaps_previous && limits.sm < 90 {
-            let text = format!("overlapping the previous launch needs sm_90, not sm_{}", limits.sm);
-            found.push(Rule::L(14).broken(text));
-        }
-        found
-    }
-
-    /// L8.
-    fn shared_memory(&self, launch: &Launch, kernel: &Function) -> Option<Violation> {
-        let fixed = static_shared_bytes(&self.program.module, kernel);
-        let total = fixed.saturating_add(launch.shared_bytes.into());
-        let most = u64::from(self.limits.shared_bytes);
-        (total > most).then(|| {
-            let dynamic = launch.shared_bytes;
-            let text =
-                format!("shared memory {dynamic} dynamic + {fixed} static bytes: at most {most}");
-            Rule::L(8).broken(text)
-        })
-    }
-
-    /// L9 to L13.
+    /// L9 to L12.
     fn arguments(&self, launch: &Launch, kernel: &Function) -> Vec<Violation> {
         let (given, taken) = (launch.args.len(), kernel.params.len());
         if given != taken {
@@ -136,12 +138,6 @@ impl Checker<'_> {
             let place = format!("argument {i} (`{}`)", param.name);
             let wrong = mismatch(argument, param).into_iter().chain(self.wrong_memory(argument));
             found.extend(wrong.map(|violation| violation.at(&place)));
-        }
-        let bytes = parameter_bytes(&kernel.params);
-        if bytes > self.limits.param_bytes {
-            let text =
-                format!("parameters take {bytes} bytes: at most {}", self.limits.param_bytes);
-            found.push(Rule::L(13).broken(text));
         }
         found
     }
@@ -201,6 +197,53 @@ impl Checker<'_> {
     }
 }
 
+/// L3, L4, L6, L14.
+fn geometry(limits: &Limits, launch: &Launch) -> Vec<Violation> {
+    let Launch { grid, block, cluster, .. } = launch;
+    let mut found = Vec::new();
+    let outside = |is: &[u32; 3], most: &[u32; 3]| (0..3).any(|i| is[i] == 0 || is[i] > most[i]);
+    if outside(grid, &limits.grid) {
+        found.push(Rule::L(3).broken(format!("grid {grid:?}: 1 to {:?}", limits.grid)));
+    }
+    let threads = product(block);
+    if outside(block, &limits.block) || threads > u64::from(limits.threads) {
+        let most = limits.threads;
+        let text = format!("block {block:?}: 1 to {:?}, {most} threads in all", limits.block);
+        found.push(Rule::L(4).broken(text));
+    }
+    let ctas = product(cluster);
+    if ctas == 0 || ctas > u64::from(limits.cluster_with_opt_in) {
+        let text = format!("cluster {cluster:?}: 1 to {} CTAs", limits.cluster_with_opt_in);
+        found.push(Rule::L(6).broken(format!("{text} on sm_{}", limits.sm)));
+    } else if (0..3).any(|i| !grid[i].is_multiple_of(cluster[i])) {
+        let text = format!("cluster {cluster:?} does not divide grid {grid:?}");
+        found.push(Rule::L(6).broken(text));
+    }
+    if launch.overlaps_previous && limits.sm < 90 {
+        let text = format!("overlapping the previous launch needs sm_90, not sm_{}", limits.sm);
+        found.push(Rule::L(14).broken(text));
+    }
+    found
+}
+
+/// L8.
+fn shared_memory(
+    limits: &Limits,
+    module: &Module,
+    launch: &Launch,
+    kernel: &Function,
+) -> Option<Violation> {
+    let fixed = static_shared_bytes(module, kernel);
+    let total = fixed.saturating_add(launch.shared_bytes.into());
+    let most = u64::from(limits.shared_bytes);
+    (total > most).then(|| {
+        let dynamic = launch.shared_bytes;
+        let text =
+            format!("shared memory {dynamic} dynamic + {fixed} static bytes: at most {most}");
+        Rule::L(8).broken(text)
+    })
+}
+
 fn product(dims: &[u32; 3]) -> u64 {
     dims.iter().fold(1, |product: u64, &dim| product.saturating_mul(dim.into()))
 }
@@ -211,7 +254,7 @@ fn directives(launch: &Launch, kernel: &Function) -> Vec<Violation> {
     for FunctionDirective { name, values, .. } in &kernel.directives {
         let extent = |i: usize| values.get(i).copied().unwrap_or(1);
         let exact = |dims: &[u32; 3]| (0..3).all(|i| u64::from(dims[i]) == extent(i));
-        let total: u64 = values.iter().product();
+        let total = values.iter().fold(1, |total: u64, value| total.saturating_mul(*value));
         let broken = match name.as_str() {
             "reqntid" if !exact(&launch.block) => Some((5, launch.block)),
             "maxntid" if product(&launch.block) > total => Some((5, launch.block)),
@@ -258,18 +301,47 @@ fn parameter_bytes(params: &[Variable]) -> u64 {
     params.iter().fold(0, |end, param| {
         let natural = param.ty.bits().div_ceil(8);
         let align = u64::from(param.align.unwrap_or(natural)).max(1);
-        end.next_multiple_of(align).saturating_add(variable_bytes(param))
+        let start = u64::checked_next_multiple_of(end, align).unwrap_or(u64::MAX);
+        start.saturating_add(variable_bytes(param))
     })
 }
 
-/// Bytes of sized `.shared` variables of the module and of the kernel.
+/// Bytes of the sized `.shared` variables that the kernel declares, and of the module's that it names.
 fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
+    let body = kernel.body.as_deref().unwrap_or_default();
+    let mut named = HashSet::new();
+    names_in(body, &mut named);
     let outside = module.items.iter().filter_map(|item| match item {
-        Item::Variable(variable) => Some(variable),
+        Item::Variable(variable) if named.contains(&variable.name) => Some(shared_bytes(variable)),
         _ => None,
     });
-    let outside: u64 = outside.map(shared_bytes).sum();
-    outside + kernel.body.as_deref().map_or(0, shared_in)
+    outside.fold(shared_in(body), u64::saturating_add)
+}
+
+fn names_in(body: &[Statement], named: &mut HashSet<Symbol>) {
+    for statement in body {
+        match statement {
+            Statement::Instruction(i) => i.operands.iter().for_each(|o| names_of(o, named)),
+            Statement::Block(inner) => names_in(inner, named),
+            _ => {}
+        }
+    }
+}
+
+fn names_of(operand: &Operand, named: &mut HashSet<Symbol>) {
+    match operand {
+        Operand::Name(name) | Operand::NameOffset(name, _) => {
+            named.insert(*name);
+        }
+        Operand::Address(address) | Operand::TensorAddress(address, _) => {
+            if let AddressBase::Name(name) = address.base {
+                named.insert(name);
+            }
+        }
+        Operand::Vector(list) | Operand::List(list) => list.iter().for_each(|o| names_of(o, named)),
+        Operand::Pair(a, b) => [a, b].into_iter().for_each(|o| names_of(o, named)),
+        _ => {}
+    }
 }
 
 fn shared_in(body: &[Statement]) -> u64 {
@@ -278,7 +350,7 @@ fn shared_in(body: &[Statement]) -> u64 {
         Statement::Block(inner) => shared_in(inner),
         _ => 0,
     });
-    bytes.sum()
+    bytes.fold(0, u64::saturating_add)
 }
 
 fn shared_bytes(variable: &Variable) -> u64 {

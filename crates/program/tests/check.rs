@@ -1,6 +1,7 @@
 //! Every rule of `Program::check` is broken once.
 
 use ptx::Module;
+use sixwarp_program::check::check_shape;
 use sixwarp_program::{
     Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program, Rule,
     Swizzle, TensorMap,
@@ -148,6 +149,70 @@ fn tensor_maps_lie_inside_aligned_buffers() {
     assert_eq!(broken(|p| p.buffers[1].align = 8), [Rule::L(12)]);
 }
 
+/// The module of [`program`] with a shared array of its own, and a kernel `other` that names it.
+fn with_array(kib: u64, attend: &str) -> Arc<Module> {
+    let array = format!(".shared .b8 array[{}];\n.visible .entry attend", kib << 10);
+    let text = hopper().to_string().replace(".visible .entry attend", &array);
+    let named = "{ .reg .b32 %r; mov.u32 %r, array; ret; }";
+    let text = text.replacen("ret;", &format!("{attend} ret;"), 1);
+    Arc::new(ptx::parse(&format!("{text}.visible .entry other() {named}\n")).unwrap())
+}
+
+#[test]
+fn a_module_s_shared_memory_counts_where_it_is_named() {
+    let broken_by = |kib, attend| broken(|program| program.module = with_array(kib, attend));
+    assert_eq!(broken_by(64, ""), []);
+    assert_eq!(broken_by(64, "{ .reg .b32 %r; mov.u32 %r, array; }"), [Rule::L(8)]);
+    assert_eq!(broken_by(64, "{ .reg .b32 %r; mov.u32 %r, array+4; }"), [Rule::L(8)]);
+    assert_eq!(broken_by(64, "st.shared.b32 [array+8], 0;"), [Rule::L(8)]);
+    assert_eq!(broken_by(0, "st.shared.b32 [array+8], 0;"), []);
+    let alone = broken(|program| {
+        program.module = with_array(228, "");
+        program.launches[0].kernel = "other".into();
+        program.launches[0].args.clear();
+        program.launches[0].shared_bytes = 0;
+    });
+    assert_eq!(alone, [Rule::L(8)]);
+}
+
+#[test]
+fn a_launch_without_arguments_keeps_the_other_rules() {
+    let rules = |change: fn(&mut Launch)| -> Vec<Rule> {
+        let mut launch = Launch { args: vec![], ..program().launches.remove(0) };
+        change(&mut launch);
+        let violations = check_shape(&hopper(), &launch).err().unwrap_or_default();
+        violations.iter().map(|violation| violation.rule).collect()
+    };
+    assert_eq!(rules(|_| ()), []);
+    assert_eq!(rules(|l| l.kernel = "attention".into()), [Rule::L(2)]);
+    assert_eq!(rules(|l| l.grid[2] = 0), [Rule::L(3)]);
+    assert_eq!(rules(|l| l.block = [385, 1, 1]), [Rule::L(5)]);
+    assert_eq!(rules(|l| l.cluster = [3, 1, 1]), [Rule::L(6)]);
+    assert_eq!(rules(|l| l.shared_bytes += 1), [Rule::L(8)]);
+    let module = module("sm_90a", "", "keys[32696]");
+    let violations = check_shape(&module, &program().launches[0]).unwrap_err();
+    assert_eq!(violations[0].rule, Rule::L(13));
+}
+
+#[test]
+fn sizes_that_no_number_holds_are_refused() {
+    let huge = "keys[18446744073709551615]";
+    assert_eq!(
+        broken(|p| p.module = module("sm_90a", ".reqntid 4294967295, 4294967295, 4294967295", huge)),
+        [Rule::L(5), Rule::L(13), Rule::L(10)]
+    );
+}
+
+#[test]
+fn a_kernel_that_is_missing_is_told_from_those_there_are() {
+    let mut program = program();
+    program.launches[0].kernel = "attention".into();
+    assert_eq!(
+        program.check().unwrap_err()[0].to_string(),
+        "launch 0: `attention`: the module has no such kernel; it has: attend (rule L2)"
+    );
+}
+
 #[test]
 fn buffers_are_told_apart() {
     assert_eq!(broken(|p| p.buffers[1].name = "out".into()), [Rule::L(15)]);
@@ -157,7 +222,7 @@ fn buffers_are_told_apart() {
 #[test]
 fn parameters_are_bounded() {
     let rules = broken(|program| program.module = module("sm_90a", "", "keys[32696]"));
-    assert_eq!(rules, [Rule::L(10), Rule::L(13)]);
+    assert_eq!(rules, [Rule::L(13), Rule::L(10)]);
 }
 
 #[test]

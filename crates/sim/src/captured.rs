@@ -8,6 +8,7 @@ use crate::options::Options;
 use crate::report::{Outcome, Report};
 use crate::run::Machine;
 use program::Launch;
+use program::check::check_shape;
 
 /// Memory of a captured launch.
 #[derive(Clone, Debug)]
@@ -79,10 +80,12 @@ pub fn run_captured(launch: &CapturedLaunch, options: &Options) -> Result<Report
 
 /// As [`run_captured`], but keeps what was found before an error ended the run.
 pub fn captured_outcome(launch: &CapturedLaunch, options: &Options) -> Outcome {
-    match launch.place_buffers(&options.limits) {
+    let geometry = launch.geometry();
+    let checked = check_shape(&launch.module, &geometry).map_err(Error::Invalid);
+    match checked.and_then(|()| launch.place_buffers(&options.limits)) {
         Ok(global) => {
             let mut machine = Machine::new(global);
-            let error = launch.run(&mut machine, options).err();
+            let error = launch.run(&geometry, &mut machine, options).err();
             Outcome { report: machine.report, error }
         }
         Err(error) => Outcome { error: Some(error), ..Outcome::default() },
@@ -90,11 +93,9 @@ pub fn captured_outcome(launch: &CapturedLaunch, options: &Options) -> Outcome {
 }
 
 impl CapturedLaunch {
-    fn run(&self, machine: &mut Machine, options: &Options) -> Result<(), Error> {
-        let kernel = load::load(&self.module, &self.kernel)?;
-        self.write_pointers(&machine.global)?;
-        let params = self.parameters(&kernel, &machine.global)?;
-        let geometry = Launch {
+    /// The launch without its parameters, which are bytes.
+    fn geometry(&self) -> Launch {
+        Launch {
             kernel: self.kernel.clone(),
             grid: self.grid,
             block: self.block,
@@ -102,8 +103,19 @@ impl CapturedLaunch {
             shared_bytes: self.shared_bytes,
             args: Vec::new(),
             overlaps_previous: false,
-        };
-        machine.launch(&self.module, &kernel, &geometry, params, options)?;
+        }
+    }
+
+    fn run(
+        &self,
+        geometry: &Launch,
+        machine: &mut Machine,
+        options: &Options,
+    ) -> Result<(), Error> {
+        let kernel = load::load(&self.module, &self.kernel)?;
+        self.write_pointers(&machine.global)?;
+        let params = self.parameters(&kernel, &machine.global)?;
+        machine.launch(&self.module, &kernel, geometry, params, options)?;
         let buffers = 0..self.buffers.len();
         machine.report.buffers = buffers.map(|i| machine.global.get(i).to_vec()).collect();
         Ok(())

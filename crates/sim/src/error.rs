@@ -6,11 +6,14 @@
 
 use crate::demangle::readable;
 use crate::rules::Rule;
+use program::Violation;
 use std::fmt::{self, Display, Formatter};
 
 /// Why a run ended early.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
+    /// The program breaks rules that no GPU lets pass.
+    Invalid(Vec<Violation>),
     /// The module, launch or buffers do not fit together.
     Load(String),
     /// An instruction or form the simulator does not model.
@@ -29,7 +32,7 @@ impl Error {
     /// `load`, `unsupported`, `fault`, `hazard`, `deadlock` or `stopped`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Error::Load(_) => "load",
+            Error::Invalid(_) | Error::Load(_) => "load",
             Error::Unsupported(_) => "unsupported",
             Error::Fault(_) => "fault",
             Error::Hazard(_) => "hazard",
@@ -41,7 +44,7 @@ impl Error {
     /// The PTX line to look at, where there is one.
     pub fn line(&self) -> Option<u32> {
         match self {
-            Error::Load(_) => None,
+            Error::Invalid(_) | Error::Load(_) => None,
             Error::Unsupported(unsupported) => Some(unsupported.line),
             Error::Fault(fault) => Some(fault.site.line),
             Error::Hazard(hazard) => Some(hazard.site.line),
@@ -56,7 +59,7 @@ impl Error {
     /// The short name of the rule broken, where there is one.
     pub fn rule(&self) -> &'static str {
         match self {
-            Error::Load(_) | Error::Unsupported(_) => "",
+            Error::Invalid(_) | Error::Load(_) | Error::Unsupported(_) => "",
             Error::Fault(fault) => fault.rule,
             Error::Hazard(hazard) => hazard.rule.name(),
             Error::Deadlock(_) => "deadlock",
@@ -66,7 +69,7 @@ impl Error {
 }
 
 /// An instruction the simulator does not model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The instruction.
     pub instruction: String,
@@ -77,7 +80,7 @@ pub struct Unsupported {
 }
 
 /// A place in the program, and who was there.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// Kernel.
     pub kernel: String,
@@ -103,7 +106,7 @@ impl Site {
 }
 
 /// The program broke a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Short name of the rule (`out-of-bounds`).
     pub rule: &'static str,
@@ -118,7 +121,7 @@ pub struct Fault {
 }
 
 /// The program relies on an order nothing guarantees.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hazard {
     /// The rule that was broken.
     pub rule: Rule,
@@ -133,7 +136,7 @@ pub struct Hazard {
 }
 
 /// A broken rule from which a run can go on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The program broke a rule.
     Fault(Box<Fault>),
@@ -195,7 +198,7 @@ impl Display for Finding {
 }
 
 /// Warps that cannot go on, at one place and for one reason.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Where they wait; the first of them.
     pub site: Site,
@@ -208,7 +211,7 @@ pub struct Waiting {
 }
 
 /// No warp can go on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
     /// What is the matter, as far as it can be told.
     pub cause: String,
@@ -225,7 +228,7 @@ pub struct Deadlock {
 }
 
 /// Warps of a launch that took too long, at one place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Where they are: the first instruction of the innermost loop, and the first of the warps.
     pub site: Site,
@@ -238,7 +241,7 @@ pub struct Running {
 }
 
 /// A launch took too long.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
     /// The limit that it reached.
     pub reason: String,
@@ -257,6 +260,10 @@ impl From<Unsupported> for Error {
 impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Invalid(violations) => {
+                let lines: Vec<_> = violations.iter().map(|v| format!("error: {v}")).collect();
+                f.write_str(&lines.join("\n"))
+            }
             Error::Load(message) => write!(f, "error: {message}"),
             Error::Unsupported(unsupported) => unsupported.fmt(f),
             Error::Fault(fault) if !fault.survivable => fault.fmt(f),

@@ -1,8 +1,9 @@
 //! Runs Hopper and Blackwell PTX on a CPU, and says what is wrong with it.
 //!
 //! [`run`] takes a [`program::Program`] and memory for its buffers; [`run_captured`] takes a launch
-//! captured elsewhere. Both give a [`Report`] or an [`Error`]: a [`Fault`] of the program, a
-//! [`Hazard`] (an order nothing guarantees), a [`Deadlock`], or something [`Unsupported`].
+//! captured elsewhere. Both begin with the launch rules of [`program::check`], which hold on a GPU too.
+//! Both give a [`Report`] or an [`Error`]: a [`Fault`] of the program, a [`Hazard`] (an order nothing
+//! guarantees), a [`Deadlock`], or something [`Unsupported`].
 //!
 //! ```
 //! use program::{Access, Argument, Buffer, BufferId, Launch, Program};

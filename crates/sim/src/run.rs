@@ -27,14 +27,21 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    match place(program, buffers, &options.limits) {
-        Ok(global) => {
-            let mut machine = Machine::new(global);
+    match prepare(program, buffers, &options.limits) {
+        Ok(mut machine) => {
             let error = machine.run(program, options).err();
             Outcome { report: machine.report, error }
         }
         Err(error) => Outcome { error: Some(error), ..Outcome::default() },
     }
+}
+
+/// A machine with a program's buffers in its memory, if a GPU would take the program.
+fn prepare(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Machine, Error> {
+    let warnings = program.check().map_err(Error::Invalid)?;
+    let mut machine = Machine::new(place(program, buffers, limits)?);
+    machine.report.notes.extend(warnings.iter().map(ToString::to_string));
+    Ok(machine)
 }
 
 /// Global memory with a program's buffers in it.
@@ -85,7 +92,7 @@ impl Machine {
     fn run(&mut self, program: &Program, options: &Options) -> Result<(), Error> {
         for launch in &program.launches {
             let kernel = load::load(&program.module, &launch.kernel)?;
-            let params = self.parameters(&kernel, launch, program.buffers.len())?;
+            let params = self.parameters(&kernel, launch);
             self.launch(&program.module, &kernel, launch, params, options)?;
         }
         let all = || (0..program.buffers.len()).map(|i| self.global.get(i));
@@ -95,71 +102,26 @@ impl Machine {
     }
 
     /// The address `offset` bytes behind the start of a program's buffer.
-    fn address(&self, buffer: BufferId, offset: u64, buffers: usize) -> Result<u64, Error> {
-        if buffer.0 >= buffers {
-            let message = format!("an argument names buffer {}; there are {buffers}", buffer.0);
-            return Err(Error::Load(message));
-        }
-        Ok(self.global.get(buffer.0).base.wrapping_add(offset))
+    fn address(&self, buffer: BufferId, offset: u64) -> u64 {
+        self.global.get(buffer.0).base.wrapping_add(offset)
     }
 
-    /// A map the driver would refuse is refused here, in words.
-    fn check_map(&mut self, name: &str, map: &program::TensorMap) -> Result<(), Error> {
-        match map.check() {
-            Ok(warnings) => {
-                self.report
-                    .notes
-                    .extend(warnings.iter().map(|w| format!("tensor map `{name}`: {w}")));
-                Ok(())
-            }
-            Err(violations) => {
-                let list: Vec<String> = violations.iter().map(ToString::to_string).collect();
-                Err(Error::Load(format!("tensor map `{name}`: {}", list.join("; "))))
-            }
-        }
-    }
-
-    /// The bytes of all kernel parameters.
-    fn parameters(
-        &mut self,
-        kernel: &Kernel,
-        launch: &Launch,
-        buffers: usize,
-    ) -> Result<Vec<u8>, Error> {
-        if kernel.params.len() != launch.args.len() {
-            return Err(Error::Load(format!(
-                "kernel `{}` has {} parameters; the launch gives {} arguments",
-                kernel.name,
-                kernel.params.len(),
-                launch.args.len()
-            )));
-        }
+    /// The bytes of all kernel parameters; `program::check` has held the arguments against them.
+    fn parameters(&self, kernel: &Kernel, launch: &Launch) -> Vec<u8> {
         let mut bytes = vec![0; kernel.param_bytes as usize];
         for (param, arg) in kernel.params.iter().zip(&launch.args) {
             let value = match arg {
                 Argument::Buffer(buffer, offset) => {
-                    self.address(*buffer, *offset, buffers)?.to_le_bytes().to_vec()
+                    self.address(*buffer, *offset).to_le_bytes().to_vec()
                 }
                 Argument::U32(value) => value.to_le_bytes().to_vec(),
                 Argument::U64(value) => value.to_le_bytes().to_vec(),
                 Argument::F32(value) => value.to_le_bytes().to_vec(),
-                Argument::TensorMap(map) => {
-                    self.check_map(&param.name, map)?;
-                    map.encode(self.address(map.buffer, 0, buffers)?).to_vec()
-                }
+                Argument::TensorMap(map) => map.encode(self.address(map.buffer, 0)).to_vec(),
             };
-            if value.len() != param.bytes as usize {
-                return Err(Error::Load(format!(
-                    "parameter `{}` of `{}` has {} bytes; the argument has {}",
-                    param.name,
-                    kernel.name,
-                    param.bytes,
-                    value.len()
-                )));
-            }
             bytes[param.offset as usize..][..value.len()].copy_from_slice(&value);
         }
-        Ok(bytes)
+        bytes
     }
 
     /// Runs one launch to its end; what it gave is in the report, also after an error.
@@ -171,7 +133,7 @@ impl Machine {
         params: Vec<u8>,
         options: &Options,
     ) -> Result<(), Error> {
-        geometry::check(kernel, launch)?;
+        geometry::check_clusters(launch)?;
         geometry::check_length(kernel, options)?;
         let variables = variables::place(module, kernel, &mut self.global)?;
         let behind = self.behind.take();

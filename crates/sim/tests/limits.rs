@@ -4,7 +4,7 @@ mod common;
 
 use common::Case;
 use program::{Access, Buffer, Program};
-use sixwarp_sim::{Error, Limits, Options, Stopped};
+use sixwarp_sim::{CapturedLaunch, Error, Limits, Options, Stopped, run_captured};
 use std::time::Duration;
 
 /// The error of a kernel `k` without parameters.
@@ -22,7 +22,7 @@ fn variables_fit_the_memory_of_the_chip() {
     let shared = kernel(".shared .b8 s[4294967296]; mov.u32 %r1, s;");
     assert_eq!(
         refused(&shared),
-        "error: `s` has 4294967296 bytes, aligned to 1: 1024 of 233472 bytes of shared memory are taken"
+        "error: launch 0 (`k`): shared memory 0 dynamic + 4294967296 static bytes: at most 232448 (rule L8)"
     );
     let aligned = kernel(".shared .align 2147483648 .b8 s[4]; mov.u32 %r1, s;");
     assert!(refused(&aligned).contains("aligned to 2147483648"));
@@ -30,11 +30,13 @@ fn variables_fit_the_memory_of_the_chip() {
     assert!(refused(&local).contains("0 of 524288 bytes of local memory are taken"));
     let twice =
         kernel(".shared .b8 a[131072]; .shared .b8 b[131072]; mov.u32 %r1, a; mov.u32 %r2, b;");
-    assert!(refused(&twice).contains("132096 of 233472 bytes"));
+    assert!(refused(&twice).contains("262144 static bytes: at most 232448"));
+    let outside = format!(".shared .b8 s[262144];{}", kernel("mov.u32 %r1, s;"));
+    assert!(refused(&outside).contains("262144 static bytes: at most 232448"));
     let wraps = kernel(".shared .b8 s[4294967296][4294967296]; mov.u32 %r1, s;");
-    assert!(refused(&wraps).contains("has 18446744073709551615 bytes"));
+    assert!(refused(&wraps).contains("18446744073709551615 static bytes"));
     assert!(
-        refused(".entry k(.param .b8 p[40000]) { ret; }").contains("of 32764 bytes of parameters")
+        refused(".entry k(.param .b8 p[40000]) { ret; }").contains("40000 bytes: at most 32764")
     );
 }
 
@@ -71,21 +73,65 @@ fn a_launch_fits_the_chip() {
     let error = |case: Case| case.run().unwrap_err().to_string();
     let shared = error(case().geometry(1, 1, u32::MAX));
     assert!(
-        shared.contains("4294967295 bytes of dynamic shared memory, beside 0 static ones"),
+        shared.contains("shared memory 4294967295 dynamic + 0 static bytes: at most 232448"),
         "{shared}"
     );
     let block = error(Case::new(&kernel("ret;"), 4_294_967_295));
-    assert!(block.contains("1 to 1024 are possible"), "{block}");
+    assert!(block.contains("1024 threads in all (rule L4)"), "{block}");
     let cluster = error(case().geometry(32, 32, 0));
-    assert!(cluster.contains("1 to 16 CTAs are possible on sm_100"), "{cluster}");
+    assert!(cluster.contains("1 to 16 CTAs on sm_100 (rule L6)"), "{cluster}");
     let grid = error(case().geometry(1 << 31, 1, 0));
-    assert!(grid.contains("1 to [2147483647, 65535, 65535] CTAs are possible"), "{grid}");
+    assert!(grid.contains("1 to [2147483647, 65535, 65535] (rule L3)"), "{grid}");
     let grid = error(case().extents([65536, 65536, 1], [1, 1, 1]));
-    assert!(grid.contains("a grid of [65536, 65536, 1]"), "{grid}");
+    assert!(grid.contains("grid [65536, 65536, 1]"), "{grid}");
     let cluster = error(case().extents([65536, 4, 1], [65536, 65536, 1]));
-    assert!(cluster.contains("a cluster of [65536, 65536, 1]"), "{cluster}");
+    assert!(cluster.contains("cluster [65536, 65536, 1]"), "{cluster}");
     let clusters = error(case().extents([2_147_483_647, 65535, 65535], [1, 1, 1]));
     assert!(clusters.contains("can be simulated"), "{clusters}");
+}
+
+#[test]
+fn what_a_gpu_refuses_is_refused_by_its_rule() {
+    let broken = |case: Case| match case.run().unwrap_err() {
+        Error::Invalid(violations) => violations[0].rule,
+        other => panic!("{other}"),
+    };
+    let takes = |param: &str| format!(".entry k(.param {param}) {{ ret; }}");
+    // A number of the right size and the wrong kind, and a block of the right size and the wrong shape.
+    assert_eq!(broken(Case::new(&takes(".f32 x"), 32).word(1)), program::Rule::L(10));
+    let shape = ".entry k() .reqntid 8, 4 { ret; }";
+    assert_eq!(broken(Case::new(shape, 32)), program::Rule::L(5));
+    let rank = ".entry k() .maxclusterrank 1 { ret; }";
+    assert_eq!(broken(Case::new(rank, 32).geometry(2, 2, 0)), program::Rule::L(7));
+    let fixed = kernel(".shared .b8 s[1024]; mov.u32 %r1, s;");
+    let most = (227 << 10) - 1024;
+    assert!(Case::new(&fixed, 32).geometry(1, 1, most).report().is_ok());
+    assert_eq!(broken(Case::new(&fixed, 32).geometry(1, 1, most + 1)), program::Rule::L(8));
+}
+
+#[test]
+fn a_captured_launch_fits_the_chip() {
+    let module = ptx::parse(&format!(
+        "{}.shared .b8 others[131072]; .entry k(.param .b32 p[4]) .maxntid 64 {{ ret; }}",
+        common::HEADER
+    ));
+    let mut launch = CapturedLaunch {
+        module: module.unwrap(),
+        kernel: "k".into(),
+        grid: [1; 3],
+        block: [64, 1, 1],
+        cluster: [1; 3],
+        // Beside the module's array, which the kernel does not name, it would not fit.
+        shared_bytes: 131_072,
+        params: vec![vec![0; 16]],
+        relocations: vec![],
+        buffers: vec![],
+    };
+    run_captured(&launch, &Options::default()).unwrap();
+    launch.block = [65, 1, 1];
+    let error = run_captured(&launch, &Options::default()).unwrap_err();
+    let Error::Invalid(violations) = error else { panic!("{error}") };
+    assert_eq!(violations[0].rule, program::Rule::L(5));
 }
 
 #[test]

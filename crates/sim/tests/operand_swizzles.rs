@@ -259,7 +259,9 @@ fn a_swizzle_that_differs_is_reported_for_its_operand() {
     for (unit, mn_major, modes) in units() {
         for (mode, map) in modes.iter().flat_map(|mode| MODES.map(|map| (*mode, map))) {
             let right = Multiply::of(unit, mn_major, mode, mode);
-            if map == mode || unit.bits(mode).is_none() {
+            // Copies for Hopper have no 32-byte units: such a map is refused before anything runs.
+            let no_map = unit == Unit::Wgmma && map.needs_sm100();
+            if map == mode || unit.bits(mode).is_none() || no_map {
                 continue;
             }
             let name = if unit == Unit::Copy { "the source" } else { "operand A" };

@@ -18,7 +18,7 @@ impl Finished {
     pub fn status(&self) -> i32 {
         match &self.outcome.error {
             None => 0,
-            Some(Error::Load(_)) => 2,
+            Some(Error::Invalid(_) | Error::Load(_)) => 2,
             Some(Error::Fault(_)) => 3,
             Some(Error::Hazard(_)) => 4,
             Some(Error::Deadlock(_)) => 5,

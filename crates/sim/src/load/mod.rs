@@ -70,12 +70,6 @@ pub struct Kernel {
     pub undefined: Vec<(Reg, Symbol)>,
     /// What the chip it is for allows a launch.
     pub chip: program::Limits,
-    /// `.reqnctapercluster`, if given.
-    pub cluster: Option<[u32; 3]>,
-    /// `.reqntid`, if given.
-    pub required_threads: Option<u64>,
-    /// `.maxntid`, if given.
-    pub max_threads: Option<u64>,
     /// Registers of a thread at launch, if its directives say.
     pub registers_at_launch: Option<u32>,
     /// Whether its clusters may take over the work of others (`clusterlaunchcontrol.try_cancel`).
@@ -378,16 +372,6 @@ impl<'m> Loader<'m> {
 
     fn finish(self, function: &Function, undefined: Vec<(Reg, Symbol)>) -> Kernel {
         let globals = self.constants.globals.iter().map(|(name, r)| (name.to_string(), *r));
-        let directive = |name: &str| function.directives.iter().find(|d| d.name == *name);
-        let product = |name: &str| {
-            let values = &directive(name)?.values;
-            Some(values.iter().fold(1, |product: u64, value| product.saturating_mul(*value)))
-        };
-        let cluster = directive("reqnctapercluster").map(|d| {
-            let at =
-                |i: usize| d.values.get(i).map_or(1, |v| u32::try_from(*v).unwrap_or(u32::MAX));
-            [at(0), at(1), at(2)]
-        });
         let cancels = |inst: &Inst| matches!(inst.op, Op::TryCancel { .. });
         let reads = |special| self.constants.reads(special);
         let first_shared =
@@ -411,9 +395,6 @@ impl<'m> Loader<'m> {
             carry: self.carry,
             undefined,
             chip: self.chip,
-            cluster,
-            required_threads: product("reqntid"),
-            max_threads: product("maxntid"),
             registers_at_launch: ptx::registers_at_launch(&function.directives),
         }
     }
