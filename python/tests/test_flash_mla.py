@@ -94,7 +94,9 @@ def ensure_right(q, out, lse, lists, sinks, scale=None):
             length = lambda x: None if x is None else x[b, t] if x.dim() == 2 else x[b]
             keys = torch.cat([picked(rows, indices[b, t], length(lengths)) for rows, indices, lengths in lists])
             want, want_lse = reference(q[b, t], keys, scale, sinks)
-            torch.testing.assert_close(out[b, t].double(), want, atol=2e-2, rtol=2e-2)
+            # Probabilities have eight bits, and values may be large.
+            largest = float(keys.abs().max()) if len(keys) else 0.0
+            torch.testing.assert_close(out[b, t].double(), want, atol=max(2e-2, largest / 256), rtol=2e-2)
             torch.testing.assert_close(lse[b, :, t].double(), want_lse, atol=1e-3, rtol=1e-4)
 
 
@@ -195,7 +197,9 @@ def test_dense_decode(causal):
             end = max(int(lengths[b]) - (1 - t if causal else 0), 0)
             keys = pages[table[b].long()].reshape(-1, 576)[:end]
             want, want_lse = reference(q[b, t], keys, 576**-0.5, None)
-            torch.testing.assert_close(out[b, t].double(), want, atol=2e-2, rtol=2e-2)
+            # Probabilities have eight bits, and values may be large.
+            largest = float(keys.abs().max()) if len(keys) else 0.0
+            torch.testing.assert_close(out[b, t].double(), want, atol=max(2e-2, largest / 256), rtol=2e-2)
             torch.testing.assert_close(lse[b, :, t].double(), want_lse, atol=1e-3, rtol=1e-4)
 
 

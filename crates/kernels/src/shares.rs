@@ -23,8 +23,10 @@ use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
 /// What the ends of a unit cost, in tiles of keys.
 pub const ENDS: f32 = 1.0;
-/// What a tile of keys costs where only one block of rows has queries.
-const LONELY: f32 = 0.75;
+/// What a tile of keys costs where only one block of rows has queries: for rows of up to [`NARROW`] columns, whose
+/// tiles have few bytes, and for others (measured on an H200).
+const LONELY: [f32; 2] = [0.7, 0.85];
+const NARROW: u32 = 64;
 /// The least share, in tiles of keys.
 const LEAST: f32 = 4.0;
 /// Units of fewer tiles of keys are not cut.
@@ -278,9 +280,10 @@ impl Shares {
         let (end, begin) = bounds.ramps(b, tokens);
         let blocks = b.setp(Cmp::Le, sequence.q_len, tiling.packing.tokens);
         let step = 1.0 / bounds.tile() as f32;
+        let weight = LONELY[usize::from(params.value_dim > NARROW)];
         let lonely = tiling.packing.head_blocks(tiling.group) == 1 && tiling.blocks > 1;
         let step = match lonely {
-            true => b.select::<f32>(blocks, LONELY * step, step),
+            true => b.select::<f32>(blocks, weight * step, step),
             false => b.value(step),
         };
         Costs { sequence, batch, tiles, step, end, begin }
