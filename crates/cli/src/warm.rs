@@ -82,7 +82,7 @@ impl Compiler {
 
     fn for_gpu(ordinal: u32) -> Result<Compiler, AnyError> {
         let device = Device::open(ordinal)?;
-        let arch = Arch::ALL.into_iter().find(|arch| device.info().runs(&arch.to_string()));
+        let arch = Arch::of_capability(device.info().compute_capability);
         let arch = arch.ok_or_else(|| format!("there are no kernels for {}", device.info()))?;
         let processors = device.info().sm_count;
         let options = PlanOptions { processors, ..PlanOptions::for_arch(arch) };

@@ -16,6 +16,18 @@ impl Arch {
     /// Every generation.
     pub const ALL: [Arch; 3] = [Arch::Sm90, Arch::Sm100, Arch::Sm103];
 
+    /// The generation of GPUs of this compute capability; `None` where there are no kernels for it.
+    ///
+    /// Kernels are for architecture-specific targets (`sm_90a`), which run on exactly their capability.
+    pub const fn of_capability(capability: (u32, u32)) -> Option<Arch> {
+        match capability {
+            (9, 0) => Some(Arch::Sm90),
+            (10, 0) => Some(Arch::Sm100),
+            (10, 3) => Some(Arch::Sm103),
+            _ => None,
+        }
+    }
+
     /// Multiprocessors of the usual part (H100/H200 SXM, B200).
     pub fn usual_processors(self) -> u32 {
         match self {

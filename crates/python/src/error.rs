@@ -28,7 +28,7 @@ impl From<&Error> for Kind {
             Error::Unsupported(_) => Kind::Unsupported,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::NoDevice(_) => Kind::NoDevice,
-            Error::Device(_) => Kind::Failed,
+            Error::Device(_) | Error::Simulated(_) => Kind::Failed,
         }
     }
 }

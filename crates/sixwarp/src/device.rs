@@ -1,4 +1,3 @@
-use crate::device_name::SIMULATORS;
 use crate::{Arch, DeviceName, Error, PlanOptions};
 use std::fmt;
 use std::str::FromStr;
@@ -64,13 +63,9 @@ impl Device {
     /// If there is no driver, no such GPU, or it is of a generation without kernels.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
-        let arch = SIMULATORS
-            .into_iter()
-            .map(|(arch, _)| arch)
-            .find(|arch| device.info().runs(&arch.to_string()))
-            .ok_or_else(|| {
-                Error::NoDevice(format!("there are no kernels for {}", device.info()))
-            })?;
+        let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
+            Error::NoDevice(format!("there are no kernels for {}", device.info()))
+        })?;
         Ok(Self(Kind::Cuda { ordinal, arch, device }))
     }
 

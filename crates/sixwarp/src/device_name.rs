@@ -23,7 +23,7 @@ pub enum DeviceName {
 }
 
 /// Every architecture with kernels, and what its simulator is called.
-pub(crate) const SIMULATORS: [(Arch, &str); 3] =
+const SIMULATORS: [(Arch, &str); 3] =
     [(Arch::Sm90, "sim-sm90"), (Arch::Sm100, "sim-sm100"), (Arch::Sm103, "sim-sm103")];
 
 impl DeviceName {

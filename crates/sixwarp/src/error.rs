@@ -21,6 +21,8 @@ pub enum Error {
     NoDevice(String),
     /// The device failed.
     Device(String),
+    /// The simulator ended the run, and says what was wrong: a fault, a hazard, a deadlock.
+    Simulated(sim::Error),
     /// A file is not what it should be.
     File(String),
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Error {
         match self {
             Error::Invalid(error) => error.fmt(f),
             Error::Unsupported(error) => error.fmt(f),
+            Error::Simulated(error) => error.fmt(f),
             Error::TooLarge { what, needed, available } => {
                 write!(f, "{what} needs {needed} bytes, but only {available} are available")
             }
@@ -56,7 +59,7 @@ impl From<Unsupported> for Error {
 
 impl From<sim::Error> for Error {
     fn from(error: sim::Error) -> Self {
-        Error::Device(error.to_string())
+        Error::Simulated(error)
     }
 }
 

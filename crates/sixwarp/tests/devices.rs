@@ -3,8 +3,8 @@
 use cases::{CaseData, EngineError, Outputs, check, table};
 use half::bf16;
 use sixwarp::{
-    DType, Device, Error, HostBuffers, Problem, Segment, SegmentSlot, Slot, View, attention,
-    ensure_memory, plan,
+    Arch, DType, Device, Error, HostBuffers, Problem, Segment, SegmentSlot, Slot, View, attention,
+    ensure_memory, plan, sim,
 };
 
 fn engine(device: Device) -> impl FnMut(&Problem, &CaseData) -> Result<Outputs, EngineError> {
@@ -161,5 +161,44 @@ fn impossible_tables_are_named() {
             error.to_string(),
             "page_table: entry [0,1] must lie in 0..4 (memory rule 4), but it is -1"
         );
+    }
+}
+
+#[test]
+fn what_the_simulator_found_can_be_matched_on() {
+    let options = sim::Options {
+        limits: sim::Limits { instructions: 100, ..sim::Limits::default() },
+        ..sim::Options::default()
+    };
+    let case = table().into_iter().find(|case| case.name == "batch-2").unwrap();
+    let data = CaseData::new(&case).unwrap();
+    for arch in Arch::ALL {
+        let device = Device::simulated_with(arch, options.clone());
+        let (result, ..) =
+            data.with_outputs(|mut buffers| attention(&data.problem, &mut buffers, &device));
+        let error = result.unwrap_err();
+        let Error::Simulated(sim::Error::Stopped(stopped)) = &error else { panic!("{error}") };
+        assert!(stopped.reason.contains("100 warp instructions"), "{stopped}");
+        assert!(error.to_string().starts_with("stopped: "), "{error}");
+    }
+}
+
+#[test]
+fn a_gpu_has_the_architecture_whose_code_it_runs() {
+    let gpu = |compute_capability| cuda::DeviceInfo {
+        ordinal: 0,
+        name: "a GPU".into(),
+        compute_capability,
+        sm_count: 1,
+        memory_bytes: 1,
+        shared_bytes: 1,
+        l2_bytes: 1,
+        driver: (13, 0),
+    };
+    let capabilities = (0..=13).flat_map(|major| (0..=9).map(move |minor| (major, minor)));
+    for capability in capabilities {
+        let runs = |arch: &Arch| gpu(capability).runs(&arch.to_string());
+        let expected = Arch::ALL.into_iter().find(runs);
+        assert_eq!(Arch::of_capability(capability), expected, "{capability:?}");
     }
 }
