@@ -55,11 +55,12 @@ impl Memory {
     }
 }
 
-/// What a slot's memory is aligned to: vectors of 16 bytes, but for mask tensors, which are read element by element.
+/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes; everything else (lengths, tables,
+/// lists, positions, sinks, masks, log-sum-exps) element by element, so that a view of a part of it will do.
 fn alignment(problem: &Problem, slot: Slot) -> u64 {
     match slot {
-        Slot::Segment(_, SegmentSlot::AttnMask) => problem.slot_element(slot).bytes(),
-        _ => 16,
+        Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => 16,
+        _ => problem.slot_element(slot).bytes(),
     }
 }
 
