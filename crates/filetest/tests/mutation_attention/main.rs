@@ -56,7 +56,14 @@ fn tally(verdicts: &[Verdict]) -> String {
 /// Mutants of a kernel with their names.
 fn named_mutants(subject: &Subject, program: &Program) -> (Vec<String>, Vec<Mutant>) {
     let all = mutants(&program.module);
-    let here = |mutant: &Mutant| subject.function.is_none_or(|name| mutant.function == name);
+    let from = |mutant: &Mutant, file: &&str| {
+        mutant.source.as_ref().is_some_and(|(source, _)| source.ends_with(*file))
+    };
+    let here = |mutant: &Mutant| {
+        let files = subject.files;
+        subject.function.is_none_or(|name| mutant.function == name)
+            && (files.is_empty() || files.iter().any(|file| from(mutant, file)))
+    };
     places::names(&all).into_iter().zip(all).filter(|(_, mutant)| here(mutant)).unzip()
 }
 
@@ -167,6 +174,11 @@ fn sm100_six_shared() {
 }
 
 #[test]
+fn sm100_six_lists() {
+    check(&subjects::SM100_SIX_LISTS);
+}
+
+#[test]
 fn sm100_sixteen() {
     check(&subjects::SM100_SIXTEEN);
 }
@@ -174,4 +186,14 @@ fn sm100_sixteen() {
 #[test]
 fn sm100_pair() {
     check(&subjects::SM100_PAIR);
+}
+
+#[test]
+fn sm100_pair_lists() {
+    check(&subjects::SM100_PAIR_LISTS);
+}
+
+#[test]
+fn sm100_pair_fp8() {
+    check(&subjects::SM100_PAIR_FP8);
 }

@@ -18,7 +18,12 @@ pub struct Subject {
     options: fn(PlanOptions) -> PlanOptions,
     /// The function whose mutants are tried, where not all are.
     pub function: Option<&'static str>,
+    /// The files whose mutants are tried, where another subject has tried the others.
+    pub files: &'static [&'static str],
 }
+
+/// What gathers rows, and waits for what that says about them.
+const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs"];
 
 /// One processor: one CTA works on all tiles.
 fn alone(options: PlanOptions) -> PlanOptions {
@@ -43,6 +48,7 @@ pub const SM90: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, three warpgroups that take turns: many queries, most of which see no keys.
@@ -58,6 +64,7 @@ pub const SM90_TURNS: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, keys that are values, in pages whose last one is part empty.
@@ -73,6 +80,7 @@ pub const SM90_SHARED: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, rows of short pages that threads gather.
@@ -89,6 +97,7 @@ pub const SM90_GATHER: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
@@ -103,6 +112,7 @@ pub const SM90_COMBINE: Subject = Subject {
     "#,
     options: |options| PlanOptions { split: Split::Every { keys: 128 }, ..options },
     function: Some("combine"),
+    files: &[],
 };
 
 /// Hopper, wide rows: two CTAs copy for each other.
@@ -118,6 +128,7 @@ pub const SM90_WIDE: Subject = Subject {
     "#,
     options: pair,
     function: None,
+    files: &[],
 };
 
 /// Hopper, wide rows in one CTA, keys that are values, in pages.
@@ -138,6 +149,7 @@ pub const SM90_WIDE_SHARED: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, wide rows that lists name, keys that are values.
@@ -158,6 +170,7 @@ pub const SM90_WIDE_LISTS: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, wide rows of fp8 numbers, unpacked by the warps that gather them.
@@ -179,6 +192,7 @@ pub const SM90_WIDE_FP8: Subject = Subject {
     "#,
     options: alone,
     function: None,
+    files: &[],
 };
 
 /// Hopper, wide rows: a cluster of four, which merges two parts of the keys of two blocks of rows.
@@ -193,6 +207,7 @@ pub const SM90_MERGE: Subject = Subject {
     "#,
     options: |options| PlanOptions { processors: 4, ..options },
     function: None,
+    files: &[],
 };
 
 /// Blackwell, six warps.
@@ -209,6 +224,7 @@ pub const SM100_SIX: Subject = Subject {
     "#,
     options: |options| PlanOptions { row_blocks: RowBlocks::One, ..alone(options) },
     function: None,
+    files: &[],
 };
 
 /// Blackwell, six warps, probabilities in shared memory, keys that are values, in pages.
@@ -230,6 +246,27 @@ pub const SM100_SIX_SHARED: Subject = Subject {
         ..alone(options)
     },
     function: None,
+    files: &[],
+};
+
+/// Blackwell, rows that lists name.
+pub const SM100_SIX_LISTS: Subject = Subject {
+    name: "sm100-six-lists",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 128
+        heads = 16
+        kv_heads = 1
+        batch = 5
+        queries = 1
+        keys = 100
+        indices = 700
+        entries = [700, 0, 50, 50, 300]
+        lists = "holes"
+    "#,
+    options: alone,
+    function: None,
+    files: GATHERING,
 };
 
 /// Blackwell, sixteen warps.
@@ -246,6 +283,7 @@ pub const SM100_SIXTEEN: Subject = Subject {
     "#,
     options: |options| PlanOptions { row_blocks: RowBlocks::Two, ..alone(options) },
     function: None,
+    files: &[],
 };
 
 /// Blackwell, a pair of CTAs, in pages.
@@ -264,6 +302,52 @@ pub const SM100_PAIR: Subject = Subject {
     "#,
     options: pair,
     function: None,
+    files: &[],
+};
+
+/// Blackwell, a pair of CTAs, rows that lists name.
+pub const SM100_PAIR_LISTS: Subject = Subject {
+    name: "sm100-pair-lists",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 4
+        queries = 1
+        keys = 100
+        shared = true
+        indices = 300
+        entries = [300, 0, 50, 50]
+        lists = "holes"
+    "#,
+    options: pair,
+    function: None,
+    files: GATHERING,
+};
+
+/// Blackwell, a pair of CTAs, rows of fp8 numbers that lists name.
+pub const SM100_PAIR_FP8: Subject = Subject {
+    name: "sm100-pair-fp8",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        batch = 4
+        queries = 1
+        keys = 100
+        layout = "paged"
+        page = 5
+        shared = true
+        model1 = true
+        indices = 300
+        entries = [300, 0, 50, 50]
+        lists = "holes"
+    "#,
+    options: pair,
+    function: None,
+    files: GATHERING,
 };
 
 impl Subject {
