@@ -387,9 +387,9 @@ fn the_simulator_refuses_sizes_that_nothing_has() {
     let empty = ENDLESS.replace("bra again;", "ret;");
     for (arguments, status, message) in [
         (&["--grid", "4294967297"][..], 1, "4294967297 is not between 0 and 2^32 - 1"),
-        (&["--grid", "65536", "--cluster", "65536,65536,1"], 2, "a cluster of [65536, 65536, 1]"),
-        (&["--smem", "4294967295"], 2, "4294967295 bytes of dynamic shared memory"),
-        (&["--block", "1024,1024"], 2, "is 1048576 threads"),
+        (&["--grid", "65536", "--cluster", "65536,65536,1"], 2, "cluster [65536, 65536, 1]"),
+        (&["--smem", "4294967295"], 2, "shared memory 4294967295 dynamic"),
+        (&["--block", "1024,1024"], 2, "1024 threads in all"),
         (&["--arg", "a:u8[1099511627776]=zero"], 2, "`a` takes 1099511627776 bytes of memory"),
         (&["--arg", "a:u8[4096]=zero", "--memory", "1K"], 2, "the limit is 1024 (`--memory`)"),
     ] {
