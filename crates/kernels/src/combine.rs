@@ -12,10 +12,10 @@
 //! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
 //! memory would be paid for each.
 
-use crate::arguments::{Arguments, Memory};
-use crate::divide::Divisor;
+use crate::call::arguments::{Arguments, Memory};
+use crate::call::divide::Divisor;
+use crate::call::sequence::element;
 use crate::plan::Partial;
-use crate::sequence::element;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::Launch;

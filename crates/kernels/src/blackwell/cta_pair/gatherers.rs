@@ -1,0 +1,92 @@
+//! The warps of each CTA that gather rows, and the one that loads queries beside them: for the scores the CTA's keys
+//! of a tile, for the output its columns of all values.
+
+use super::config::{PANEL, SLOT_ROWS};
+use super::kernel::Frame;
+use super::loader::Queries;
+use crate::blackwell::config::TILE;
+use crate::blackwell::gatherers::{Gathered, Gatherer, Publisher};
+use crate::call::task::OpenTile;
+use crate::moves::gather::{Row, Scattered};
+use ptx::build::{Builder, Cmp, CtaGroup, Reg};
+
+/// Emits the warp that loads queries, and tells of slots to which copies have arrived.
+pub fn emit_publisher(b: &mut Builder, frame: &Frame, gathered: &Gathered) {
+    let lead = b.elect();
+    let queries = Queries::new(b, frame, lead);
+    let publisher = Publisher::new(b, gathered, &frame.shared.kv_ring, CtaGroup::Two);
+    frame.params.for_each_tile(b, |b, open| {
+        open.range.if_any(b, |b, _| {
+            queries.load(b, &open);
+            publisher.publish(b, &open, frame.config.slots_per_tile());
+        });
+    });
+}
+
+/// Emits warp `warp` of those that gather.
+pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>) {
+    let ring = (frame.shared.kv, &frame.shared.kv_ring);
+    let gatherer = Gatherer::new(b, &frame.params, gathered, ring, CtaGroup::Two, warp);
+    let rows = RowGatherer { frame, gatherer, even: b.setp(Cmp::Eq, frame.rank, 0) };
+    frame.params.for_each_tile(b, |b, open| {
+        rows.gatherer.bring(
+            b,
+            &open,
+            |b, of_tile| rows.copy_keys(b, &open, of_tile),
+            |b, of_tile| rows.copy_values(b, &open, of_tile),
+        );
+    });
+}
+
+struct RowGatherer<'f> {
+    frame: &'f Frame,
+    gatherer: Gatherer<'f>,
+    /// Whether this is the even CTA.
+    even: Reg<bool>,
+}
+
+impl RowGatherer<'_> {
+    /// This CTA's half of the keys.
+    fn copy_keys(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]) {
+        self.gatherer.mark(b, rows);
+        let keys = self.frame.params.keys().k.scattered();
+        let own = rows[0].or(b, self.even, &rows[1]);
+        let places = self.gatherer.places(b, open, &keys, &[own]);
+        for (column, steps) in self.frame.config.key_pieces() {
+            self.gatherer.fill(b, |b, to| {
+                let to = to.blocks(0..(steps * 16).div_ceil(PANEL));
+                self.gatherer.copy(b, &keys, &places, column, to);
+            });
+        }
+    }
+
+    /// This CTA's columns of the values, a half of the keys at a time.
+    fn copy_values(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]) {
+        let config = &self.frame.config;
+        let columns = self.columns(b);
+        let places = self.gatherer.places(b, open, &columns[0], rows);
+        for half in 0..(TILE / SLOT_ROWS) as usize {
+            self.gatherer.fill(b, |b, to| {
+                for (group, columns) in (0..).zip(&columns) {
+                    let first = group * config.group_panels();
+                    let to = to.blocks(first..first + config.group_panels());
+                    self.gatherer.copy(b, columns, &places[half..=half], 0, to);
+                }
+            });
+        }
+    }
+
+    /// This CTA's columns of each group of values.
+    fn columns(&self, b: &mut Builder) -> Vec<Scattered> {
+        let config = &self.frame.config;
+        let values = self.frame.params.keys().v.expect("values are copied apart from keys");
+        let groups = 0..config.groups();
+        let columns = groups.map(|group| {
+            let half = config.group_columns() / 2;
+            let first = b.mul(self.frame.rank, half);
+            let first = b.add(first, group * config.group_columns());
+            values.scattered().columns(b, first, half)
+        });
+        columns.collect()
+    }
+}

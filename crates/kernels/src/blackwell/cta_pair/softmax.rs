@@ -1,0 +1,193 @@
+//! The four softmax warps of each CTA: two threads per row, half of the keys and of the value columns
+//! each.
+
+use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
+use super::kernel::Frame;
+use crate::blackwell::epilogue::{self, Run};
+use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::call::rows::Block;
+use crate::call::task::OpenTile;
+use crate::math::softmax::RowState;
+use crate::moves::output::BlockOutput;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SignalCursor, SmemPtr, TmemPtr};
+
+/// First named barrier of the exchanges between two warps; barrier 0 is the CTA's.
+const EXCHANGE_BARRIER: u32 = 1;
+/// Threads of an exchange.
+const EXCHANGE_THREADS: u32 = 64;
+
+struct SoftmaxThread<'f> {
+    frame: &'f Frame,
+    rows: RowThread<'f>,
+    /// 0 for the thread with the first half of the columns, 1 for the other.
+    half: Reg<u32>,
+    /// Named barrier of the two warps that hold the same rows.
+    meeting: Reg<u32>,
+    /// Where this thread leaves a number for the other one, and finds the other's.
+    own: SmemPtr,
+    other: SmemPtr,
+    /// Byte offset of the copy of those places that is in use.
+    copy: Reg<u32>,
+    q: Cursor<Consumer>,
+    scores: SignalCursor,
+    probabilities: SignalCursor,
+    output: SignalCursor,
+    state: RowState,
+    started: Reg<bool>,
+}
+
+/// Emits the softmax warps.
+pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
+    let shared = &frame.shared;
+    let mut rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
+    let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
+    rows.marks = marks.map(|marks| marks.reader(b));
+    let thread = b.thread();
+    let own = b.shl(thread, 2);
+    let other = b.xor(own, ROWS * 4);
+    let pair = b.and(warp, 1);
+    let softmax = SoftmaxThread {
+        frame,
+        half: b.shr(warp, 1),
+        meeting: b.add(pair, EXCHANGE_BARRIER),
+        own: b.smem_add(shared.exchange, own),
+        other: b.smem_add(shared.exchange, other),
+        copy: b.value(0),
+        q: shared.q_ring.consumer(b),
+        scores: shared.scores.cursor(b),
+        probabilities: shared.probabilities.cursor(b),
+        output: shared.output.cursor_one_round_before(b),
+        state: RowState::new(b),
+        started: b.predicate(false),
+        rows,
+    };
+    frame.params.for_each_tile(b, |b, open| softmax.run_tile(b, &open));
+    softmax.rows.watch.revisit(b, &frame.params, |b, open| softmax.run_tile_again(b, &open));
+}
+
+impl SoftmaxThread<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        self.state.reset(b);
+        let block = self.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        b.if_else(
+            any,
+            |b| {
+                let q = self.q.take(b);
+                let no = b.predicate(false);
+                b.assign(self.started, no);
+                self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
+                let others = self.exchange(b, self.state.sum);
+                let total = b.add(self.state.sum, others);
+                b.assign(self.state.sum, total);
+                self.output.wait(b);
+                b.tcgen05_fence_after();
+                self.write(b, &output, true);
+                b.fence_proxy_async();
+                b.warp_sync();
+                q.release_if(b, self.rows.lead);
+            },
+            |b| self.write(b, &output, false),
+        );
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        let columns = self.frame.config.group_columns();
+        b.range(0, self.frame.config.groups(), |b, group| {
+            let column = b.mul(self.half, columns / 2);
+            let column = b.mad(group, columns, column);
+            epilogue::write_again(b, &self.rows, &output, column, columns / 2);
+        });
+    }
+
+    /// The rows of the CTA.
+    fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
+        let config = &self.frame.config;
+        let number = self.frame.block_number(b, open);
+        Block::at(b, config.packing, config.group, number)
+    }
+
+    /// The other thread's number, for this thread's. There are two places, used in turn, so that one
+    /// meeting per exchange is enough.
+    fn exchange(&self, b: &mut Builder, value: Reg<f32>) -> Reg<f32> {
+        let own = b.smem_add(self.own, self.copy);
+        b.st_shared(own, value);
+        b.barrier_sync(self.meeting, EXCHANGE_THREADS);
+        let other = b.smem_add(self.other, self.copy);
+        let others = b.ld_shared::<f32>(other);
+        let next = b.xor(self.copy, super::kernel::EXCHANGE_BYTES / 2);
+        b.assign(self.copy, next);
+        others
+    }
+
+    /// Writes the thread's columns of its row: half of each group.
+    fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, accumulated: bool) {
+        let (config, map) = (&self.frame.config, &self.frame.map);
+        let first_half = b.setp(Cmp::Eq, self.half, 0);
+        let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
+        let columns = config.group_columns() / 2;
+        let panel = b.mul(self.half, PANEL_BYTES);
+        let staging = b.smem_add(self.frame.shared.q.at(), panel);
+        for group in 0..config.groups() {
+            if accumulated && group > 0 {
+                b.warp_sync();
+            }
+            let at = self.rows.tmem.columns(map.output + group * map.group_stride);
+            let column = b.mul(self.half, columns);
+            let column = b.add(column, group * config.group_columns());
+            let accumulated = accumulated.then_some(at);
+            let run = Run { accumulated, column, columns, staging };
+            epilogue::write(b, &self.rows, output, &finished, &run);
+        }
+    }
+
+    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
+        let softmax = &self.frame.params.softmax;
+        self.scores.wait(b);
+        b.tcgen05_fence_after();
+        let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
+        let first = b.mul(self.half, SLOT_ROWS);
+        let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
+        let largest = b.max_tree(&scores);
+        let others = self.exchange(b, largest);
+        let largest = b.max(largest, others);
+        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked());
+        softmax.add_row(b, &self.state, &scores, shift);
+        let packed = self.rows.round(b, &scores);
+        self.output.wait(b);
+        b.tcgen05_fence_after();
+        self.store(b, &packed);
+        let due = b.and(rescale.due, self.started);
+        let any_due = b.vote_any(due);
+        b.if_(any_due, |b| {
+            let columns = self.frame.config.groups() * self.frame.map.group_stride;
+            let at = self.rows.tmem.columns(self.frame.map.output);
+            self.rows.rescale(b, at, columns, rescale.factor);
+        });
+        self.hand_over(b);
+    }
+
+    /// Stores the thread's half of a row of probabilities: one panel of the operand tile.
+    fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
+        let tile = self.frame.config.probability_tile();
+        let panel = b.mul(self.half, tile.block_bytes() as u32);
+        let at = b.smem_add(self.frame.shared.p.at(), panel);
+        self.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
+    }
+
+    /// Tells the issuing warp that this warp's probabilities and output rows are ready.
+    fn hand_over(&self, b: &mut Builder) {
+        b.tcgen05_fence_before();
+        b.warp_sync();
+        let ready = self.probabilities.barrier(b).in_cta(b, 0);
+        ready.arrive_if(b, self.rows.lead);
+        let yes = b.predicate(true);
+        b.assign(self.started, yes);
+        self.scores.advance(b);
+        self.probabilities.advance(b);
+        self.output.advance(b);
+    }
+}

@@ -1,0 +1,250 @@
+//! Warps that gather rows which no tensor copy brings in order: rows that lists name, and packed ones.
+//!
+//! [`WARPS`] warps look up the rows of a tile of keys two tiles ahead, and fill the slots of the ring of keys and
+//! values in the order in which the issuing warp multiplies them ([`Gatherer`]).
+//!
+//! Rows of 16-bit elements come by `cp.async`. When a thread's copies to a slot are done, the hardware arrives for it
+//! on a barrier of this CTA, and the thread has no moment in which to fence. So one more warp waits for that barrier,
+//! executes `fence.proxy.async` and tells the issuing warp, which may be the other CTA's ([`Publisher`]).
+//! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly.
+
+use super::marked::{MarkRing, MarkWriter};
+use crate::call::task::{OpenTile, Params};
+use crate::moves::copies::Counter;
+use crate::moves::gather::{self, Lookup, Place, Row, Rows, Scattered, Share, WARPS};
+use problem::{Segment, Storage};
+use ptx::build::{
+    Builder, Cmp, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTile, SharedTiles, SignalCursor,
+    Signals, Slot, SmemPtr,
+};
+
+/// What is gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gathering {
+    /// Whether each token has a list of its keys.
+    pub listed: bool,
+    /// Whether rows are packed.
+    pub packed: bool,
+    /// Warps of a CTA.
+    pub warps: u32,
+}
+
+impl Gathering {
+    /// How the rows of a segment are gathered, if tensor copies cannot bring them.
+    pub fn of(segment: &Segment) -> Option<Self> {
+        gather::must(segment).then(|| Gathering {
+            listed: segment.indices.is_some(),
+            packed: segment.storage != Storage::Elements,
+            warps: WARPS,
+        })
+    }
+
+    /// Arrivals of a CTA that make a slot full: of the warps that store, or of the one that publishes copies.
+    pub fn arrivals(&self) -> u32 {
+        if self.packed { self.warps } else { 1 }
+    }
+}
+
+/// The barriers of gathering, and marks of the keys that exist.
+pub struct Gathered {
+    how: Gathering,
+    /// Copies to a slot have arrived.
+    arrived: Signals,
+    pub marks: Option<MarkRing>,
+}
+
+impl Gathered {
+    /// Reserves the barriers beside a ring of `slots` slots.
+    pub fn reserve(b: &mut Builder, shared: SmemPtr, how: Gathering, slots: u32) -> Self {
+        Gathered {
+            how,
+            arrived: Signals::reserve(b, shared, slots),
+            marks: how.listed.then(|| MarkRing::reserve(b, shared)),
+        }
+    }
+
+    /// Initialises the barriers (one thread).
+    #[track_caller]
+    pub fn init(&self, b: &mut Builder) {
+        self.arrived.init(b, gather::ARRIVALS);
+        if let Some(marks) = &self.marks {
+            marks.init(b, self.how.warps);
+        }
+    }
+}
+
+/// The barrier on which a slot is full: that of the CTA that multiplies.
+#[track_caller]
+pub fn full(b: &mut Builder, slot: &Slot<Producer>, group: CtaGroup) -> Counter {
+    let own = slot.full(b);
+    match group {
+        CtaGroup::One => own.into(),
+        CtaGroup::Two => own.in_cta(b, 0).into(),
+    }
+}
+
+/// One of the warps that gather.
+pub struct Gatherer<'f> {
+    /// The CTAs that multiply together.
+    group: CtaGroup,
+    packed: bool,
+    lookup: Lookup<'f>,
+    ring: SharedTiles,
+    slots: Cursor<Producer>,
+    arrived: SignalCursor,
+    marks: Option<MarkWriter<'f>>,
+    /// Number among the warps.
+    warp: Reg<u32>,
+    lead: Reg<bool>,
+}
+
+impl<'f> Gatherer<'f> {
+    /// Warp `warp` of those that fill `ring`.
+    #[track_caller]
+    pub fn new(
+        b: &mut Builder,
+        params: &'f Params,
+        gathered: &'f Gathered,
+        (ring, slots): (SharedTiles, &Pipeline),
+        group: CtaGroup,
+        warp: Reg<u32>,
+    ) -> Self {
+        let lane = b.special("%laneid");
+        Gatherer {
+            group,
+            packed: gathered.how.packed,
+            lookup: Lookup::new(
+                b,
+                &params.tiling,
+                params.keys(),
+                params.tiling.tile,
+                Rows::Runs(warp),
+            ),
+            ring,
+            slots: slots.producer(b),
+            arrived: gathered.arrived.cursor(b),
+            marks: gathered.marks.as_ref().map(|marks| marks.writer(b)),
+            warp,
+            lead: b.setp(Cmp::Eq, lane, 0),
+        }
+    }
+
+    /// Brings the keys of each tile of keys, and behind those of the next one its values. `keys` and `values` are given
+    /// the rows that this warp looked up, one of each half of the tile per lane.
+    #[track_caller]
+    pub fn bring(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        keys: impl Fn(&mut Builder, &[Row]),
+        values: impl Fn(&mut Builder, &[Row]),
+    ) {
+        open.range.if_any(b, |b, n| {
+            let [now, next, ahead] = [0, 1, 2].map(|tiles| {
+                let n = b.sub(n, tiles);
+                self.lookup.look_up(b, open, n)
+            });
+            keys(b, &now);
+            open.range.while_more(b, n, |b, before| {
+                keys(b, &next);
+                values(b, &now);
+                now.iter().zip(&next).for_each(|(row, next)| row.assign(b, next));
+                next.iter().zip(&ahead).for_each(|(row, ahead)| row.assign(b, ahead));
+                let n = b.sub(before, 2);
+                self.lookup.look_up_into(b, open, n, &ahead);
+            });
+            values(b, &now);
+        });
+    }
+
+    /// Says which of the rows of a tile exist, where lists leave some out.
+    #[track_caller]
+    pub fn mark(&self, b: &mut Builder, rows: &[Row]) {
+        if let Some(marks) = &self.marks {
+            let exist: Vec<_> = rows.iter().map(|row| self.lookup.exists(b, row)).collect();
+            marks.write(b, self.warp, &exist, self.lead);
+        }
+    }
+
+    /// The places in `source` of rows that were looked up.
+    #[track_caller]
+    pub fn places(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        source: &Scattered,
+        rows: &[Row],
+    ) -> Vec<Place> {
+        self.lookup.places(b, open, source, rows)
+    }
+
+    /// Fills the next slot by `copies`.
+    #[track_caller]
+    pub fn fill(&self, b: &mut Builder, copies: impl FnOnce(&mut Builder, SharedTile)) {
+        let slot = self.slots.take(b);
+        slot.wait(b);
+        let to = slot.tile(b, self.ring);
+        copies(b, to);
+        if self.packed {
+            b.fence_proxy_async();
+            b.warp_sync();
+            full(b, &slot, self.group).arrive_if(b, self.lead);
+        } else {
+            self.arrived.at_stage(slot.stage()).barrier(b).arrive_when_copied(b);
+        }
+    }
+
+    /// Brings this warp's share of columns from `column` on of the rows at `places` to `to`.
+    #[track_caller]
+    pub fn copy(
+        &self,
+        b: &mut Builder,
+        source: &Scattered,
+        places: &[Place],
+        column: u32,
+        to: SharedTile,
+    ) {
+        let share = Share::new(b, self.warp, places, column, to);
+        source.bring(b, &share);
+    }
+}
+
+/// The warp that tells of slots to which copies have arrived.
+pub struct Publisher {
+    group: CtaGroup,
+    packed: bool,
+    slots: Cursor<Producer>,
+    arrived: SignalCursor,
+    lead: Reg<bool>,
+}
+
+impl Publisher {
+    /// The publisher of a ring (a converged warp).
+    #[track_caller]
+    pub fn new(b: &mut Builder, gathered: &Gathered, slots: &Pipeline, group: CtaGroup) -> Self {
+        Publisher {
+            group,
+            packed: gathered.how.packed,
+            slots: slots.producer(b),
+            arrived: gathered.arrived.cursor(b),
+            lead: b.elect(),
+        }
+    }
+
+    /// Tells of the slots of a tile of work, so many for each tile of keys. (Who stores rows tells of them itself.)
+    #[track_caller]
+    pub fn publish(&self, b: &mut Builder, open: &OpenTile, slots_per_tile: u32) {
+        if self.packed {
+            return;
+        }
+        open.range.for_each_down(b, |b, _| {
+            b.range(0, slots_per_tile, |b, _| {
+                self.arrived.wait(b);
+                self.arrived.advance(b);
+                b.fence_proxy_async();
+                let slot = self.slots.take(b);
+                full(b, &slot, self.group).arrive_if(b, self.lead);
+            });
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! The kernel: parameters, shared memory, barriers, roles.
+
+use super::{correction, issuer, softmax};
+use crate::blackwell::allocation::Allocation;
+use crate::blackwell::config::{Config, ROWS};
+use crate::blackwell::epilogue::staging_tile;
+use crate::blackwell::fill::{self, Buffers, Order};
+use crate::blackwell::frame::Frame;
+use crate::blackwell::rows::ROW_WARPS;
+use crate::blackwell::tensor_memory::{SCORE_TILES, TensorMemory};
+use crate::call::task::Params;
+use layout::Layout;
+use ptx::build::{Budget, Builder, CtaGroup, Reg, SharedArray, SharedTile, Signals, SmemPtr};
+
+/// Blocks of rows of a CTA.
+pub const BLOCKS: u32 = 2;
+/// Threads of a CTA: two softmax warpgroups, one that corrects, one whose first warps issue and load.
+pub const THREADS: u32 = 4 * 128;
+/// Warp of the last warpgroup that owns tensor memory and issues multiplies.
+const ISSUING_WARP: u32 = 12;
+/// Warp that loads.
+const LOADING_WARP: u32 = 13;
+/// Registers of a thread by role; together what 512 threads of 128 have.
+const SOFTMAX_REGISTERS: Budget = Budget::Grown(200);
+const CORRECTION_REGISTERS: Budget = Budget::Shrunk(80);
+const OTHER_REGISTERS: Budget = Budget::Shrunk(32);
+const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
+
+/// One float per row of every block, in `copies` copies that are used in turn.
+pub struct PerRow(SharedArray<f32>);
+
+impl PerRow {
+    fn reserve(b: &mut Builder, base: SmemPtr, copies: u32) -> Self {
+        let shape = (u64::from(ROWS), u64::from(BLOCKS), u64::from(copies));
+        let layout = Layout::column_major(shape).expect("a small layout");
+        PerRow(SharedArray::reserve(b, base, &layout))
+    }
+
+    /// The place of row `row` of block `block`.
+    #[track_caller]
+    pub fn of_row(&self, b: &mut Builder, block: Reg<u32>, row: Reg<u32>) -> SmemPtr {
+        self.0.element(b, &[row, block])
+    }
+
+    /// The same in copy `copy`.
+    #[track_caller]
+    pub fn of_row_in(
+        &self,
+        b: &mut Builder,
+        copy: Reg<u32>,
+        block: Reg<u32>,
+        row: Reg<u32>,
+    ) -> SmemPtr {
+        self.0.element(b, &[row, block, copy])
+    }
+}
+
+/// Shared memory and barriers.
+pub struct Shared {
+    /// Queries, keys and values.
+    pub buffers: Buffers,
+    /// Finished rows on their way out.
+    pub staging: SharedTile,
+    pub factors_at: PerRow,
+    pub maxima_at: PerRow,
+    pub sums_at: PerRow,
+    pub scores: Signals,
+    pub factors: Signals,
+    pub probabilities: Signals,
+    pub rest: Signals,
+    pub output: Signals,
+    pub sums: Signals,
+}
+
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, params: Params) {
+    let frame = &Frame { config, params, map: TensorMemory::of(&config) };
+    let (shared, memory) = reserve(b, frame);
+    let shared = &shared;
+    memory.around(
+        b,
+        |b| init(b, shared),
+        |b, warp, tmem| {
+            b.roles(warp, |roles| {
+                roles.warpgroups(0..BLOCKS, SOFTMAX_REGISTERS, |b, block| {
+                    let warp = b.and(warp.index(), 3);
+                    softmax::emit(b, frame, shared, tmem, block, warp);
+                });
+                roles.warpgroup(BLOCKS, CORRECTION_REGISTERS, |b| {
+                    let warp = b.and(warp.index(), 3);
+                    correction::emit(b, frame, shared, tmem, warp);
+                });
+                roles.split_warpgroup(BLOCKS + 1, OTHER_REGISTERS, |roles| {
+                    roles.warp(ISSUING_WARP, |b| issuer::emit(b, frame, shared, tmem));
+                    roles.warp(LOADING_WARP, |b| {
+                        fill::emit(b, frame, &shared.buffers, Order::ValuesFirst);
+                    });
+                });
+            });
+        },
+    );
+}
+
+fn reserve(b: &mut Builder, frame: &Frame) -> (Shared, Allocation) {
+    let base = b.shared_base();
+    let shared = Shared {
+        staging: SharedTile::reserve(b, base, staging_tile()),
+        factors_at: PerRow::reserve(b, base, 1),
+        maxima_at: PerRow::reserve(b, base, 2),
+        sums_at: PerRow::reserve(b, base, 2),
+        buffers: Buffers::reserve(b, base, &frame.config),
+        scores: Signals::reserve(b, base, BLOCKS),
+        factors: Signals::reserve(b, base, BLOCKS),
+        probabilities: Signals::reserve(b, base, BLOCKS),
+        rest: Signals::reserve(b, base, BLOCKS),
+        output: Signals::reserve(b, base, BLOCKS),
+        sums: Signals::reserve(b, base, BLOCKS),
+    };
+    let columns = frame.map.allocation;
+    (shared, Allocation::reserve(b, base, CtaGroup::One, ISSUING_WARP, columns))
+}
+
+/// Initialises the barriers (one thread).
+fn init(b: &mut Builder, shared: &Shared) {
+    shared.buffers.init(b, 1, 1);
+    shared.scores.init(b, 1);
+    shared.factors.init(b, ROW_WARPS);
+    shared.probabilities.init(b, 2 * ROW_WARPS);
+    shared.rest.init(b, ROW_WARPS);
+    shared.output.init(b, 1);
+    shared.sums.init(b, ROW_WARPS);
+}

@@ -1,0 +1,118 @@
+//! Lengths and offsets of one sequence, read on the device.
+
+use crate::call::arguments::{Arguments, Memory};
+use problem::{Problem, QueryLengths, SegmentSlot, Slot};
+use ptx::build::{Builder, GlobalPtr, Reg};
+
+/// Where lengths come from.
+///
+/// Whatever stands in memory, a sequence lies within its tensor: offsets and lengths are limited to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// Queries of a sequence; of all of them where they are packed.
+    queries: Reg<u32>,
+    /// Keys likewise.
+    keys: Reg<u32>,
+    cu_seqlens_q: Option<GlobalPtr>,
+    cu_seqlens_k: Option<GlobalPtr>,
+    used: Option<GlobalPtr>,
+}
+
+/// One sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence {
+    /// Batch coordinate of `q` and `out` (0 where sequences are packed).
+    pub q_batch: Reg<u32>,
+    /// First query in the token dimension.
+    pub q_start: Reg<u32>,
+    /// Queries.
+    pub q_len: Reg<u32>,
+    /// Batch coordinate of `k` and `v`.
+    pub k_batch: Reg<u32>,
+    /// First key in the token dimension.
+    pub k_start: Reg<u32>,
+    /// Keys.
+    pub k_len: Reg<u32>,
+}
+
+impl Lengths {
+    /// Declares the length parameters of segment `n`.
+    #[track_caller]
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        memory: &Memory,
+        problem: &Problem,
+        n: u8,
+    ) -> Self {
+        let segment = &problem.segments[n as usize];
+        let packed_q = problem.query_lengths != QueryLengths::Full;
+        let mut table = |b: &mut Builder, wanted: bool, name: &str, slot: Slot| {
+            wanted.then(|| args.pointer(b, name, memory.slot(slot)))
+        };
+        let part = |p| Slot::Segment(n, p);
+        let packed_k = segment.lengths.packed.is_some();
+        Lengths {
+            cu_seqlens_q: table(b, packed_q, "cu_seqlens_q", Slot::CuSeqlensQ),
+            cu_seqlens_k: table(b, packed_k, "cu_seqlens_k", part(SegmentSlot::CuSeqlens)),
+            used: table(b, segment.lengths.used, "seqused_k", part(SegmentSlot::Used)),
+            queries: args.u32(b, "queries", problem.q.tokens() as u32),
+            keys: args.u32(b, "keys", segment.most_keys() as u32),
+        }
+    }
+
+    /// The sequence of number `batch`.
+    #[track_caller]
+    pub fn sequence(&self, b: &mut Builder, batch: Reg<u32>) -> Sequence {
+        let zero = b.value::<u32>(0);
+        let (q_batch, q_start, q_len) = match self.cu_seqlens_q {
+            None => (batch, zero, self.queries),
+            Some(offsets) => {
+                let (start, len) = span(b, offsets, batch, self.queries);
+                (zero, start, len)
+            }
+        };
+        let (k_batch, k_start, mut k_len) = match self.cu_seqlens_k {
+            None => (batch, zero, self.keys),
+            Some(offsets) => {
+                let (start, len) = span(b, offsets, batch, self.keys);
+                (zero, start, len)
+            }
+        };
+        if let Some(used) = self.used {
+            let at = element(b, used, batch);
+            let used = b.ld_global::<i32>(at);
+            k_len = limited(b, used, k_len);
+        }
+        Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len }
+    }
+}
+
+/// Address of a 32-bit element.
+#[track_caller]
+pub fn element(b: &mut Builder, table: GlobalPtr, index: Reg<u32>) -> GlobalPtr {
+    let offset = b.mul_wide(index, 4);
+    b.global_add(table, offset)
+}
+
+/// First token and length of a packed sequence, within `tokens`.
+#[track_caller]
+fn span(
+    b: &mut Builder,
+    offsets: GlobalPtr,
+    batch: Reg<u32>,
+    tokens: Reg<u32>,
+) -> (Reg<u32>, Reg<u32>) {
+    let at = element(b, offsets, batch);
+    let ends = [at, at.plus(4)].map(|at| b.ld_global::<i32>(at));
+    let [start, end] = ends.map(|end| limited(b, end, tokens));
+    let end = b.max(end, start);
+    (start, b.sub(end, start))
+}
+
+/// `number`, at least 0 and at most `most`.
+#[track_caller]
+fn limited(b: &mut Builder, number: Reg<i32>, most: Reg<u32>) -> Reg<u32> {
+    let number = b.max(number, 0);
+    b.min(number.reinterpret::<u32>(), most)
+}

@@ -1,0 +1,388 @@
+//! Which keys a row sees: per tile (which tiles to visit, which need no mask) and per element.
+//!
+//! Query `t` of `q_len` sits on the diagonal at key `t + k_len - q_len`. It sees keys from `first` up
+//! to, not including, `end`; both are clamped to the sequence.
+
+use crate::call::arguments::{Arguments, Memory};
+use crate::call::sequence::{Sequence, element};
+use problem::{Mask, Problem, Slot};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
+
+#[derive(Clone, Copy, Debug)]
+enum Right {
+    /// All keys.
+    Open,
+    /// Up to this many keys after the diagonal.
+    Diagonal(Reg<i32>),
+    /// Compressed keys that are complete at the query's position.
+    Compressed { ratio: Reg<i32>, positions: GlobalPtr },
+}
+
+/// The mask of a segment, in a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Visible {
+    left: Option<Reg<i32>>,
+    right: Right,
+    tile: u32,
+}
+
+/// The mask for one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    left: Option<Reg<i32>>,
+    right: Right,
+    tile: u32,
+    k_len: Reg<i32>,
+    diagonal: Reg<i32>,
+    position: Option<Reg<i32>>,
+}
+
+/// A half-open range of tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct TileRange {
+    /// First tile.
+    pub begin: Reg<i32>,
+    /// One past the last tile.
+    pub end: Reg<i32>,
+}
+
+impl TileRange {
+    /// Runs `body` with the last tile, if there is any.
+    #[track_caller]
+    pub fn if_any(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
+        let n = b.sub(self.end, 1);
+        let any = b.setp(Cmp::Ge, n, self.begin);
+        b.if_(any, |b| body(b, n));
+    }
+
+    /// Runs `body` with each tile, last to first.
+    #[track_caller]
+    pub fn for_each_down(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
+        let n = b.value(self.end);
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| {
+                let next = b.sub(n, 1);
+                b.assign(n, next);
+                body(b, n);
+            },
+        );
+    }
+
+    /// Takes `n` down to the first tile; `body` gets the tile before `n` each time.
+    #[track_caller]
+    pub fn while_more(
+        &self,
+        b: &mut Builder,
+        n: Reg<i32>,
+        body: impl FnOnce(&mut Builder, Reg<i32>),
+    ) {
+        b.while_(
+            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| {
+                let next = b.sub(n, 1);
+                body(b, next);
+                b.assign(n, next);
+            },
+        );
+    }
+
+    /// Takes `n` down over the tiles below it: those in which a row may not see every key, those of
+    /// `clear`, and, if a mask hides keys on the left, those in which it may not again. `step` is told
+    /// whether a mask is needed.
+    #[track_caller]
+    pub fn descend(
+        &self,
+        b: &mut Builder,
+        n: Reg<i32>,
+        clear: TileRange,
+        visible: &Visible,
+        step: impl Fn(&mut Builder, bool),
+    ) {
+        let mut down_to = |end, masked| {
+            b.while_(
+                |b| b.setp(Cmp::Gt, n, end),
+                |b| {
+                    let next = b.sub(n, 1);
+                    b.assign(n, next);
+                    step(b, masked);
+                },
+            );
+        };
+        down_to(clear.end, true);
+        down_to(clear.begin, false);
+        if visible.has_left() {
+            down_to(self.begin, true);
+        }
+    }
+}
+
+impl Visible {
+    /// Declares the mask parameters of segment `n` for tiles of `tile` keys.
+    #[track_caller]
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        memory: &Memory,
+        problem: &Problem,
+        n: u8,
+        tile: u32,
+    ) -> Self {
+        let mut bound = |b: &mut Builder, name: &str, keys: u64| {
+            args.u32(b, name, keys.min(i32::MAX as u64 / 2) as u32).reinterpret::<i32>()
+        };
+        let (left, right) = match problem.segments[n as usize].mask {
+            Mask::Full => (None, Right::Open),
+            Mask::Causal => (None, Right::Diagonal(bound(b, "right", 0))),
+            Mask::Window { left, right } => (
+                left.map(|keys| bound(b, "left", keys)),
+                right.map_or(Right::Open, |keys| Right::Diagonal(bound(b, "right", keys))),
+            ),
+            Mask::Compressed { ratio } => {
+                let ratio = bound(b, "ratio", ratio);
+                let positions = args.pointer(b, "positions", memory.slot(Slot::Positions));
+                (None, Right::Compressed { ratio, positions })
+            }
+        };
+        Visible { left, right, tile }
+    }
+
+    /// Whether tiles at the low end can need a mask.
+    fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Binds the mask to a sequence.
+    #[track_caller]
+    pub fn bounds(&self, b: &mut Builder, sequence: &Sequence, batch: Reg<u32>) -> Bounds {
+        let k_len = sequence.k_len.reinterpret::<i32>();
+        let diagonal = b.sub(k_len, sequence.q_len.reinterpret::<i32>());
+        let position = match self.right {
+            Right::Compressed { positions, .. } => {
+                let at = element(b, positions, batch);
+                Some(b.ld_global::<i32>(at))
+            }
+            _ => None,
+        };
+        Bounds { left: self.left, right: self.right, tile: self.tile, k_len, diagonal, position }
+    }
+}
+
+impl Bounds {
+    /// One past the last key that query `token` sees.
+    #[track_caller]
+    pub fn end(&self, b: &mut Builder, token: Reg<u32>) -> Reg<i32> {
+        let token = token.reinterpret::<i32>();
+        let end = match (self.right, self.position) {
+            (Right::Diagonal(right), _) => {
+                let diagonal = b.add(token, self.diagonal);
+                let last = b.add(diagonal, right);
+                b.add(last, 1)
+            }
+            (Right::Compressed { ratio, .. }, Some(position)) => {
+                let position = b.add(token, position);
+                let tokens = b.add(position, 1);
+                b.div(tokens, ratio)
+            }
+            _ => return self.k_len,
+        };
+        let end = b.min(end, self.k_len);
+        b.max(end, 0)
+    }
+
+    /// The first key that query `token` sees, `None` if it is always key 0.
+    #[track_caller]
+    pub fn first(&self, b: &mut Builder, token: Reg<u32>) -> Option<Reg<i32>> {
+        let left = self.left?;
+        let diagonal = b.add(token.reinterpret::<i32>(), self.diagonal);
+        let first = b.sub(diagonal, left);
+        Some(b.max(first, 0))
+    }
+
+    /// Tiles with a key that some query from `token` to `last_token` sees.
+    #[track_caller]
+    pub fn tiles(&self, b: &mut Builder, token: Reg<u32>, last_token: Reg<u32>) -> TileRange {
+        let end = self.end(b, last_token);
+        let end = self.tiles_up_to(b, end);
+        let begin = match self.first(b, token) {
+            Some(first) => self.tile_of(b, first),
+            None => b.value::<i32>(0),
+        };
+        TileRange { begin, end: b.max(end, begin) }
+    }
+
+    /// Tiles within `range` whose every key is seen by every query from `token` to `last_token`.
+    #[track_caller]
+    pub fn clear_tiles(
+        &self,
+        b: &mut Builder,
+        range: TileRange,
+        token: Reg<u32>,
+        last_token: Reg<u32>,
+    ) -> TileRange {
+        let end = self.end(b, token);
+        let end = self.tile_of(b, end);
+        let begin = match self.first(b, last_token) {
+            Some(first) => self.tiles_up_to(b, first),
+            None => range.begin,
+        };
+        let begin = b.max(begin, range.begin);
+        let begin = b.min(begin, range.end);
+        let end = b.max(end, begin);
+        TileRange { begin, end: b.min(end, range.end) }
+    }
+
+    /// How many tiles of keys tiles of `tokens` queries visit, roughly: the line of their ends, and that
+    /// of their beginnings where a mask hides keys on the left.
+    #[track_caller]
+    pub fn ramps(&self, b: &mut Builder, tokens: f32) -> (Ramp, Option<Ramp>) {
+        let half_tile = self.tile as f32 / 2.0;
+        let keys = b.to_f32(self.k_len);
+        let diagonal = b.to_f32(self.diagonal);
+        let top = b.add(keys, half_tile);
+        let end = match (self.right, self.position) {
+            (Right::Diagonal(right), _) => {
+                let right = b.to_f32(right);
+                let first = b.add(diagonal, right);
+                let first = b.add(first, tokens / 2.0 + half_tile);
+                Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top }
+            }
+            (Right::Compressed { ratio, .. }, Some(position)) => {
+                let ratio = b.to_f32(ratio);
+                let position = b.to_f32(position);
+                let inverse = b.rcp(ratio);
+                let first = b.add(position, tokens / 2.0 + 1.0);
+                let half_tile = b.value(half_tile);
+                let first = b.fma(first, inverse, half_tile);
+                let (slope, run) = (b.mul(inverse, tokens), b.mul(ratio, 1.0 / tokens));
+                Ramp { first, slope, run, top }
+            }
+            // All keys, for all.
+            _ => Ramp { first: top, slope: b.value(0.0), run: b.value(0.0), top },
+        };
+        let begin = self.left.map(|left| {
+            let left = b.to_f32(left);
+            let first = b.sub(diagonal, left);
+            let first = b.sub(first, tokens / 2.0 + half_tile);
+            Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top: keys }
+        });
+        (end, begin)
+    }
+
+    /// Keys of a tile.
+    pub fn tile(&self) -> u32 {
+        self.tile
+    }
+
+    #[track_caller]
+    fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
+        let padded = b.add(keys, self.tile as i32 - 1);
+        self.tile_of(b, padded)
+    }
+
+    /// The tile of key `key`, which is not negative.
+    #[track_caller]
+    fn tile_of(&self, b: &mut Builder, key: Reg<i32>) -> Reg<i32> {
+        b.div(key.reinterpret::<u32>(), self.tile).reinterpret()
+    }
+}
+
+impl TileRange {
+    /// The part of the range that `split` covers when every `per_split` tiles are one part.
+    #[track_caller]
+    pub fn part(self, b: &mut Builder, split: Reg<u32>, per_split: Reg<u32>) -> TileRange {
+        let first = b.mul(split, per_split).reinterpret::<i32>();
+        let last = b.add(first, per_split.reinterpret::<i32>());
+        let begin = b.max(self.begin, first);
+        let end = b.min(self.end, last);
+        TileRange { begin, end: b.max(end, begin) }
+    }
+}
+
+/// A line that is cut off below 0 and above `top`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ramp {
+    /// Its height at 0.
+    first: Reg<f32>,
+    /// How much it rises per step to the right; not negative.
+    slope: Reg<f32>,
+    /// Steps to the right per unit it rises; 0 if it does not.
+    run: Reg<f32>,
+    top: Reg<f32>,
+}
+
+impl Ramp {
+    /// The area below it from 0 to `x`.
+    #[track_caller]
+    pub fn area(&self, b: &mut Builder, x: Reg<f32>) -> Reg<f32> {
+        let last = b.fma(self.slope, x, self.first);
+        let [low, high] = [self.first, last].map(|y| {
+            let y = b.max(y, 0.0);
+            b.min(y, self.top)
+        });
+        let [leaves_bottom, reaches_top] = [None, Some(self.top)].map(|height| {
+            let rise = match height {
+                None => b.neg(self.first),
+                Some(top) => b.sub(top, self.first),
+            };
+            let at = b.mul(rise, self.run);
+            let at = b.max(at, 0.0);
+            b.min(at, x)
+        });
+        let width = b.sub(reaches_top, leaves_bottom);
+        let heights = b.add(low, high);
+        let half = b.mul(width, 0.5);
+        let flat = b.sub(x, reaches_top);
+        let flat = b.mul(flat, self.top);
+        b.fma(heights, half, flat)
+    }
+}
+
+/// The keys one row sees, relative to the first column of a tile that the thread holds.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWindow {
+    first: Option<Reg<i32>>,
+    end: Reg<i32>,
+}
+
+impl RowWindow {
+    /// The window of query `token`, in keys.
+    #[track_caller]
+    pub fn of(b: &mut Builder, bounds: &Bounds, token: Reg<u32>) -> Self {
+        RowWindow { first: bounds.first(b, token), end: bounds.end(b, token) }
+    }
+
+    /// The first key of the window, and one past its last.
+    #[track_caller]
+    pub fn keys(&self, b: &mut Builder) -> (Reg<i32>, Reg<i32>) {
+        (self.first.unwrap_or_else(|| b.value(0)), self.end)
+    }
+
+    /// The window in columns counted from key `origin`.
+    #[track_caller]
+    pub fn relative_to(&self, b: &mut Builder, origin: Reg<i32>) -> Self {
+        RowWindow {
+            first: self.first.map(|first| b.sub(first, origin)),
+            end: b.sub(self.end, origin),
+        }
+    }
+
+    /// One past the last key.
+    pub fn end(&self) -> Reg<i32> {
+        self.end
+    }
+
+    /// Replaces the scores of columns outside the window by `-inf`; `columns[i]` is the column of
+    /// `scores[i]`.
+    #[track_caller]
+    pub fn apply(&self, b: &mut Builder, scores: &[Reg<f32>], columns: &[u32]) {
+        for (&score, &column) in scores.iter().zip(columns) {
+            let hidden = b.setp(Cmp::Le, self.end, column as i32);
+            b.assign_if(hidden, score, f32::NEG_INFINITY);
+            if let Some(first) = self.first {
+                let hidden = b.setp(Cmp::Gt, first, column as i32);
+                b.assign_if(hidden, score, f32::NEG_INFINITY);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Units, stages and clusters of the wide schedule.
+
+use crate::call::rows::Packing;
+use crate::call::task::Tiling;
+use crate::call::tensors::{CHUNK, Panel};
+use crate::hopper::tile::TileShape;
+use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
+use crate::moves::gather;
+use problem::{DType, Problem, Storage, Values};
+use ptx::build::HalfType;
+
+/// Keys per tile.
+pub const TILE: u32 = 64;
+
+/// Everything a wide kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Element type.
+    pub half: HalfType,
+    /// Length of a query or key row.
+    pub key_dim: u32,
+    /// Length of a value row.
+    pub value_dim: u32,
+    /// How queries fill a block of rows.
+    pub packing: Packing,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// Blocks of rows, in one CTA each, that share every copy of keys and values.
+    pub copies: u32,
+    /// Parts of the keys, in CTAs of the same cluster, which merges their results.
+    pub parts: u32,
+    /// Tiles of keys (and of values, where they are separate) in shared memory.
+    pub stages: u32,
+    /// Tiles of probabilities in shared memory.
+    pub p_stages: u32,
+    /// Whether values are the first columns of the keys.
+    pub shared_kv: bool,
+    /// Whether the output of a tile goes before the scores of the next one: its place is filled again meanwhile,
+    /// which takes threads longer than tensor copies.
+    pub output_first: bool,
+    /// Whether threads copy keys and values, not tensor copies.
+    pub gathers: bool,
+    /// Whether each token has a list of its keys.
+    pub listed: bool,
+    /// Whether rows are packed.
+    pub unpacks: bool,
+    /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
+    pub prefetches: bool,
+}
+
+impl Config {
+    /// The largest key dim.
+    pub const MOST_KEY_COLUMNS: u64 = 576;
+    /// The largest value dim.
+    pub const MOST_VALUE_COLUMNS: u64 = 512;
+
+    /// Whether a problem needs this schedule.
+    pub fn suits(problem: &Problem) -> bool {
+        problem.key_dim().max(problem.value_dim()) > 256
+    }
+
+    /// The stages that fit, and a cluster where there are two blocks of rows.
+    pub fn choose(problem: &Problem, n: usize) -> Self {
+        let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
+        let packing = match listed {
+            true => Packing::of_one_token(problem, ROWS),
+            false => Packing::choose(problem, ROWS),
+        };
+        let group = problem.group() as u32;
+        let blocks = packing.blocks(group, problem.longest_query());
+        let shared_kv = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
+        // A launch gathers the rows of all its segments, or of none.
+        let suits = |segment| gather::suits(segment, TILE, u64::MAX);
+        let gathers =
+            problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
+        let unpacks = problem.segments[n].storage != Storage::Elements;
+        let config = Config {
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            key_dim: problem.key_dim() as u32,
+            value_dim: problem.value_dim() as u32,
+            packing,
+            group,
+            // Threads copy for their own CTA only.
+            copies: if blocks >= 2 && !gathers { 2 } else { 1 },
+            parts: 1,
+            stages: 1,
+            p_stages: 1,
+            shared_kv,
+            output_first: shared_kv && gathers,
+            gathers,
+            listed,
+            unpacks,
+            prefetches: gathers && blocks <= 4,
+        };
+        let choices = [(2, 2), (2, 1), (1, 2)];
+        let with = |(stages, p_stages)| Config { stages, p_stages, ..config };
+        choices.into_iter().map(with).find(Config::fits).unwrap_or(config)
+    }
+
+    fn fits(&self) -> bool {
+        let bytes = self.queries().bytes()
+            + self.ring_bytes()
+            + self.p_stages * self.probabilities().bytes();
+        bytes <= SHARED_LIMIT - SHARED_RESERVE
+    }
+
+    /// Bytes of all tiles of keys and values.
+    fn ring_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().bytes() };
+        self.stages * (self.keys().bytes() + values)
+    }
+
+    /// The same kernel on parts of the keys that a cluster merges, in all ways there are, those that
+    /// share copies first.
+    pub fn merging(&self) -> impl Iterator<Item = Config> {
+        let copies = (1..=self.copies).rev();
+        let ways = copies.flat_map(|copies| [2, 4].map(|parts| (copies, parts)));
+        ways.map(|(copies, parts)| Config { copies, parts, ..*self }).filter(Config::merges)
+    }
+
+    fn merges(&self) -> bool {
+        let (parts, pieces) = (self.parts, self.parts / 2);
+        let even = [self.left_columns(), self.right_columns()]
+            .iter()
+            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * pieces));
+        let columns = parts * self.piece_columns() * ROWS * 4;
+        even && columns <= self.ring_bytes() && parts * ROWS * 8 <= self.probabilities().bytes()
+    }
+
+    /// Columns that a CTA of a merging cluster finishes, at most.
+    fn piece_columns(&self) -> u32 {
+        self.left_columns().max(self.right_columns()) * 2 / self.parts
+    }
+
+    /// CTAs of a cluster.
+    pub fn cluster(&self) -> u32 {
+        self.copies * self.parts
+    }
+
+    /// A block of queries.
+    pub fn queries(&self) -> TileShape {
+        TileShape::new(ROWS, self.key_dim)
+    }
+
+    /// A tile of keys.
+    pub fn keys(&self) -> TileShape {
+        TileShape::new(TILE, self.key_dim)
+    }
+
+    /// A tile of values.
+    pub fn values(&self) -> TileShape {
+        TileShape::new(TILE, self.value_dim)
+    }
+
+    /// A tile of probabilities.
+    pub fn probabilities(&self) -> TileShape {
+        TileShape::new(ROWS, TILE)
+    }
+
+    /// Panels of values of the left warpgroup.
+    fn left_panels(&self) -> u32 {
+        self.values().chunks.div_ceil(2)
+    }
+
+    /// Output columns of the left warpgroup.
+    pub fn left_columns(&self) -> u32 {
+        (self.left_panels() * CHUNK).min(self.value_dim)
+    }
+
+    /// Output columns of the right warpgroup: none where one panel holds all.
+    pub fn right_columns(&self) -> u32 {
+        self.value_dim - self.left_columns()
+    }
+
+    /// Panels of the units of a tile of keys. Where values are the same, the first unit is the left
+    /// warpgroup's and the second the right one's.
+    pub fn key_units(&self) -> Vec<u32> {
+        let chunks = self.keys().chunks;
+        let first = match self.shared_kv {
+            true => self.left_panels().min(chunks),
+            false => chunks.div_ceil(2),
+        };
+        [first, chunks - first].into_iter().filter(|panels| *panels > 0).collect()
+    }
+
+    /// Panels of the two units of a tile of values.
+    pub fn value_units(&self) -> [u32; 2] {
+        [self.left_panels(), self.values().chunks - self.left_panels()]
+    }
+
+    /// How a cluster's tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            packing: self.packing,
+            group: self.group,
+            blocks: self.copies,
+            cluster: self.cluster(),
+            tile: TILE,
+            copied_rows: TILE,
+            whole_queries: true,
+            slices: 1,
+            panel: Panel::Swizzled,
+            gathers: self.gathers,
+        }
+    }
+
+    /// Arrivals that make a unit of keys or values full.
+    pub fn arrivals(&self) -> u32 {
+        match self {
+            Config { unpacks: true, .. } => gather::UNPACKING_WARPS,
+            Config { gathers: true, .. } => gather::ARRIVALS,
+            _ => 1,
+        }
+    }
+
+    /// Registers of a loader thread, and of the left and the right warpgroup's.
+    pub fn registers(&self) -> [u32; 3] {
+        if self.unpacks { [64, 208, 176] } else { [40, 232, 232] }
+    }
+
+    /// Output columns of one product. The assembler takes no instruction that needs more registers than a thread
+    /// gets at launch, which are fewer where more warps load.
+    pub fn product_columns(&self) -> u32 {
+        if self.unpacks { 128 } else { 256 }
+    }
+
+    /// Warpgroups that bring queries, keys and values.
+    pub fn loading_warpgroups(&self) -> u32 {
+        if self.unpacks { gather::UNPACKING_WARPS / 4 } else { 1 }
+    }
+
+    /// Threads of a CTA: loaders, left, right.
+    pub fn threads(&self) -> u32 {
+        (self.loading_warpgroups() + 2) * 128
+    }
+}

@@ -1,0 +1,68 @@
+//! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
+//! (one thread, by TMA) and values, where those are not the keys. Where rows are packed (they are keys and values
+//! in one) eight warps unpack them.
+
+use super::kernel::Frame;
+use super::loaders::load_queries;
+use crate::moves::gather::{Stream, Unpack, WARPS};
+use ptx::build::{Builder, Cmp, Reg, Roles};
+
+/// Emits the four warps.
+pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
+    roles.warps(0..WARPS, |b, warp| {
+        let keys = keys(b, frame, warp);
+        frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
+    });
+    if frame.config.shared_kv {
+        return roles.warp(WARPS, |b| emit_queries(b, frame));
+    }
+    roles.warps(WARPS..2 * WARPS, |b, warp| emit_queries_and_values(b, frame, warp));
+}
+
+fn keys<'f>(b: &mut Builder, frame: &'f Frame, warp: Reg<u32>) -> Stream<'f> {
+    let (params, shared) = (&frame.params, &frame.shared);
+    let keys = params.segments.iter().map(|keys| (keys, keys.k));
+    let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
+    Stream::new(b, params, keys, shared.k, units, warp)
+        .marking(shared.marks.as_ref())
+        .prefetching(frame.config.prefetches)
+}
+
+/// Emits one of the warps that unpack rows; the first one loads queries, too.
+pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+    let (params, shared) = (&frame.params, &frame.shared);
+    let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
+    let queries = shared.q_ring.producer(b);
+    let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
+    let rows = Unpack::new(b, params, shared.k, units, shared.marks.as_ref(), warp);
+    params.for_each_tile(b, |b, open| {
+        // Nobody waits for the other warps: behind, they would take one phase for another.
+        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
+        rows.bring(b, &open);
+    });
+}
+
+fn emit_queries(b: &mut Builder, frame: &Frame) {
+    let (elected, queries) = (b.elect(), frame.shared.q_ring.producer(b));
+    frame.params.for_each_tile(b, |b, open| load_queries(b, frame, elected, &queries, &open));
+}
+
+fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
+    let (params, shared) = (&frame.params, &frame.shared);
+    let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
+    let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
+    let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
+    let units = frame.config.value_units().into_iter().zip(shared.v_rings);
+    let units = units.filter(|(panels, _)| *panels > 0);
+    let values =
+        Stream::new(b, params, values, shared.v, units, warp).prefetching(frame.config.prefetches);
+    params.for_each_tile(b, |b, open| {
+        // Nobody waits for the other warp: behind, it would take one phase for another.
+        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
+        // Queries and keys are needed first: values do not compete with them.
+        let slot = loaded.take(b);
+        slot.wait(b);
+        slot.release_if(b, elected);
+        values.bring(b, &open);
+    });
+}

@@ -1,0 +1,238 @@
+//! The wide kernel's frame: shared memory, barriers, roles.
+
+use super::config::{Config, TILE};
+use super::merge::Meeting;
+use super::{gatherers, loaders, right_columns, scoring};
+use crate::call::rows::Block;
+use crate::call::task::{OpenTile, Params};
+use crate::call::tensors::CHUNK;
+use crate::hopper::ROWS;
+use crate::hopper::tile::TileShape;
+use crate::moves::gather;
+use crate::moves::marks::Marks;
+use layout::Layout;
+use ptx::build::{
+    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
+    Slot, SmemPtr,
+};
+
+/// Warps of a warpgroup.
+pub const WARPS: u32 = 4;
+
+/// Shared memory.
+pub struct Shared {
+    pub q: SharedTile,
+    pub k: SharedTiles,
+    /// Values: the keys' tiles where they are the same.
+    pub v: SharedTiles,
+    pub p: SharedTiles,
+    /// One factor per row for each tile of probabilities.
+    pub factors: SharedArray<f32>,
+    pub q_ring: Pipeline,
+    /// Barriers of the units of a tile of keys.
+    pub k_rings: Vec<Pipeline>,
+    /// Barriers of the two units of a tile of values: those of keys where K = V.
+    pub v_rings: [Pipeline; 2],
+    pub p_ring: Pipeline,
+    /// Which keys of a tile exist, where they are listed.
+    pub marks: Option<Marks>,
+    /// Counts a unit of values whose tail must be cleared before it is published.
+    pub tail: Signals,
+    /// Where the parts of the keys meet.
+    pub meeting: Meeting,
+}
+
+/// The kernel being emitted.
+pub struct Frame {
+    pub config: Config,
+    pub params: Params,
+    pub shared: Shared,
+    /// Which of the blocks of rows that share copies is this CTA's.
+    pub block: Reg<u32>,
+    /// Which part of the keys is this CTA's.
+    pub part: Reg<u32>,
+}
+
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
+    let shared = reserve(b, &config);
+    params.reserve(b);
+    let rank = match config.cluster() {
+        1 => b.value(0),
+        _ => b.special("%cluster_ctarank"),
+    };
+    let block = b.rem(rank, config.copies);
+    let part = params.part.unwrap_or_else(|| b.value(0));
+    Frame { config, params, shared, block, part }.emit(b);
+}
+
+fn reserve(b: &mut Builder, config: &Config) -> Shared {
+    let base = b.shared_base();
+    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
+    let q = tiles(config.queries(), 1).tile(0);
+    let k = tiles(config.keys(), config.stages);
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
+    let p = tiles(config.probabilities(), config.p_stages);
+    let rows_of_stages = Layout::column_major((u64::from(ROWS), u64::from(config.p_stages)));
+    let factors = SharedArray::reserve(b, base, &rows_of_stages.expect("a small layout"));
+    let mut ring = || Pipeline::reserve(b, base, config.stages);
+    let k_rings: Vec<Pipeline> = config.key_units().iter().map(|_| ring()).collect();
+    let v_rings = match (config.shared_kv, &k_rings[..]) {
+        (false, _) => [ring(), ring()],
+        (true, [left]) => [*left; 2],
+        (true, units) => [units[0], units[1]],
+    };
+    Shared {
+        q,
+        k,
+        v,
+        p,
+        factors,
+        q_ring: Pipeline::reserve(b, base, 1),
+        k_rings,
+        v_rings,
+        p_ring: Pipeline::reserve(b, base, config.p_stages),
+        marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
+        tail: Signals::reserve(b, base, 1),
+        meeting: Meeting::reserve(b, base, k.at(), p.at()),
+    }
+}
+
+impl Frame {
+    fn emit(&self, b: &mut Builder) {
+        self.init(b);
+        let warp = b.warp();
+        b.roles(warp, |roles| {
+            let [loader, left, right] = self.config.registers();
+            let loaders = self.config.loading_warpgroups();
+            if self.config.unpacks {
+                roles.warpgroups(0..loaders, Budget::Shrunk(loader), |b, _| {
+                    gatherers::emit_unpacking(b, self, warp.index());
+                });
+            } else {
+                roles.split_warpgroup(0, Budget::Shrunk(loader), |roles| {
+                    if self.config.gathers {
+                        gatherers::emit(roles, self);
+                    } else {
+                        roles.warp(0, |b| loaders::emit_keys(b, self));
+                        roles.warp(1, |b| loaders::emit_queries_and_values(b, self));
+                    }
+                });
+            }
+            roles.warpgroup(loaders, Budget::Grown(left), |b| scoring::emit(b, self));
+            roles.warpgroup(loaders + 1, Budget::Grown(right), |b| {
+                if self.has_right() {
+                    right_columns::emit(b, self);
+                }
+            });
+        });
+        if self.config.cluster() > 1 {
+            // Nobody's memory goes away while another CTA writes to it.
+            b.cluster_barrier();
+        }
+    }
+
+    /// One thread initialises the barriers; everyone waits for it (in the whole cluster, whose CTAs
+    /// arrive on each other's barriers).
+    fn init(&self, b: &mut Builder) {
+        let thread = b.thread();
+        let first = b.setp(Cmp::Eq, thread, 0);
+        let Config { copies, parts, shared_kv, gathers, .. } = self.config;
+        b.if_(first, |b| {
+            self.params.prefetch_maps(b);
+            let shared = &self.shared;
+            let arrivals = self.config.arrivals();
+            // The warps that bring values wait for queries, too.
+            let values = match shared_kv {
+                true => 0,
+                false if gathers => gather::WARPS,
+                false => 1,
+            };
+            shared.q_ring.init(b, 1, WARPS + values);
+            for (unit, ring) in shared.k_rings.iter().enumerate() {
+                // With K = V the right warpgroup reads the second unit too.
+                let readers = if shared_kv && self.has_right() && unit == 1 { 2 } else { 1 };
+                let marks = match self.config {
+                    Config { listed: true, unpacks: false, .. } if unit == 0 => gather::WARPS,
+                    _ => 0,
+                };
+                ring.init(b, arrivals + marks, readers * WARPS * copies);
+            }
+            if !shared_kv {
+                shared.v_rings.iter().for_each(|ring| ring.init(b, arrivals, WARPS * copies));
+            }
+            shared.p_ring.init(b, WARPS, WARPS);
+            shared.tail.init(b, 1);
+            if parts > 1 {
+                shared.meeting.init(b, parts);
+            }
+            b.fence_mbarrier_init();
+        });
+        match self.config.cluster() {
+            1 => b.barrier_all(),
+            _ => b.cluster_barrier(),
+        }
+    }
+
+    /// Waits for a unit of keys or values.
+    #[track_caller]
+    pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
+        slot.wait(b);
+        // The warps that unpack have fenced what they stored; copies fence nothing.
+        if self.config.gathers && !self.config.unpacks {
+            b.fence_proxy_async();
+        }
+    }
+
+    /// Whether there are output columns for the right warpgroup.
+    pub fn has_right(&self) -> bool {
+        self.config.right_columns() > 0
+    }
+
+    /// Says, once per warp and in every CTA that shares copies, that a unit has been read.
+    #[track_caller]
+    pub fn release(&self, b: &mut Builder, slot: &Slot<Consumer>, lead: Reg<bool>) {
+        if self.config.copies == 1 {
+            return slot.release_if(b, lead);
+        }
+        b.if_(lead, |b| {
+            let empty = slot.empty(b);
+            for block in 0..self.config.copies {
+                let rank = b.mad(self.part, self.config.copies, block);
+                empty.arrive_remote(b, rank);
+            }
+        });
+    }
+
+    /// The block of rows of this CTA in a tile.
+    #[track_caller]
+    pub fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
+        let number = b.add(open.first_block, self.block);
+        Block::at(b, self.config.packing, self.config.group, number)
+    }
+
+    /// Where unit `unit` of a stage of keys is.
+    #[track_caller]
+    pub fn key_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
+        let first = self.config.key_units()[..unit].iter().sum();
+        slot.tile(b, self.shared.k).block(first)
+    }
+
+    /// The output columns of unit `unit` of values that one product makes, each as its registers of `out` and a
+    /// descriptor of the values at `slot`.
+    #[track_caller]
+    pub fn products<'o>(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Consumer>,
+        unit: usize,
+        out: &'o [Reg<f32>],
+    ) -> Vec<(&'o [Reg<f32>], Reg<u64>)> {
+        let columns = self.config.product_columns();
+        let first = unit as u32 * self.config.value_units()[0];
+        let (tile, operand) = (slot.tile(b, self.shared.v), self.config.values().mn_major());
+        let panels = (first..).step_by((columns / CHUNK) as usize);
+        let products = out.chunks(columns as usize / 2).zip(panels);
+        products.map(|(out, panel)| (out, operand.at(b, tile.block(panel)))).collect()
+    }
+}

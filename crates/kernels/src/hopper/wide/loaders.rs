@@ -1,0 +1,187 @@
+//! The two loading warps: one brings keys, one brings queries and values, so that neither waits for the
+//! other's buffers.
+
+use super::kernel::Frame;
+use crate::call::task::{Keys, OpenTile};
+use crate::call::tensors::CHUNK;
+use crate::hopper::tile::ROW_BYTES;
+use crate::moves::copies::{Column, Counter, Panels, Tail};
+use ptx::build::{Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SharedTiles, TensorMapParam};
+
+/// Emits the warp that loads queries and, where they are not the keys, values.
+pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let lead = b.elect();
+    let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
+    let values = (!config.shared_kv).then(|| {
+        let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.v?.map())));
+        let streams = Stream::each(b, frame, maps, &config.value_units(), true);
+        (streams, shared.v_rings.map(|ring| ring.producer(b)))
+    });
+    frame.params.for_each_tile(b, |b, open| {
+        load_queries(b, frame, lead, &queries, &open);
+        let Some((streams, rings)) = &values else { return };
+        // Queries and keys are needed first: values do not compete with them.
+        let slot = loaded.take(b);
+        slot.wait(b);
+        slot.release_if(b, lead);
+        frame.params.for_each_segment(b, &open, |b, segment, open| {
+            let stream = &streams[segment];
+            open.range.for_each_down(b, |b, n| stream.load(b, open, n, shared.v, rings));
+        });
+    });
+}
+
+/// Emits the warp that loads keys.
+pub fn emit_keys(b: &mut Builder, frame: &Frame) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let maps = frame.params.segments.iter().map(|keys| (keys, keys.k.map()));
+    let streams = Stream::each(b, frame, maps, &config.key_units(), config.shared_kv);
+    let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
+    frame.params.for_each_tile(b, |b, open| {
+        frame.params.for_each_segment(b, &open, |b, segment, open| {
+            let stream = &streams[segment];
+            open.range.for_each_down(b, |b, n| stream.load(b, open, n, shared.k, &rings));
+        });
+    });
+}
+
+/// Loads the queries of a tile (one thread).
+pub fn load_queries(
+    b: &mut Builder,
+    frame: &Frame,
+    lead: Reg<bool>,
+    ring: &Cursor<Producer>,
+    open: &OpenTile,
+) {
+    let config = &frame.config;
+    let slot = ring.take(b);
+    slot.wait(b);
+    b.if_(lead, |b| {
+        let full = slot.full(b);
+        let chunks = config.key_dim.div_ceil(CHUNK);
+        full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
+        let number = b.add(open.first_block, frame.block);
+        let to = Panels { count: chunks, ..Panels::of(frame.shared.q) };
+        frame.params.copy_queries(b, open, number, to, full);
+    });
+}
+
+/// A segment's stream of tiles, unit by unit.
+struct Stream<'f> {
+    frame: &'f Frame,
+    keys: &'f Keys,
+    map: TensorMapParam,
+    units: Vec<u32>,
+    /// Whether rows past the end of a sequence must be zero.
+    cleared: bool,
+    lead: Reg<bool>,
+    tail: Tail,
+    /// The CTAs that share copies, where there is more than one.
+    ctas: Option<Reg<u16>>,
+}
+
+impl<'f> Stream<'f> {
+    /// The streams of all segments, which one warp loads.
+    fn each(
+        b: &mut Builder,
+        frame: &'f Frame,
+        maps: impl Iterator<Item = (&'f Keys, TensorMapParam)>,
+        units: &[u32],
+        values: bool,
+    ) -> Vec<Self> {
+        let lead = b.elect();
+        let tail = Tail::new(b, lead, &frame.shared.tail);
+        let ctas = (frame.config.copies > 1).then(|| {
+            let both = b.value::<u16>(0b11);
+            let first = b.mul(frame.part, 2);
+            b.shl(both, first)
+        });
+        let stream = |(keys, map): (&'f Keys, TensorMapParam)| {
+            let (units, cleared) = (units.to_vec(), values && keys.dirty_tail);
+            Stream { frame, keys, map, units, cleared, lead, tail, ctas }
+        };
+        maps.map(stream).collect()
+    }
+
+    fn load(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        ring: SharedTiles,
+        cursors: &[Cursor<Producer>],
+    ) {
+        let mut panel = 0;
+        for (unit, cursor) in cursors.iter().enumerate() {
+            let count = self.units[unit];
+            if count == 0 {
+                continue;
+            }
+            let slot = cursor.take(b);
+            slot.wait(b);
+            let tile = slot.tile(b, ring);
+            let to = Panels::of(tile.blocks(panel..panel + count));
+            let full = slot.full(b);
+            self.publish(b, open, n, panel * CHUNK, to, full);
+            self.prefetch(b, open, n, panel * CHUNK, to);
+            panel += count;
+        }
+    }
+
+    /// Brings the same unit of the next tile to L2: the wait for a place in shared memory hides the rest
+    /// of the way. Not where a tile is many copies.
+    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, column: u32, to: Panels) {
+        if self.keys.rows_per_copy < to.rows {
+            return;
+        }
+        let next = b.sub(n, 1);
+        let more = b.setp(Cmp::Ge, next, open.range.begin);
+        b.if_(more, |b| self.copy(b, open, next, column, to, Counter::Prefetch));
+    }
+
+    fn publish(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        column: u32,
+        to: Panels,
+        full: Mbarrier,
+    ) {
+        let copy = |b: &mut Builder, barrier| self.copy(b, open, n, column, to, barrier);
+        if self.cleared {
+            self.tail.publish(b, open, n, to, full, copy);
+        } else {
+            copy(b, full.into());
+        }
+    }
+
+    /// Issues this CTA's share of a unit's copies, counted on `barrier` in every CTA.
+    fn copy(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        column: u32,
+        to: Panels,
+        barrier: Counter,
+    ) {
+        b.if_(self.lead, |b| {
+            barrier.arrive_expect(b, to.total_bytes());
+            let Some(ctas) = self.ctas else {
+                let column = Column::fixed(column);
+                return self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
+            };
+            let half = to.count.div_ceil(2);
+            let is_first = b.setp(Cmp::Eq, self.frame.block, 0);
+            let share = |b: &mut Builder, from: u32, count: u32| {
+                let at = to.at.plus(from * to.bytes);
+                let to = Panels { at, count, ctas: Some(ctas), ..to };
+                let column = Column::fixed(column + from * CHUNK);
+                self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
+            };
+            b.if_else(is_first, |b| share(b, 0, half), |b| share(b, half, to.count - half));
+        });
+    }
+}

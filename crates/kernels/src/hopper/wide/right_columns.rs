@@ -1,0 +1,137 @@
+//! The right warpgroup: the second half of the output columns.
+
+use super::kernel::Frame;
+use super::merge::Side;
+use crate::call::task::OpenTile;
+use crate::hopper::epilogue::Columns;
+use crate::hopper::fragment;
+use crate::math::exact::Watch;
+use crate::moves::output::BlockOutput;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
+
+struct Right<'f> {
+    frame: &'f Frame,
+    thread: Reg<u32>,
+    /// True in one thread per warp.
+    lead: Reg<bool>,
+    v: Cursor<Consumer>,
+    p: Cursor<Consumer>,
+    out: Vec<Reg<f32>>,
+    yes: Reg<bool>,
+    watch: Watch,
+}
+
+/// Emits the right warpgroup.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let shared = &frame.shared;
+    let thread = b.thread();
+    let thread = b.and(thread, 127);
+    let lane = b.and(thread, 31);
+    let right = Right {
+        frame,
+        thread,
+        lead: b.setp(Cmp::Eq, lane, 0),
+        v: shared.v_rings[1].consumer(b),
+        p: shared.p_ring.consumer(b),
+        out: b.regs(frame.config.right_columns() as usize / 2),
+        yes: b.predicate(true),
+        watch: frame.params.watch(b),
+    };
+    frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
+    right.watch.revisit(b, &frame.params, |b, open| right.run_tile_again(b, &open));
+}
+
+impl Right<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        for &register in &self.out {
+            b.assign(register, 0.0);
+        }
+        let tiles = self.frame.params.count_tiles(b, open);
+        let left = b.value(tiles);
+        b.while_(
+            |b| b.setp(Cmp::Gt, left, 0),
+            |b| {
+                self.step(b);
+                let next = b.sub(left, 1);
+                b.assign(left, next);
+            },
+        );
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => {
+                let side = Side::right(self.frame, self.columns());
+                side.meet(b, None);
+                side.finish(b, &output);
+            }
+        }
+    }
+
+    /// Waits for the final factors and writes the rows.
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let last = self.p.take(b);
+        last.wait(b);
+        let factors = self.factors(b, &last);
+        b.warp_sync();
+        last.release_if(b, self.lead);
+        self.columns().write(b, output, factors);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.columns().write_again(b, &output),
+            _ => Side::right(self.frame, self.columns()).finish_again(b, &output),
+        }
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
+            thread: self.thread,
+            out: &self.out,
+            first: self.frame.config.left_columns(),
+            half: self.frame.config.half,
+            watch: self.watch,
+        }
+    }
+
+    /// `O = O · factor + P·V` for one tile.
+    fn step(&self, b: &mut Builder) {
+        let config = &self.frame.config;
+        let p = self.p.take(b);
+        p.wait(b);
+        let factors = self.factors(b, &p);
+        fragment::rescale_rows(b, &self.out, factors);
+        let values = self.v.take(b);
+        // Where they are keys the left warpgroup has waited for them.
+        if !config.shared_kv {
+            self.frame.await_rows(b, &values);
+        }
+        let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
+        let at = p.tile(b, self.frame.shared.p).at();
+        let probabilities = left.at(b, at);
+        let products = self.frame.products(b, &values, 1, &self.out);
+        b.wgmma_fence();
+        for step in 0..config.values().rows / 16 {
+            let a = WgmmaA::Shared(left.step(b, probabilities, step), false);
+            for (out, v) in &products {
+                let v_step = right.step(b, *v, step);
+                b.wgmma(config.half, out, &a, v_step, true, self.yes);
+            }
+        }
+        b.wgmma_commit();
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+        p.release_if(b, self.lead);
+    }
+
+    /// The factors of this thread's two rows.
+    fn factors(&self, b: &mut Builder, slot: &Slot<Consumer>) -> [Reg<f32>; 2] {
+        let row = fragment::first_row(b, self.thread);
+        let factors = &self.frame.shared.factors;
+        let at = factors.element(b, &[row, slot.stage()]);
+        [b.ld_shared(at), b.ld_shared(at.plus(factors.offset(&[8])))]
+    }
+}

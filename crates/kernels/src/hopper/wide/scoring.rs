@@ -1,0 +1,366 @@
+//! The left warpgroup: scores, softmax, and the left half of the output columns.
+
+use super::config::TILE;
+use super::kernel::Frame;
+use super::merge::Side;
+use crate::call::rows::Block;
+use crate::call::task::OpenTile;
+use crate::hopper::epilogue::{self, Columns};
+use crate::hopper::fragment;
+use crate::hopper::scores::{Scores, Seen, TileOfKeys};
+use crate::math::exact::Watch;
+use crate::moves::marks::Marks;
+use crate::moves::output::BlockOutput;
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
+
+struct Left<'f> {
+    frame: &'f Frame,
+    /// True in one thread per warp.
+    lead: Reg<bool>,
+    q: Cursor<Consumer>,
+    k: Vec<Cursor<Consumer>>,
+    v: Cursor<Consumer>,
+    p: Cursor<Producer>,
+    scores: Scores,
+    /// What was read of the marks of the keys in work, where they are listed.
+    marks: Vec<Reg<u32>>,
+    out: Vec<Reg<f32>>,
+    yes: Reg<bool>,
+    no: Reg<bool>,
+    watch: Watch,
+}
+
+/// A block of rows in work.
+struct View {
+    queries: Reg<u64>,
+    /// The units scores are computed from.
+    keys: Vec<Slot<Consumer>>,
+    /// The first unit whose values the next accumulation reads, where K = V.
+    pending: Option<Slot<Consumer>>,
+}
+
+/// Emits the left warpgroup.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let (config, shared) = (&frame.config, &frame.shared);
+    let thread = b.thread();
+    let thread = b.and(thread, 127);
+    let lane = b.and(thread, 31);
+    let left = Left {
+        frame,
+        lead: b.setp(Cmp::Eq, lane, 0),
+        q: shared.q_ring.consumer(b),
+        k: shared.k_rings.iter().map(|ring| ring.consumer(b)).collect(),
+        v: shared.v_rings[0].consumer(b),
+        p: shared.p_ring.producer(b),
+        scores: Scores::new(b, thread, config.half, TILE),
+        marks: b.regs(shared.marks.as_ref().map_or(0, Marks::words)),
+        out: b.regs(config.left_columns() as usize / 2),
+        yes: b.predicate(true),
+        no: b.predicate(false),
+        watch: frame.params.watch(b),
+    };
+    frame.params.for_each_tile(b, |b, open| left.run_tile(b, &open));
+    left.watch.revisit(b, &frame.params, |b, open| left.run_tile_again(b, &open));
+}
+
+impl Left<'_> {
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        self.scores.reset(b);
+        for &register in &self.out {
+            b.assign(register, 0.0);
+        }
+        let q = self.q.take(b);
+        q.wait(b);
+        let block = self.frame.block(b, open);
+        let tiles = self.frame.params.count_tiles(b, open);
+        let any = b.setp(Cmp::Gt, tiles, 0);
+        b.if_else(
+            any,
+            |b| {
+                let view = self.all_scores(b, open, &block);
+                q.release_if(b, self.lead);
+                self.last_output(b, &view);
+            },
+            |b| q.release_if(b, self.lead),
+        );
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.finish(b, &output),
+            _ => self.merge(b, &output),
+        }
+    }
+
+    /// Puts the parts of the keys together, and finishes some of the columns.
+    fn merge(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let states = self.scores.totals(b);
+        let side = Side::left(self.frame, self.columns());
+        side.meet(b, Some(states));
+        side.finish(b, output);
+    }
+
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let factors = epilogue::finish(b, &self.scores, output);
+        let message = self.open_message(b);
+        self.send(b, &message, factors, false);
+        self.columns().write(b, output, factors);
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.columns().write_again(b, &output),
+            _ => Side::left(self.frame, self.columns()).finish_again(b, &output),
+        }
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
+            thread: self.scores.thread,
+            out: &self.out,
+            first: 0,
+            half: self.frame.config.half,
+            watch: self.watch,
+        }
+    }
+
+    /// All tiles of keys, segment after segment, last to first, but the output of the last one visited.
+    fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
+        let queries = self.frame.shared.q.descriptor(b);
+        let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
+        let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
+        let view = View { queries, keys, pending };
+        let params = &self.frame.params;
+        if params.segments.len() == 1 {
+            self.segment_scores(b, &view, open, block, 0, None);
+            return view;
+        }
+        let visited = b.value::<u32>(0);
+        params.for_each_segment(b, open, |b, segment, open| {
+            let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+            b.if_(any, |b| {
+                let before = (segment > 0).then(|| b.setp(Cmp::Ne, visited, 0));
+                self.segment_scores(b, &view, open, block, segment, before);
+                b.assign(visited, 1);
+            });
+        });
+        view
+    }
+
+    /// All tiles of a segment. Its first one is the first of all unless another has been visited `before`.
+    fn segment_scores(
+        &self,
+        b: &mut Builder,
+        view: &View,
+        open: &OpenTile,
+        block: &Block,
+        segment: usize,
+        before: Option<Reg<bool>>,
+    ) {
+        let range = open.range;
+        let n = b.sub(range.end, 1);
+        let last_token = block.last_token(b);
+        let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
+        let windows = self.scores.windows(b, open, block);
+        let keys = &self.frame.params.segments[segment];
+        let tiling = &self.frame.params.tiling;
+        let biases =
+            keys.attn_mask.map(|mask| self.scores.mask_rows(b, &mask, tiling, open, block));
+        let tile = |masked| {
+            let seen = match masked {
+                _ if keys.lists.is_some() => Seen::Marked(&self.marks),
+                true => Seen::Within(&windows, n),
+                false => Seen::All,
+            };
+            TileOfKeys { seen, biases: biases.as_ref().map(|rows| (rows, n)) }
+        };
+        match before {
+            None => self.first_scores(b, view, &tile(true)),
+            Some(before) => b.if_else(
+                before,
+                |b| self.step(b, view, &tile(true)),
+                |b| self.first_scores(b, view, &tile(true)),
+            ),
+        }
+        range.descend(b, n, clear, &keys.visible, |b, masked| self.step(b, view, &tile(masked)));
+    }
+
+    /// The first tile has nothing to overlap with.
+    fn first_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+        self.issue_scores(b, view);
+        self.release_keys(b, view, 0);
+        self.scores.first_softmax(b, &self.frame.params.softmax, keys);
+        let message = self.open_message(b);
+        self.scores.round(b);
+        self.send(b, &message, self.scores.rescale, true);
+    }
+
+    /// One tile's scores and probabilities, and the output of the one before it.
+    fn step(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+        match self.frame.config.output_first {
+            true => self.output_then_scores(b, view, keys),
+            false => self.scores_then_output(b, view, keys),
+        }
+    }
+
+    /// The output of a tile goes before the scores of the next one: its place is free while those are computed.
+    fn output_then_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        self.take_keys(b, view);
+        self.issue_scores(b, view);
+        b.wgmma_wait(1);
+        self.frame.release(b, &values, self.lead);
+        self.release_keys(b, view, 0);
+        self.scores.softmax(b, &self.frame.params.softmax, keys);
+        let message = self.open_message(b);
+        self.scores.round(b);
+        self.send(b, &message, self.scores.rescale, true);
+    }
+
+    fn take_keys(&self, b: &mut Builder, view: &View) {
+        for (slot, cursor) in view.keys.iter().zip(&self.k) {
+            let next = cursor.take(b);
+            slot.assign(b, &next);
+        }
+    }
+
+    /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
+    /// the former overlaps the latter.
+    fn scores_then_output(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+        self.take_keys(b, view);
+        self.issue_scores(b, view);
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        self.release_keys(b, view, 1);
+        self.scores.softmax(b, &self.frame.params.softmax, keys);
+        let message = self.open_message(b);
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+        self.scores.round(b);
+        self.send(b, &message, self.scores.rescale, true);
+    }
+
+    fn last_output(&self, b: &mut Builder, view: &View) {
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
+        let values = self.take_values(b, view);
+        self.issue_output(b, &values);
+        b.wgmma_wait(0);
+        self.frame.release(b, &values, self.lead);
+    }
+
+    /// Releases each unit of keys once it is read, `later` commit groups after those of the scores. Where
+    /// K = V the first one still holds values to come.
+    fn release_keys(&self, b: &mut Builder, view: &View, later: u32) {
+        if let Some(pending) = &view.pending {
+            b.wgmma_wait(later);
+            pending.assign(b, &view.keys[0]);
+            return view.keys[1..].iter().for_each(|keys| self.frame.release(b, keys, self.lead));
+        }
+        for (unit, keys) in view.keys.iter().enumerate() {
+            b.wgmma_wait((view.keys.len() - 1 - unit) as u32 + later);
+            self.frame.release(b, keys, self.lead);
+        }
+    }
+
+    fn take_values(&self, b: &mut Builder, view: &View) -> Slot<Consumer> {
+        if let Some(pending) = view.pending {
+            return pending.copy(b);
+        }
+        let values = self.v.take(b);
+        self.frame.await_rows(b, &values);
+        values
+    }
+
+    /// `S = Q·Kᵀ`, one commit group per unit that can be released once it is read; where K = V, one.
+    fn issue_scores(&self, b: &mut Builder, view: &View) {
+        let config = &self.frame.config;
+        let (left, right) = (config.queries().k_major(), config.keys().k_major());
+        let mut step = 0;
+        for (unit, panels) in config.key_units().into_iter().enumerate() {
+            self.frame.await_rows(b, &view.keys[unit]);
+            let at = self.frame.key_unit(b, &view.keys[unit], unit);
+            let k = right.at(b, at);
+            if unit == 0 {
+                if let Some(marks) = &self.frame.shared.marks {
+                    marks.read(b, self.scores.thread, view.keys[0].stage(), &self.marks);
+                }
+                b.wgmma_fence();
+            }
+            for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {
+                let q_step = left.step(b, view.queries, step);
+                let k_step = right.step(b, k, within);
+                let accumulate = if step == 0 { self.no } else { self.yes };
+                let q = WgmmaA::Shared(q_step, false);
+                b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
+                step += 1;
+            }
+            if !config.shared_kv {
+                b.wgmma_commit();
+            }
+        }
+        if config.shared_kv {
+            b.wgmma_commit();
+        }
+    }
+
+    /// `O += P·V`, one commit group.
+    fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
+        let right = self.frame.config.values().mn_major();
+        let products = self.frame.products(b, values, 0, &self.out);
+        b.wgmma_fence();
+        for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
+            let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
+            for (out, v) in &products {
+                let v_step = right.step(b, *v, step as u32);
+                b.wgmma(self.frame.config.half, out, &p, v_step, true, self.yes);
+            }
+        }
+        b.wgmma_commit();
+    }
+
+    /// Waits for a free tile of probabilities, if anyone wants them.
+    ///
+    /// Called between the exponentials and the wait for `P·V`: the branch also keeps the assembler
+    /// from sinking the exponentials behind that wait, where they would overlap nothing.
+    fn open_message(&self, b: &mut Builder) -> Option<Slot<Producer>> {
+        self.frame.has_right().then(|| {
+            let slot = self.p.take(b);
+            slot.wait(b);
+            slot
+        })
+    }
+
+    /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
+    /// last message of a block of rows.
+    fn send(
+        &self,
+        b: &mut Builder,
+        slot: &Option<Slot<Producer>>,
+        factors: [Reg<f32>; 2],
+        probabilities: bool,
+    ) {
+        let Some(slot) = slot else { return };
+        let shared = &self.frame.shared;
+        if probabilities {
+            let to = slot.tile(b, shared.p);
+            fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
+        }
+        let quad = b.and(self.scores.thread, 3);
+        let first_of_row = b.setp(Cmp::Eq, quad, 0);
+        b.if_(first_of_row, |b| {
+            let row = fragment::first_row(b, self.scores.thread);
+            let at = shared.factors.element(b, &[row, slot.stage()]);
+            b.st_shared(at, factors[0]);
+            b.st_shared(at.plus(shared.factors.offset(&[8])), factors[1]);
+        });
+        if probabilities {
+            b.fence_proxy_async();
+        }
+        b.warp_sync();
+        let full = slot.full(b);
+        full.arrive_if(b, self.lead);
+    }
+}

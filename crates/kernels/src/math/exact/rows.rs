@@ -1,0 +1,200 @@
+//! Rows of queries, keys and values, read by one thread from where they lie.
+
+use crate::call::arguments::Arguments;
+use crate::call::sequence::element;
+use crate::call::task::{Keys, OpenTile};
+use crate::moves::gather::{Model1, PackedRow};
+use problem::View;
+use program::BufferId;
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
+
+/// Columns that are read together: 16 bytes of 16-bit elements.
+pub const VECTOR: u32 = 8;
+
+/// A tensor of 16-bit elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor {
+    base: GlobalPtr,
+    /// Bytes between batches or pages, heads, and tokens.
+    strides: [Reg<u64>; 3],
+    /// Columns of a row.
+    columns: u32,
+}
+
+impl Tensor {
+    /// Declares the parameters of a tensor.
+    #[track_caller]
+    pub fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        name: &str,
+        view: &View,
+        buffer: BufferId,
+    ) -> Self {
+        let bytes = view.dtype.bytes();
+        let base = args.pointer(b, &format!("{name}_rows"), buffer);
+        let strides = [0, 1, 2].map(|d| {
+            // The stride of a dimension of extent 1 is never used and may be anything.
+            let stride = if view.shape[d] > 1 { view.strides[d] * bytes } else { 0 };
+            args.u64(b, &format!("{name}_rows_stride{d}"), stride)
+        });
+        Tensor { base, strides, columns: view.dim() as u32 }
+    }
+
+    /// The first element of a row.
+    #[track_caller]
+    pub fn row(&self, b: &mut Builder, at: [Reg<u32>; 3]) -> GlobalPtr {
+        let mut offset = b.value::<u64>(0);
+        for (index, stride) in at.into_iter().zip(self.strides) {
+            let index = b.widen(index);
+            offset = b.mad(index, stride, offset);
+        }
+        b.global_add(self.base, offset)
+    }
+}
+
+/// Where the keys and values of a segment lie.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows {
+    /// Rows of 16-bit elements: keys, and values.
+    Elements(Tensor, Tensor),
+    /// Rows in DeepSeek-V4's fp8 format, values being the first columns.
+    Model1(Model1),
+}
+
+/// The rows of a segment, to be found by key.
+pub struct SegmentRows<'a> {
+    pub keys: &'a Keys,
+    pub half: HalfType,
+}
+
+/// A key and its value.
+pub struct Key<'a> {
+    rows: &'a SegmentRows<'a>,
+    /// Whether there is one: lists leave entries out.
+    pub exists: Reg<bool>,
+    place: Place,
+}
+
+/// Where they are.
+enum Place {
+    Elements { key: GlobalPtr, value: GlobalPtr },
+    Model1(PackedRow),
+}
+
+impl SegmentRows<'_> {
+    /// Finds key `key` of a tile's sequence, or entry `key` of the list of the view's token `token`.
+    #[track_caller]
+    pub fn find(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        token: Reg<u32>,
+        key: Reg<u32>,
+    ) -> Key<'_> {
+        let (outer, row, exists) = self.row_of(b, open, token, key);
+        let place = match &self.keys.exact {
+            Rows::Elements(keys, values) => {
+                let at = [outer, open.tile.kv_head, row];
+                Place::Elements { key: keys.row(b, at), value: values.row(b, at) }
+            }
+            Rows::Model1(rows) => Place::Model1(rows.row(b, outer, row, exists)),
+        };
+        Key { rows: self, exists, place }
+    }
+
+    /// Batch or page of a key, row of it, and whether it exists.
+    #[track_caller]
+    fn row_of(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        token: Reg<u32>,
+        key: Reg<u32>,
+    ) -> (Reg<u32>, Reg<u32>, Reg<bool>) {
+        let (keys, sequence) = (self.keys, &open.sequence);
+        if let Some(lists) = keys.lists {
+            let list = b.mad(sequence.q_batch, lists.tokens, token);
+            let list = b.mul_wide(list, lists.bytes);
+            let list = b.global_add(lists.entries, list);
+            let at = element(b, list, key);
+            let entry = b.ld_global::<u32>(at);
+            let exists = b.setp(Cmp::Lt, entry, lists.rows);
+            let (outer, row) = match lists.page_rows {
+                None => (sequence.k_batch, entry),
+                Some(page_rows) => page_rows.divide(b, entry),
+            };
+            return (outer, row, exists);
+        }
+        let Some(pages) = keys.page_table else {
+            let exists = b.predicate(true);
+            return (sequence.k_batch, b.add(key, sequence.k_start), exists);
+        };
+        let (entry, row) = pages.page_rows.divide(b, key);
+        let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
+        let at = element(b, pages.table, entry);
+        let page = b.ld_global::<u32>(at);
+        let exists = b.setp(Cmp::Lt, page, pages.pages);
+        (page, row, exists)
+    }
+}
+
+impl Key<'_> {
+    /// The raw score with the query at `query`.
+    #[track_caller]
+    pub fn dot(&self, b: &mut Builder, query: GlobalPtr) -> Reg<f32> {
+        let sum = b.value::<f32>(0.0);
+        b.range(0, self.key_dim() / VECTOR, |b, vector| {
+            let left = elements(b, self.rows.half, query, vector);
+            let right = self.vector(b, true, vector);
+            for (q, k) in left.into_iter().zip(right) {
+                let added = b.fma(q, k, sum);
+                b.assign(sum, added);
+            }
+        });
+        sum
+    }
+
+    /// Vector `vector` of the value.
+    #[track_caller]
+    pub fn value(&self, b: &mut Builder, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {
+        self.vector(b, false, vector)
+    }
+
+    fn key_dim(&self) -> u32 {
+        match self.rows.keys.exact {
+            Rows::Elements(keys, _) => keys.columns,
+            Rows::Model1(_) => problem::Storage::MODEL1_DIM as u32,
+        }
+    }
+
+    #[track_caller]
+    fn vector(
+        &self,
+        b: &mut Builder,
+        of_key: bool,
+        vector: Reg<u32>,
+    ) -> [Reg<f32>; VECTOR as usize] {
+        match self.place {
+            Place::Elements { key, value } => {
+                elements(b, self.rows.half, if of_key { key } else { value }, vector)
+            }
+            Place::Model1(row) => row.vector(b, vector),
+        }
+    }
+}
+
+/// Vector `vector` of a row of 16-bit elements.
+#[track_caller]
+pub fn elements(
+    b: &mut Builder,
+    half: HalfType,
+    row: GlobalPtr,
+    vector: Reg<u32>,
+) -> [Reg<f32>; VECTOR as usize] {
+    let at = b.mul_wide(vector, VECTOR * 2);
+    let at = b.global_add(row, at);
+    let words = b.ld_global_vector::<u32>(at, 4);
+    let numbers: Vec<_> = words.into_iter().flat_map(|word| b.unpack(half, word)).collect();
+    numbers.try_into().expect("two numbers in each of four words")
+}

@@ -1,0 +1,323 @@
+//! Copies of rows of keys and values to shared memory: in one piece, or page by page.
+
+use crate::call::rows::Block;
+use crate::call::sequence::element;
+use crate::call::task::{Keys, OpenTile, Params};
+use crate::call::tensors::QueryBox;
+use ptx::build::{
+    Arg, Builder, Cmp, Mbarrier, Reg, RemoteMbarrier, SharedTile, SignalCursor, Signals, SmemPtr,
+    TensorMapParam,
+};
+
+/// Where one tile of rows goes: panels side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels {
+    /// First panel.
+    pub at: SmemPtr,
+    /// Bytes of a panel.
+    pub bytes: u32,
+    /// Panels.
+    pub count: u32,
+    /// Rows.
+    pub rows: u32,
+    /// CTAs of the cluster that get the copy, `None` for this one alone.
+    pub ctas: Option<Reg<u16>>,
+}
+
+/// The barrier a copy is counted on.
+#[derive(Clone, Copy, Debug)]
+pub enum Counter {
+    /// Of the CTA that gets the copy.
+    Own(Mbarrier),
+    /// Of either CTA of a pair.
+    OfPair(RemoteMbarrier),
+    /// No barrier: the rows come no nearer than L2.
+    Prefetch,
+}
+
+impl Counter {
+    /// Arrives once and announces `bytes` of copies; a prefetch has nobody to tell.
+    #[track_caller]
+    pub fn arrive_expect(self, b: &mut Builder, bytes: u32) {
+        match self {
+            Counter::Own(barrier) => barrier.arrive_expect(b, bytes),
+            Counter::OfPair(barrier) => barrier.arrive_expect(b, bytes),
+            Counter::Prefetch => {}
+        }
+    }
+
+    /// Arrives once where `p` holds.
+    #[track_caller]
+    pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
+        match self {
+            Counter::Own(barrier) => barrier.arrive_if(b, p),
+            Counter::OfPair(barrier) => barrier.arrive_if(b, p),
+            Counter::Prefetch => {}
+        }
+    }
+}
+
+impl From<Mbarrier> for Counter {
+    fn from(barrier: Mbarrier) -> Self {
+        Counter::Own(barrier)
+    }
+}
+
+impl From<RemoteMbarrier> for Counter {
+    fn from(barrier: RemoteMbarrier) -> Self {
+        Counter::OfPair(barrier)
+    }
+}
+
+/// The first column of a copy: known when the kernel is emitted, or behind one that is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Column found at run time.
+    pub base: Option<Reg<u32>>,
+    /// Columns behind it.
+    pub offset: u32,
+}
+
+impl Column {
+    /// Column `offset` of every row.
+    pub fn fixed(offset: u32) -> Self {
+        Column { base: None, offset }
+    }
+
+    #[track_caller]
+    fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
+        let offset = self.offset + columns;
+        match self.base {
+            None => (offset as i32).into(),
+            Some(base) => Builder::coordinate(b.add(base, offset)),
+        }
+    }
+}
+
+impl Panels {
+    /// The blocks of a K-major tile, for this CTA alone.
+    pub fn of(tile: SharedTile) -> Self {
+        let layout = tile.layout();
+        Panels {
+            at: tile.at(),
+            bytes: layout.block_bytes() as u32,
+            count: layout.blocks() as u32,
+            rows: layout.lines() as u32,
+            ctas: None,
+        }
+    }
+
+    /// Bytes of the tile.
+    pub fn total_bytes(&self) -> u32 {
+        self.bytes * self.count
+    }
+
+    /// Bytes of a row of a panel.
+    fn row_bytes(&self) -> u32 {
+        self.bytes / self.rows
+    }
+
+    /// Zeroes the rows from `first` on, all lanes of a warp together.
+    #[track_caller]
+    pub fn clear_rows(&self, b: &mut Builder, first: Reg<u32>) {
+        let lane = b.special("%laneid");
+        let start = b.mul(first, self.row_bytes());
+        let start = b.mad(lane, 16, start);
+        let zero = b.value::<u32>(0);
+        for panel in 0..self.count {
+            let at = self.at.plus(panel * self.bytes);
+            let offset = b.value(start);
+            b.while_(
+                |b| b.setp(Cmp::Lt, offset, self.bytes),
+                |b| {
+                    let to = b.smem_add(at, offset);
+                    b.st_shared_vector(to, &[zero; 4]);
+                    let next = b.add(offset, 32 * 16);
+                    b.assign(offset, next);
+                },
+            );
+        }
+    }
+}
+
+/// How one warp publishes tiles whose last rows may lie past the end of a sequence, where memory may
+/// hold anything: a probability of zero times whatever lies there must be zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// True in the one thread that issues copies.
+    lead: Reg<bool>,
+    /// Signals that the copies of a tile that is not published yet have arrived.
+    arrived: SignalCursor,
+}
+
+impl Tail {
+    /// A warp's tail, over signals of its own of one arrival each.
+    #[track_caller]
+    pub fn new(b: &mut Builder, lead: Reg<bool>, signals: &Signals) -> Self {
+        Tail { lead, arrived: signals.cursor(b) }
+    }
+
+    /// Publishes tile `n` on `full`. `copy` issues its copies on the barrier it is given: on `full`
+    /// itself, or, where rows past the end of the sequence must be zeroed first, on the tail's.
+    #[track_caller]
+    pub fn publish(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        to: Panels,
+        full: impl Into<Counter>,
+        copy: impl Fn(&mut Builder, Counter),
+    ) {
+        let full = full.into();
+        let first = b.mul(n, to.rows as i32);
+        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
+        b.if_else(
+            partial,
+            |b| {
+                let arrived = self.arrived.barrier(b);
+                copy(b, arrived.into());
+                self.arrived.wait(b);
+                self.arrived.advance(b);
+                let rows = b.max(rows_left, 0);
+                to.clear_rows(b, rows.reinterpret());
+                b.fence_proxy_async();
+                b.warp_sync();
+                full.arrive_if(b, self.lead);
+            },
+            |b| copy(b, full),
+        );
+    }
+}
+
+impl Counter {
+    /// Issues a copy that is counted here, for `ctas` or this CTA alone.
+    #[track_caller]
+    fn load(
+        self,
+        b: &mut Builder,
+        at: SmemPtr,
+        map: TensorMapParam,
+        coordinates: &[Arg<i32>],
+        ctas: Option<Reg<u16>>,
+    ) {
+        match (self, ctas) {
+            (Counter::Own(barrier), None) => b.tma_load(at, map, coordinates, barrier),
+            (Counter::Own(barrier), Some(ctas)) => {
+                b.tma_load_multicast(at, map, coordinates, barrier, ctas);
+            }
+            (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, coordinates, barrier),
+            (Counter::Prefetch, _) => b.tma_prefetch(map, coordinates),
+        }
+    }
+}
+
+impl Params {
+    /// Issues (one thread) the copies of the queries of block `number`, counted on `barrier`.
+    #[track_caller]
+    pub fn copy_queries(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        number: Reg<u32>,
+        to: Panels,
+        barrier: impl Into<Counter>,
+    ) {
+        let barrier = barrier.into();
+        let block = Block::at(b, self.tiling.packing, self.tiling.group, number);
+        let token = b.add(open.sequence.q_start, block.token);
+        let rows = [block.head, token].map(Builder::coordinate);
+        let [kv_head, batch] = [open.tile.kv_head, open.sequence.q_batch].map(Builder::coordinate);
+        let mut load = |column: u32, at, [inner, outer]: [Arg<i32>; 2]| {
+            let [head, token] = rows.clone();
+            let coordinates = [Arg::from(column as i32), head, token, inner, outer];
+            barrier.load(b, at, self.tma_q, &coordinates, to.ctas);
+        };
+        match self.query_box {
+            QueryBox::OfSequence => load(0, to.at, [0.into(), batch]),
+            QueryBox::OfKvHead => load(0, to.at, [0.into(), kv_head]),
+            QueryBox::Panel => (0..to.count).for_each(|panel| {
+                let (column, at) = (panel * self.tiling.panel.columns(), panel * to.bytes);
+                load(column, to.at.plus(at), [kv_head.clone(), batch.clone()]);
+            }),
+        }
+    }
+}
+
+impl Keys {
+    /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
+    /// `barrier`.
+    #[track_caller]
+    pub fn copy_rows(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: Reg<i32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: impl Into<Counter>,
+    ) {
+        let barrier = barrier.into();
+        let first = b.mul(n, to.rows as i32).reinterpret::<u32>();
+        if self.page_table.is_some() {
+            self.copy_pages(b, open, first, map, column, to, barrier);
+        } else {
+            let token = b.add(first, open.sequence.k_start);
+            self.copy_box(b, open, [token, open.sequence.k_batch], map, column, to, barrier);
+        }
+    }
+
+    /// One copy per run of rows that lies in one page.
+    #[track_caller]
+    fn copy_pages(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        first: Reg<u32>,
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Counter,
+    ) {
+        let pages = self.page_table.expect("a paged segment");
+        let step = self.rows_per_copy;
+        let row = b.mul(open.tile.batch, pages.pages_per_sequence);
+        let last_key = b.sub(open.sequence.k_len, 1);
+        b.range(0, to.rows / step, |b, run| {
+            let key = b.mad(run, step, first);
+            let known = b.min(key, last_key);
+            let (entry, _) = pages.page_rows.divide(b, known);
+            let entry = b.add(row, entry);
+            let at = element(b, pages.table, entry);
+            let page = b.ld_global::<u32>(at);
+            let (_, within) = pages.page_rows.divide(b, key);
+            let offset = b.mul(run, step * to.row_bytes());
+            let to = Panels { at: b.smem_add(to.at, offset), ..to };
+            self.copy_box(b, open, [within, page], map, column, to, barrier);
+        });
+    }
+
+    #[track_caller]
+    fn copy_box(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        [token, outer]: [Reg<u32>; 2],
+        map: TensorMapParam,
+        column: Column,
+        to: Panels,
+        barrier: Counter,
+    ) {
+        for panel in 0..to.count {
+            let coordinates = [
+                column.plus(b, panel * self.panel.columns()),
+                Builder::coordinate(token),
+                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(outer),
+            ];
+            barrier.load(b, to.at.plus(panel * to.bytes), map, &coordinates, to.ctas);
+        }
+    }
+}

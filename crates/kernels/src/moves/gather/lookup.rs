@@ -1,0 +1,273 @@
+//! Where the rows of a tile are: in order, by page table, or by list.
+
+use super::Scattered;
+use super::WARPS;
+use super::share::{LANES, NOWHERE, ROWS};
+use crate::call::rows::Block;
+use crate::call::sequence::element;
+use crate::call::task::{Keys, OpenTile, Tiling};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
+
+/// What one warp of those that bring a tile looks up: every lane some of the rows.
+pub struct Lookup<'p> {
+    tiling: &'p Tiling,
+    keys: &'p Keys,
+    /// Rows of a tile.
+    tile: u32,
+    share: Rows,
+    lane: Reg<u32>,
+}
+
+/// Which rows of a tile the lanes of a warp look up.
+#[derive(Clone, Copy)]
+pub enum Rows {
+    /// Runs of [`ROWS`], warp `.0` of [`WARPS`] in turn with the other; a lane has its own.
+    Runs(Reg<u32>),
+    /// Two neighbouring runs of those of a warp, four lanes on each row: warp `.0` of those that unpack a tile.
+    TwoRuns(Reg<u32>),
+}
+
+/// A row that was looked up.
+pub struct Row {
+    /// Batch or page; not known yet where it is an entry of a list of rows of pages.
+    outer: Reg<u32>,
+    /// Row of it, or entry of a list: [`NOWHERE`] if there is none.
+    token: Reg<u32>,
+}
+
+impl Row {
+    #[track_caller]
+    fn new(b: &mut Builder) -> Self {
+        Row { outer: b.reg(), token: b.reg() }
+    }
+
+    /// Overwrites it.
+    #[track_caller]
+    pub fn assign(&self, b: &mut Builder, other: &Row) {
+        b.assign(self.outer, other.outer);
+        b.assign(self.token, other.token);
+    }
+
+    /// This row where `p` holds, the other elsewhere.
+    #[track_caller]
+    pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Row) -> Row {
+        Row {
+            outer: b.select::<u32>(p, self.outer, other.outer),
+            token: b.select::<u32>(p, self.token, other.token),
+        }
+    }
+}
+
+/// Where a row is.
+pub struct Place {
+    /// The row, in units of 16 bytes from the first: [`NOWHERE`] if there is none.
+    pub row: Reg<u32>,
+    /// Its scales, where it has some.
+    pub scales: Option<[Reg<u32>; 2]>,
+}
+
+impl Place {
+    #[track_caller]
+    fn new(b: &mut Builder, source: &Scattered) -> Self {
+        let scales = matches!(source, Scattered::Model1(_)).then(|| [b.reg(), b.reg()]);
+        Place { row: b.reg(), scales }
+    }
+
+    /// Overwrites it.
+    #[track_caller]
+    pub fn assign(&self, b: &mut Builder, other: &Place) {
+        b.assign(self.row, other.row);
+        if let (Some(scales), Some(other)) = (self.scales, other.scales) {
+            scales.iter().zip(other).for_each(|(scale, other)| b.assign(*scale, other));
+        }
+    }
+
+    /// This place where `p` holds, the other elsewhere.
+    #[track_caller]
+    pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Place) -> Place {
+        let both = self.scales.zip(other.scales);
+        let scales =
+            both.map(|(own, other)| [0, 1].map(|i: usize| b.select::<u32>(p, own[i], other[i])));
+        Place { row: b.select::<u32>(p, self.row, other.row), scales }
+    }
+
+    /// Whether there is a row.
+    #[track_caller]
+    pub fn exists(&self, b: &mut Builder) -> Reg<bool> {
+        b.setp(Cmp::Ne, self.row, NOWHERE)
+    }
+}
+
+impl Rows {
+    /// The first row of a tile that a lane looks up.
+    #[track_caller]
+    pub fn first(self, b: &mut Builder, lane: Reg<u32>) -> Reg<u32> {
+        let (run, within, warp) = match self {
+            Rows::Runs(warp) => (b.div(lane, ROWS), b.rem(lane, ROWS), warp),
+            Rows::TwoRuns(number) => {
+                let row = b.div(lane, LANES / (2 * ROWS));
+                let (half, within) = (b.div(row, ROWS), b.rem(row, ROWS));
+                let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
+                (b.mad(two, 2, half), within, warp)
+            }
+        };
+        let row = b.mad(run, WARPS, warp);
+        b.mad(row, ROWS, within)
+    }
+}
+
+impl<'p> Lookup<'p> {
+    /// What a warp looks up of tiles of `tile` keys.
+    #[track_caller]
+    pub fn new(
+        b: &mut Builder,
+        tiling: &'p Tiling,
+        keys: &'p Keys,
+        tile: u32,
+        share: Rows,
+    ) -> Self {
+        Lookup { tiling, keys, tile, share, lane: b.special("%laneid") }
+    }
+
+    /// Asks where this warp's rows of tile `n` are. Tiles below those that are visited have none.
+    #[track_caller]
+    pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) -> Vec<Row> {
+        let per_lane = match self.share {
+            Rows::Runs(_) => (self.tile / WARPS).div_ceil(LANES),
+            Rows::TwoRuns(_) => self.tile / (LANES * WARPS),
+        };
+        let rows: Vec<_> = (0..per_lane).map(|_| Row::new(b)).collect();
+        self.look_up_into(b, open, n, &rows);
+        rows
+    }
+
+    /// The same into registers that held other rows: what is asked for arrives there, and nothing waits for it.
+    #[track_caller]
+    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, rows: &[Row]) {
+        let first = b.mul(n, self.tile as i32).reinterpret::<u32>();
+        let row = self.share.first(b, self.lane);
+        let key = b.add(first, row);
+        let visited = b.setp(Cmp::Ge, n, open.range.begin);
+        let end = b.select::<u32>(visited, open.sequence.k_len, 0);
+        for (i, row) in (0..).zip(rows) {
+            let key = b.add(key, i * LANES * WARPS);
+            self.look_up_key(b, open, key, end, row);
+        }
+    }
+
+    /// Asks where key `key` of the sequence is, if it is one of those before `end`.
+    #[track_caller]
+    fn look_up_key(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        key: Reg<u32>,
+        end: Reg<u32>,
+        row: &Row,
+    ) {
+        let sequence = &open.sequence;
+        let exists = b.setp(Cmp::Lt, key, end);
+        if self.keys.lists.is_some() {
+            let list = self.list(b, open);
+            b.assign(row.outer, sequence.k_batch);
+            return load_if(b, exists, list, key, row.token);
+        }
+        let token = match self.keys.page_table {
+            None => {
+                b.assign(row.outer, sequence.k_batch);
+                b.add(key, sequence.k_start)
+            }
+            Some(pages) => {
+                let (entry, token) = pages.page_rows.divide(b, key);
+                let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
+                load_if(b, exists, pages.table, entry, row.outer);
+                token
+            }
+        };
+        let token = b.select::<u32>(exists, token, NOWHERE);
+        b.assign(row.token, token);
+    }
+
+    /// The list of the token whose rows a tile holds.
+    #[track_caller]
+    fn list(&self, b: &mut Builder, open: &OpenTile) -> GlobalPtr {
+        let Tiling { packing, group, blocks, .. } = *self.tiling;
+        let together = packing.head_blocks(group).is_multiple_of(blocks);
+        assert!(together && packing.tokens == 1, "a list is one token's");
+        let lists = self.keys.lists.expect("lists");
+        let block = Block::at(b, packing, group, open.first_block);
+        let token = b.add(open.sequence.q_start, block.token);
+        let number = b.mad(open.sequence.q_batch, lists.tokens, token);
+        let offset = b.mul_wide(number, lists.bytes);
+        b.global_add(lists.entries, offset)
+    }
+
+    /// The places in `source` of rows that were looked up.
+    #[track_caller]
+    pub fn places(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        source: &Scattered,
+        rows: &[Row],
+    ) -> Vec<Place> {
+        let place = |row| {
+            let place = Place::new(b, source);
+            self.place_into(b, open, source, row, &place);
+            place
+        };
+        rows.iter().map(place).collect()
+    }
+
+    /// The place of a row that was looked up, into registers that held another.
+    #[track_caller]
+    pub fn place_into(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        source: &Scattered,
+        row: &Row,
+        place: &Place,
+    ) {
+        let exists = self.exists(b, row);
+        let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
+            None => (row.outer, row.token),
+            Some(page_rows) => page_rows.divide(b, row.token),
+        };
+        let at = match source {
+            Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
+            Scattered::Model1(rows) => rows.place(b, outer, token),
+        };
+        let at = b.select::<u32>(exists, at, NOWHERE);
+        b.assign(place.row, at);
+        if let (Scattered::Model1(rows), Some(scales)) = (source, &place.scales) {
+            rows.load_scales(b, outer, token, exists, scales);
+        }
+    }
+
+    /// Whether a row that was looked up is there: a list or table may hold any number.
+    #[track_caller]
+    pub fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
+        if let Some(lists) = self.keys.lists {
+            return b.setp(Cmp::Lt, row.token, lists.rows);
+        }
+        let exists = b.setp(Cmp::Ge, row.token.reinterpret::<i32>(), 0);
+        let Some(pages) = self.keys.page_table else { return exists };
+        let page = b.setp(Cmp::Lt, row.outer, pages.pages);
+        b.and(exists, page)
+    }
+}
+
+/// The first row of a tile that lane `lane` of warp `warp` looks up, as [`Lookup::look_up`] finds it.
+#[cfg(test)]
+pub fn row_of_lane(warp: u32, lane: u32) -> u32 {
+    (lane / ROWS * WARPS + warp) * ROWS + lane % ROWS
+}
+
+/// Loads element `index` of a table of 32-bit numbers; the result is negative where `p` does not hold.
+#[track_caller]
+fn load_if(b: &mut Builder, p: Reg<bool>, table: GlobalPtr, index: Reg<u32>, to: Reg<u32>) {
+    let at = element(b, table, index);
+    b.assign(to, NOWHERE);
+    b.ld_global_if(p, at, &[to]);
+}

@@ -1,0 +1,546 @@
+//! From a problem to a program: what is supported, which kernel takes it, in how many parts, in which launches.
+
+pub mod options;
+mod schedule;
+mod splits;
+
+use crate::call::arguments::Memory;
+use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
+use crate::call::tensors;
+use crate::combine;
+use crate::moves::gather;
+use crate::work::exchange::{self, Buffers};
+use crate::work::order::TileList;
+use crate::work::shares::{self, SharesOf};
+use crate::work::stamps::Stamps;
+use options::{Arch, Loads, PlanOptions, Split};
+use problem::{
+    DType, Mask, MaskElement, Problem, QueryLengths, Segment, Storage, Unsupported, Values,
+};
+use program::{BufferId, Launch, Program};
+use ptx::build::{Kernel, module};
+use schedule::Schedule;
+use splits::Work;
+use std::sync::Arc;
+
+/// A program and why it looks the way it does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What an engine runs.
+    pub program: Program,
+    /// The chosen kernel, its tile and its splits, for people.
+    pub summary: String,
+}
+
+/// Plans `problem` for `arch`.
+///
+/// # Errors
+/// As [`check`].
+pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
+    check(problem, arch, options)?;
+    Ok(launches(problem, arch, options))
+}
+
+/// Checks that `problem` can be planned, without planning it.
+///
+/// # Errors
+/// What the kernels of `arch` cannot do, and why.
+pub fn check(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<(), Unsupported> {
+    check_problem(problem, arch)?;
+    check_loads(problem, options)
+}
+
+fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+    if let dtype @ (DType::F32 | DType::F64) = problem.dtype() {
+        let why = format!("{arch} kernels take 16-bit inputs");
+        return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
+    }
+    let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
+    if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {
+        let why = format!("{arch} kernels read masks of bool, f32, f16 and bf16");
+        return Err(Unsupported::new("attn_mask of f64", why).nearest("f32"));
+    }
+    for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
+        check_dim(name, dim, arch)?;
+    }
+    if problem.lse_len() >= 1 << 31 {
+        let rows = problem.lse_len();
+        return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
+    }
+    check_tiles(problem)?;
+    check_gathered(problem, arch)?;
+    tensors::check("q", &problem.q)?;
+    tensors::check("out", &problem.out)?;
+    for segment in &problem.segments {
+        if segment.storage == Storage::Elements {
+            tensors::check("k", &segment.k)?;
+        }
+        if let Values::Separate(v) = &segment.values {
+            tensors::check("v", v)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are listed or packed are gathered.
+fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+    let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
+        return Ok(());
+    };
+    let what = match segment.storage {
+        Storage::Elements => "index lists".to_string(),
+        Storage::Model1 => "fp8 rows".to_string(),
+        storage => format!("{storage} rows"),
+    };
+    problem.segments.iter().try_for_each(|segment| check_packed(segment, arch))?;
+    if !problem.segments.iter().all(gather::reaches) {
+        let why = "gathered rows are found by 32-bit numbers of 16 bytes";
+        return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
+    }
+    let widths = problem.segments.iter().filter_map(|segment| segment.indices);
+    let widths = widths.map(|list| list.width.max(list.pitch));
+    match widths.max() {
+        Some(width) if width >> 30 > 0 => Err(Unsupported::new(
+            format!("index lists of {width} entries"),
+            "a list has less than 4 GiB",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
+fn check_packed(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
+    match segment.storage {
+        Storage::Elements => Ok(()),
+        Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
+        Storage::Model1 => {
+            let what = format!("{} bytes between pages", segment.page_stride());
+            Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
+        }
+        storage => {
+            let why = format!("of packed formats, {arch} kernels read MODEL1");
+            Err(Unsupported::new(format!("{storage} rows"), why))
+        }
+    }
+}
+
+/// Tiles of work, of 64 rows or more, are numbered; so are keys.
+fn check_tiles(problem: &Problem) -> Result<(), Unsupported> {
+    // Room for heads that fill no tile, and for slices and splits.
+    const MOST: u64 = 1 << 28;
+    let group = problem.group();
+    let per_head = problem.longest_query().saturating_mul(group).div_ceil(64).saturating_add(group);
+    let heads = problem.kv_heads().saturating_mul(problem.batch());
+    let tiles = per_head.saturating_mul(heads);
+    if tiles > MOST {
+        let why = format!("the longest query times the batch is more than {MOST} tiles of 64 rows");
+        return Err(Unsupported::new(format!("{tiles} tiles of work"), why));
+    }
+    match problem.segments.iter().map(|segment| segment.longest()).find(|keys| keys >> 31 > 0) {
+        Some(keys) => {
+            Err(Unsupported::new(format!("{keys} keys per query"), "key numbers have 31 bits"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Without swizzle a row of a copy is 16 bytes, and copies go to multiples of 128. (Rows that are gathered are always
+/// swizzled.)
+fn check_loads(problem: &Problem, options: &PlanOptions) -> Result<(), Unsupported> {
+    let paged = |segment: &&Segment| segment.paging.is_some() && !gather::must(segment);
+    let paged = problem.segments.iter().filter(paged);
+    let odd = paged.map(|segment| segment.k.tokens()).find(|rows| !rows.is_multiple_of(8));
+    match (options.loads, odd) {
+        (Loads::Plain, Some(rows)) => Err(Unsupported::new(
+            format!("pages of {rows} rows without swizzle"),
+            "copies without swizzle bring multiples of 8 rows",
+        )
+        .nearest("swizzled loads")),
+        _ => Ok(()),
+    }
+}
+
+fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
+    if !dim.is_multiple_of(8) {
+        return Err(Unsupported::new(
+            format!("{name} {dim}"),
+            "rows are copied in units of 16 bytes, so dims are multiples of 8",
+        )
+        .nearest(dim.next_multiple_of(8).to_string()));
+    }
+    let (largest, step) = Schedule::largest_dim(arch, name);
+    if dim > largest || (dim > 256 && !dim.is_multiple_of(step)) {
+        return Err(Unsupported::new(
+            format!("{name} {dim}"),
+            format!("the largest on {arch} is {largest}, in steps of {step} above 256"),
+        )
+        .nearest(dim.next_multiple_of(step).min(largest).to_string()));
+    }
+    Ok(())
+}
+
+fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
+    let groups = groups(problem, arch, options);
+    if let [(schedule, segments)] = &groups[..]
+        && let [segment] = segments[..]
+        && let Some(cuts) = cuts(problem, segment, schedule, options)
+    {
+        return shared_out(problem, arch, options, *schedule, segment, cuts);
+    }
+    let mut memory = Memory::of(problem);
+    let stages: Vec<Stage> = groups
+        .into_iter()
+        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
+        .collect();
+    let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
+    // Without any key the combination of no parts writes what an empty row is.
+    let partial = (parts != 1).then(|| Partial::reserve(&mut memory, problem, parts));
+    let mut kernels = Vec::new();
+    let mut launches = Vec::new();
+    let mut summary = Vec::new();
+    let mut first = 0;
+    let count = stages.len();
+    for stage in stages {
+        let destination = match partial {
+            None => Destination::Output,
+            Some(Partial { rows, lse, sums }) => Destination::Partial { rows, lse, sums, first },
+        };
+        first += stage.list.splits;
+        let overlap = stage.overlap(launches.len(), count);
+        let task = stage.task(problem, destination, overlap);
+        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
+        summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
+        launches.push(launch);
+        kernels.push(kernel);
+    }
+    if let Some(partial) = partial {
+        let (kernel, launch) =
+            combine::emit(arch.target(), problem, &memory, partial, parts, options.processors);
+        kernels.push(kernel);
+        launches.push(launch);
+    }
+    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+}
+
+fn finished(
+    problem: &Problem,
+    arch: Arch,
+    memory: Memory,
+    kernels: Vec<Kernel>,
+    mut launches: Vec<Launch>,
+    summary: String,
+) -> Plan {
+    if problem.lse_len() == 0 || problem.longest_query() == 0 {
+        launches.clear();
+    }
+    let module = Arc::new(module(arch.target(), kernels));
+    let program = Program { module, buffers: memory.into_buffers(), launches };
+    Plan { program, summary }
+}
+
+/// Processors per unit of work from which on there are few units.
+const FEW: u64 = 4;
+
+/// How work is shared out by lengths on the device: whether units may be cut. `None` where there are no
+/// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
+fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
+    let segment = &problem.segments[n as usize];
+    let on_device = problem.query_lengths != QueryLengths::Full
+        || segment.lengths.used
+        || segment.lengths.packed.is_some();
+    if !on_device || !schedule.shares_out() || problem.has_attn_mask() {
+        return None;
+    }
+    match options.split {
+        Split::Never => Some(false),
+        // Parts are smaller than units, and the same whatever else there is.
+        Split::Every { keys } if keys < segment.longest() => None,
+        Split::Every { .. } => Some(false),
+        Split::Auto => {
+            // A few long units are cut into many parts each, which another launch merges faster.
+            let units = most_units(problem, &schedule.tiling());
+            (units * FEW >= options.processors.into()).then_some(true)
+        }
+    }
+}
+
+/// The plan in which CTAs take equal shares of the work, whatever the lengths.
+fn shared_out(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+    schedule: Schedule,
+    n: u8,
+    cuts: bool,
+) -> Plan {
+    let mut memory = Memory::of(problem);
+    let tiling = schedule.tiling();
+    let most_units = most_units(problem, &tiling);
+    let key_tiles = key_tiles(problem, n, &schedule);
+    let shares = options.processors / schedule.cluster();
+    let shares = most_units.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
+    let exchange = cuts.then(|| {
+        let size = schedule.part_size();
+        Buffers {
+            parts: memory.workspace("parts", size.bytes(shares)),
+            flags: memory.workspace("flags", u64::from(size.flags(shares)) * 4),
+            size,
+        }
+    });
+    let of = SharesOf {
+        batch: problem.batch() as u32,
+        kv_heads: problem.kv_heads() as u32,
+        most_tiles: most_tiles(problem, n, &schedule),
+        threads: schedule.threads(),
+        exchange,
+    };
+    let task = Task {
+        problem,
+        segments: vec![n],
+        destination: Destination::Output,
+        sharing: Sharing::Shares(of),
+        tiles_per_split: vec![key_tiles],
+        merged_parts: 1,
+        overlap: Overlap::Early,
+        stamps: options
+            .stamps
+            .then(|| memory.output("stamps", Stamps::bytes(shares * schedule.cluster()))),
+    };
+    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers, shares));
+    let attention = launch(&schedule, &task, arch, shares, &memory);
+    let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
+    let summary = format!("{schedule}, shared out by lengths on the device");
+    finished(problem, arch, memory, kernels, launches, summary)
+}
+
+/// Tiles of queries that there can be, whatever the lengths.
+fn most_units(problem: &Problem, tiling: &Tiling) -> u64 {
+    let head_blocks = tiling.packing.head_blocks(tiling.group) as u64;
+    let blocks = match problem.query_lengths {
+        QueryLengths::Full => {
+            tiling.packing.blocks(tiling.group, problem.longest_query()) * problem.batch()
+        }
+        _ => (problem.q.tokens() / tiling.packing.tokens as u64 + problem.batch()) * head_blocks,
+    };
+    let tiles = blocks / tiling.blocks as u64 + problem.batch();
+    tiles * tiling.slices as u64 * problem.kv_heads()
+}
+
+/// Tiles of keys that all units can cost, whatever stands where lengths should. Packed sequences that overlap
+/// count the same queries several times.
+fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> f32 {
+    let packed = problem.query_lengths != QueryLengths::Full;
+    let sequences = if packed { problem.batch() } else { 1 };
+    let units = most_units(problem, &schedule.tiling()) as f32 * sequences as f32;
+    let keys = problem.segments[n as usize].most_keys();
+    let of_unit = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
+    units * (of_unit + shares::ENDS)
+}
+
+/// One launch of the attention kernel on so many clusters.
+fn launch(
+    schedule: &Schedule,
+    task: &Task<'_>,
+    arch: Arch,
+    clusters: u32,
+    memory: &Memory,
+) -> (Kernel, Launch) {
+    let name = format!("attention{}", task.segments[0]);
+    let (kernel, args) = schedule.emit(&name, arch.target(), task, memory);
+    let launch = Launch {
+        kernel: name,
+        grid: [clusters * schedule.cluster(), 1, 1],
+        block: [schedule.threads(), 1, 1],
+        cluster: [schedule.cluster(), 1, 1],
+        shared_bytes: kernel.shared_bytes,
+        args,
+        overlaps_previous: true,
+    };
+    (kernel, launch)
+}
+
+/// Where the results of parts go.
+#[derive(Clone, Copy)]
+pub struct Partial {
+    /// f32 `[part, row, value dim]`.
+    pub rows: BufferId,
+    /// f32 `[part, row]`: LSEs, or what `sums` are relative to.
+    pub lse: BufferId,
+    /// f32 `[part, row]`: sums of exponentials, beside a mask tensor.
+    pub sums: Option<BufferId>,
+}
+
+impl Partial {
+    fn reserve(memory: &mut Memory, problem: &Problem, parts: u32) -> Self {
+        let rows = problem.lse_len() * parts as u64;
+        Partial {
+            rows: memory.workspace("partial_out", rows * problem.value_dim() * 4),
+            lse: memory.workspace("partial_lse", rows * 4),
+            sums: problem.has_attn_mask().then(|| memory.workspace("partial_sums", rows * 4)),
+        }
+    }
+}
+
+/// One launch of the attention kernel: segments, their kernel, its work list.
+struct Stage {
+    segments: Vec<u8>,
+    schedule: Schedule,
+    list: TileList,
+    /// Tiles of keys per part, of each segment.
+    tiles_per_split: Vec<u32>,
+}
+
+/// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
+/// a kernel takes several, together.
+fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
+    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+    for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
+        let schedule = Schedule::choose(problem, n, arch, options);
+        match groups.last_mut() {
+            Some((last, together)) if *last == schedule && schedule.takes_segments() => {
+                together.push(n as u8);
+            }
+            _ => groups.push((schedule, vec![n as u8])),
+        }
+    }
+    groups
+}
+
+impl Stage {
+    fn new(
+        problem: &Problem,
+        segments: Vec<u8>,
+        schedule: Schedule,
+        options: &PlanOptions,
+    ) -> Self {
+        let key_tiles: Vec<u32> =
+            segments.iter().map(|n| key_tiles(problem, *n, &schedule)).collect();
+        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options);
+        let shares = key_tiles.iter().zip(&tiles_per_split);
+        let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
+        let mut list = TileList {
+            tiles: schedule.tiles(problem),
+            splits: parts.div_ceil(schedule.merged_parts()),
+            kv_heads: problem.kv_heads() as u32,
+            batch: problem.batch() as u32,
+            paired: false,
+        };
+        let units = options.processors / schedule.cluster();
+        let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
+        list.paired = grow && list.len() >= 2 * units;
+        Stage { segments, schedule, list, tiles_per_split }
+    }
+
+    /// How the launch overlaps others, `before` of the `count` launches over keys being before it.
+    fn overlap(&self, before: usize, count: usize) -> Overlap {
+        // Clusters that merge parts are slowed down by the next call's, waiting beside them.
+        match self.schedule.merged_parts() {
+            _ if before > 0 => Overlap::Beside,
+            1 if count == 1 => Overlap::Early,
+            _ => Overlap::Late,
+        }
+    }
+
+    fn task<'p>(
+        &self,
+        problem: &'p Problem,
+        destination: Destination,
+        overlap: Overlap,
+    ) -> Task<'p> {
+        Task {
+            problem,
+            segments: self.segments.clone(),
+            destination,
+            sharing: Sharing::List(self.list),
+            tiles_per_split: self.tiles_per_split.clone(),
+            merged_parts: self.schedule.merged_parts(),
+            overlap,
+            stamps: None,
+        }
+    }
+}
+
+/// The kernel for segments of so many tiles of keys, with or without a cluster that merges parts of them,
+/// and the tiles of each segment in one part.
+fn arrange(
+    problem: &Problem,
+    key_tiles: &[u32],
+    schedule: Schedule,
+    options: &PlanOptions,
+) -> (Schedule, Vec<u32>) {
+    let in_parts = |parts: u32| key_tiles.iter().map(|tiles| tiles.div_ceil(parts)).collect();
+    match options.split {
+        Split::Never => (schedule, in_parts(1)),
+        Split::Every { keys } => {
+            let tiles = keys.div_ceil(schedule.tile() as u64).max(1) as u32;
+            (schedule, vec![tiles; key_tiles.len()])
+        }
+        Split::Auto => {
+            let all = key_tiles.iter().sum();
+            let split = work(problem, all, &schedule, options);
+            let splits = split.best_splits();
+            let merging = schedule.merging().into_iter().filter_map(|merging| {
+                let time =
+                    work(problem, all, &merging, options).merge_time(merging.merged_parts())?;
+                Some((time, merging))
+            });
+            match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+                Some((time, merging)) if time < split.time(splits) => {
+                    (merging, in_parts(merging.merged_parts()))
+                }
+                _ => (schedule, in_parts(splits)),
+            }
+        }
+    }
+}
+
+/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
+/// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
+fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
+    let whole = options.processors / cluster;
+    if cluster > 2 { whole - whole / 8 } else { whole }
+}
+
+fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
+    problem.segments[n as usize].longest().div_ceil(schedule.tile() as u64).max(1) as u32
+}
+
+/// Bytes of a key and its value, as memory sees them. The constants of [`Work`] were fitted to keys that are values
+/// too, in order, counted twice; rows of lists are counted once, as was measured to be better.
+fn row_bytes(problem: &Problem) -> u64 {
+    let all = |what: fn(&Segment) -> bool| problem.segments.iter().all(what);
+    let same = |segment: &Segment| matches!(segment.values, Values::SameAsKeys { .. });
+    let (key, value) = (problem.key_dim(), problem.value_dim());
+    if all(|segment| segment.storage == Storage::Model1) {
+        return Storage::MODEL1_ROW_BYTES + Storage::MODEL1_SCALE_BYTES;
+    }
+    let once = all(|segment| segment.indices.is_some()) && all(same);
+    problem.dtype().bytes() * if once { key } else { key + value }
+}
+
+fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
+    let columns = (problem.key_dim() + problem.value_dim()) as u32;
+    let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
+    let tile_bytes = row_bytes(problem) * tile as u64;
+    Work {
+        units: tiles * (problem.kv_heads() * problem.batch()) as u32,
+        key_tiles,
+        processors: clusters(schedule.cluster(), options),
+        tile,
+        rows: schedule.rows(),
+        columns,
+        // Tiles of one KV head read the same keys at about the same time: memory sees them once.
+        step_bytes: tile_bytes as f64 / tiles.max(1) as f64,
+        partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
+    }
+}
+
+/// Whether later queries see more keys.
+fn grows(mask: &Mask) -> bool {
+    match mask {
+        Mask::Causal | Mask::Compressed { .. } => true,
+        Mask::Window { left, right } => left.is_none() && right.is_some(),
+        Mask::Full => false,
+    }
+}

@@ -1,0 +1,238 @@
+//! The kernels there are, behind one face.
+
+use crate::blackwell::{self, cta_pair, one_block, two_blocks};
+use crate::call::arguments::{Arguments, Memory};
+use crate::call::task::{Params, Task, Tiling};
+use crate::hopper::{narrow, wide};
+use crate::plan::options::{Arch, PlanOptions};
+use crate::work::exchange::Size;
+use problem::Problem;
+use program::Argument;
+use ptx::build::{Builder, Kernel, Target};
+use std::fmt;
+
+/// A kernel with its tile sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// Warpgroups that load and multiply.
+    Hopper(narrow::Config),
+    /// Two warpgroups that share wide rows.
+    HopperWide(wide::Config),
+    /// Six warps around tensor memory.
+    SixWarps(blackwell::Config),
+    /// Sixteen warps, two blocks of rows.
+    Paired(blackwell::Config),
+    /// A pair of CTAs that shares wide rows.
+    PairOfCtas(cta_pair::Config),
+}
+
+impl Schedule {
+    /// The schedule for segment `n` of a problem.
+    pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
+        match arch {
+            Arch::Sm90 if wide::Config::suits(problem) => {
+                Schedule::HopperWide(wide::Config::choose(problem, n))
+            }
+            Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
+            Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {
+                Schedule::PairOfCtas(cta_pair::Config::choose(problem, n))
+            }
+            Arch::Sm100 | Arch::Sm103 => {
+                let config = blackwell::Config::choose(problem, n, options);
+                if config.is_paired() {
+                    Schedule::Paired(config)
+                } else {
+                    Schedule::SixWarps(config)
+                }
+            }
+        }
+    }
+
+    /// The largest key or value dim, and the step in which dims above 256 go.
+    pub fn largest_dim(arch: Arch, name: &str) -> (u64, u64) {
+        match (arch, name) {
+            (Arch::Sm90, "key dim") => (wide::Config::MOST_KEY_COLUMNS, 8),
+            (Arch::Sm90, _) => (wide::Config::MOST_VALUE_COLUMNS, 8),
+            (_, "key dim") => (blackwell::Config::MOST_KEY_COLUMNS.into(), 8),
+            _ => (512, 16),
+        }
+    }
+
+    /// Tiles of queries of one KV head.
+    pub fn tiles(&self, problem: &Problem) -> u32 {
+        let queries = problem.longest_query();
+        match self {
+            Schedule::Hopper(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
+            }
+            Schedule::HopperWide(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
+            }
+            Schedule::PairOfCtas(c) => {
+                c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
+            }
+            Schedule::SixWarps(c) | Schedule::Paired(c) => {
+                let blocks = c.packing.blocks(c.group, queries);
+                blocks.div_ceil(c.blocks.into()) as u32 * c.slices
+            }
+        }
+    }
+
+    /// Rows of queries per CTA.
+    pub fn rows(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.warpgroups * 64,
+            Schedule::HopperWide(_) => 64,
+            Schedule::SixWarps(_) => blackwell::ROWS,
+            Schedule::Paired(_) => 2 * blackwell::ROWS,
+            Schedule::PairOfCtas(_) => blackwell::ROWS / 2,
+        }
+    }
+
+    /// Keys per tile.
+    pub fn tile(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.tile,
+            Schedule::HopperWide(_) => wide::TILE,
+            Schedule::SixWarps(_) | Schedule::Paired(_) | Schedule::PairOfCtas(_) => {
+                blackwell::TILE
+            }
+        }
+    }
+
+    /// CTAs that work on a tile together.
+    pub fn cluster(&self) -> u32 {
+        match self {
+            Schedule::HopperWide(config) => config.cluster(),
+            Schedule::PairOfCtas(_) => cta_pair::CLUSTER,
+            _ => 1,
+        }
+    }
+
+    /// The same kernel on parts of the keys that a cluster merges, in all ways there are.
+    pub fn merging(&self) -> Vec<Schedule> {
+        match self {
+            Schedule::HopperWide(config) => config.merging().map(Schedule::HopperWide).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether one launch takes several segments.
+    pub fn takes_segments(&self) -> bool {
+        matches!(self, Schedule::HopperWide(_))
+    }
+
+    /// Whether its work can be shared out by lengths on the device.
+    pub fn shares_out(&self) -> bool {
+        match self {
+            Schedule::Hopper(config) => !config.listed,
+            _ => false,
+        }
+    }
+
+    /// How large the part of a unit is that one CTA gives to another.
+    pub fn part_size(&self) -> Size {
+        match self {
+            Schedule::Hopper(config) => config.part_size(),
+            _ => panic!("a kernel whose work is not shared out by lengths"),
+        }
+    }
+
+    /// Parts of the keys that a cluster merges.
+    pub fn merged_parts(&self) -> u32 {
+        match self {
+            Schedule::HopperWide(config) => config.parts,
+            _ => 1,
+        }
+    }
+
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        match self {
+            Schedule::Hopper(config) => config.threads(),
+            Schedule::HopperWide(config) => config.threads(),
+            Schedule::SixWarps(config) => one_block::threads(config),
+            Schedule::Paired(_) => two_blocks::THREADS,
+            Schedule::PairOfCtas(config) => cta_pair::threads(config),
+        }
+    }
+
+    /// How a tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        match self {
+            Schedule::Hopper(config) => config.tiling(),
+            Schedule::HopperWide(config) => config.tiling(),
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.tiling(),
+            Schedule::PairOfCtas(config) => config.tiling(),
+        }
+    }
+
+    /// Whether values come with the keys they are columns of.
+    fn shares_keys(&self) -> bool {
+        match self {
+            Schedule::Hopper(config) => config.shared_kv,
+            Schedule::HopperWide(config) => config.shared_kv,
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.shared_kv,
+            Schedule::PairOfCtas(_) => false,
+        }
+    }
+
+    /// Emits the kernel `name`, one CTA per multiprocessor, and its arguments.
+    pub fn emit(
+        &self,
+        name: &str,
+        target: Target,
+        task: &Task<'_>,
+        memory: &Memory,
+    ) -> (Kernel, Vec<Argument>) {
+        let mut b = Builder::new(name, target);
+        b.launch_bounds(self.threads(), 1);
+        let mut args = Arguments::default();
+        let apart = !self.shares_keys();
+        let params = Params::declare(&mut b, &mut args, self.tiling(), task, memory, apart);
+        match self {
+            Schedule::Hopper(config) => narrow::emit(&mut b, *config, params),
+            Schedule::HopperWide(config) => wide::emit(&mut b, *config, params),
+            Schedule::SixWarps(config) => one_block::emit(&mut b, *config, params),
+            Schedule::Paired(config) => two_blocks::emit(&mut b, *config, params),
+            Schedule::PairOfCtas(config) => cta_pair::emit(&mut b, *config, params),
+        }
+        (b.finish(), args.into_values())
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Hopper(c) => {
+                let rows = c.warpgroups * 64;
+                write!(f, "{rows} rows × {} keys per CTA, {} buffers", c.tile, c.stages)
+            }
+            Schedule::HopperWide(c) => write!(
+                f,
+                "64 rows × {} keys per CTA, {} CTAs share copies, {} merge parts of the keys, {} buffers",
+                wide::TILE,
+                c.copies,
+                c.parts,
+                c.stages
+            ),
+            Schedule::PairOfCtas(c) => write!(
+                f,
+                "{} warps in each of a pair of CTAs, {} rows × {} keys, {} slots",
+                self.threads() / 32,
+                blackwell::ROWS,
+                blackwell::TILE,
+                c.slots
+            ),
+            Schedule::SixWarps(c) | Schedule::Paired(c) => write!(
+                f,
+                "{} warps, {} rows × {} keys per CTA, {} slots of {} columns",
+                self.threads() / 32,
+                c.blocks * blackwell::ROWS,
+                blackwell::TILE,
+                c.slots,
+                c.slot_columns
+            ),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Parts of cut units on their way from one CTA to another.
+//!
+//! A unit that several [shares](crate::work::shares) have parts of is finished by the last of them. The others
+//! each leave what their threads hold (accumulators, maxima, sums) in memory, in the order of registers,
+//! and raise a flag per warp. Who adds what is fixed by the numbers of shares, so that equal inputs give
+//! equal bits.
+//!
+//! A CTA waits only for CTAs of lower numbers, which start no later, and these raise their flags before
+//! they wait themselves: shares are worked on from their end to their beginning. A launch before lowers
+//! the flags.
+
+use crate::call::arguments::Arguments;
+use program::{Argument, BufferId, Launch};
+use ptx::build::{Builder, Cmp, GlobalPtr, Kernel, Reg, Target};
+
+/// Threads of a CTA that lowers flags.
+const THREADS: u32 = 256;
+/// Bytes from four words of a warp's threads to the next four.
+const FOUR_WORDS: i64 = 16 * 32;
+/// A flag: not raised, a part that others come before, the first part.
+const LATER: u32 = 1;
+const FIRST: u32 = 2;
+
+/// Memory for parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Parts, one per share.
+    pub parts: BufferId,
+    /// Flags, one per share and warp.
+    pub flags: BufferId,
+    /// How large a part is.
+    pub size: Size,
+}
+
+/// How large the part of a share is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Warps that have rows.
+    pub warps: u32,
+    /// Words of a thread, a multiple of four.
+    pub words: u32,
+}
+
+impl Size {
+    /// Bytes of a warp's part.
+    fn warp_bytes(&self) -> u32 {
+        self.words * 4 * 32
+    }
+
+    /// Bytes of the parts of so many shares.
+    pub fn bytes(&self, shares: u32) -> u64 {
+        u64::from(shares) * u64::from(self.warps * self.warp_bytes())
+    }
+
+    /// Flags of so many shares.
+    pub fn flags(&self, shares: u32) -> u32 {
+        shares * self.warps
+    }
+}
+
+/// Memory for parts, in a kernel.
+#[derive(Clone, Copy)]
+pub struct Exchange {
+    parts: GlobalPtr,
+    flags: GlobalPtr,
+    size: Size,
+}
+
+/// What a thread has left for its namesake in another CTA.
+#[derive(Clone, Copy)]
+pub struct Given {
+    at: GlobalPtr,
+}
+
+impl Given {
+    /// Words `first` to `first + n`, both multiples of four.
+    #[track_caller]
+    pub fn load(&self, b: &mut Builder, first: usize, n: usize) -> Vec<Reg<f32>> {
+        let fours = (first / 4..(first + n) / 4).map(|n| self.at.plus(n as i64 * FOUR_WORDS));
+        fours.flat_map(|at| b.ld_global_vector::<f32>(at, 4)).collect()
+    }
+}
+
+/// What a CTA does with the part of a unit that it has computed.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// Whether another CTA finishes the unit.
+    pub gives: Reg<bool>,
+    /// Whether parts of other CTAs come before it.
+    pub follows: Reg<bool>,
+    /// The share that the part is of.
+    pub share: Reg<u32>,
+}
+
+impl Exchange {
+    /// Declares the addresses.
+    #[track_caller]
+    pub fn declare(b: &mut Builder, args: &mut Arguments, buffers: &Buffers) -> Self {
+        Exchange {
+            parts: args.pointer(b, "parts", buffers.parts),
+            flags: args.pointer(b, "flags", buffers.flags),
+            size: buffers.size,
+        }
+    }
+
+    /// Leaves what the warp of number `warp` holds, and raises its flag to `state`.
+    #[track_caller]
+    pub fn give(
+        &self,
+        b: &mut Builder,
+        part: &Part,
+        warp: Reg<u32>,
+        state: Reg<u32>,
+        values: &[Reg<f32>],
+    ) {
+        assert_eq!(values.len() as u32, self.size.words, "words of a thread");
+        let number = b.mad(part.share, self.size.warps, warp);
+        let at = self.place(b, number);
+        for (n, four) in values.chunks_exact(4).enumerate() {
+            b.st_global_vector(at.plus(n as i64 * FOUR_WORDS), four);
+        }
+        b.warp_sync();
+        let lane = b.special("%laneid");
+        let leads = b.setp(Cmp::Eq, lane, 0);
+        b.if_(leads, |b| {
+            let flag = self.flag(b, number);
+            b.st_release(flag, state);
+        });
+    }
+
+    /// Runs `body` with what the warp's namesakes in the shares before have left, one after the other.
+    /// Returns the state of the sum: whether it begins with the unit's first part.
+    ///
+    /// Shares are the nodes of a Fenwick tree. One that gives its part away first adds those that its
+    /// node covers, so that the one that finishes the unit finds few sums, however many parts there are.
+    #[track_caller]
+    pub fn take(
+        &self,
+        b: &mut Builder,
+        part: &Part,
+        warp: Reg<u32>,
+        body: impl FnOnce(&mut Builder, Given),
+    ) -> Reg<u32> {
+        let node = b.add(part.share, 1);
+        let down_to = without_lowest_bit(b, node);
+        let down_to = b.select::<u32>(part.gives, down_to, 0);
+        let state = b.select::<u32>(part.follows, LATER, FIRST);
+        // Node `n` is share `n − 1`.
+        let next = b.value(part.share);
+        let more = |b: &mut Builder| {
+            let later = b.setp(Cmp::Eq, state, LATER);
+            let within = b.setp(Cmp::Gt, next, down_to);
+            let more = b.and(later, within);
+            b.vote_any(more)
+        };
+        b.while_(more, |b| {
+            let share = b.sub(next, 1);
+            let number = b.mad(share, self.size.warps, warp);
+            let seen = self.await_flag(b, number);
+            b.assign(state, seen);
+            let given = Given { at: self.place(b, number) };
+            body(b, given);
+            let further = without_lowest_bit(b, next);
+            b.assign(next, further);
+        });
+        state
+    }
+
+    /// This lane's first word of the part of a warp.
+    #[track_caller]
+    fn place(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
+        let lane = b.special("%laneid");
+        let bytes = b.mul_wide(lane, 16);
+        let offset = b.mad_wide(number, self.size.warp_bytes(), bytes);
+        b.global_add(self.parts, offset)
+    }
+
+    #[track_caller]
+    fn flag(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
+        let offset = b.mul_wide(number, 4);
+        b.global_add(self.flags, offset)
+    }
+
+    /// Waits until a flag is raised. Votes keep the warp together, as the assembler wants it around
+    /// matrix products.
+    #[track_caller]
+    fn await_flag(&self, b: &mut Builder, number: Reg<u32>) -> Reg<u32> {
+        let flag = self.flag(b, number);
+        let state = b.value::<u32>(0);
+        b.loop_(|b| {
+            let seen = b.ld_acquire(flag);
+            b.assign(state, seen);
+            let lowered = b.setp(Cmp::Eq, state, 0);
+            b.vote_any(lowered)
+        });
+        state
+    }
+}
+
+/// `n` without the lowest of its bits that are set.
+#[track_caller]
+fn without_lowest_bit(b: &mut Builder, n: Reg<u32>) -> Reg<u32> {
+    let less = b.sub(n, 1);
+    b.and(n, less)
+}
+
+/// The launch that lowers the flags of `shares` shares.
+pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, Launch) {
+    let mut b = Builder::new("lower_flags", target);
+    b.directive("maxntid", &[u64::from(THREADS), 1, 1]);
+    let mut args = Arguments::default();
+    let flags = args.pointer(&mut b, "flags", buffers.flags);
+    let count = buffers.size.flags(shares);
+    let limit = args.u32(&mut b, "count", count);
+    b.launch_next_grid();
+    b.wait_previous_grid();
+    let (cta, thread) = (b.special("%ctaid.x"), b.thread());
+    let number = b.mad(cta, THREADS, thread);
+    let exists = b.setp(Cmp::Lt, number, limit);
+    b.if_(exists, |b| {
+        let offset = b.mul_wide(number, 4);
+        let at = b.global_add(flags, offset);
+        let zero = b.value::<u32>(0);
+        b.st_global(at, zero);
+    });
+    let kernel = b.finish();
+    let args: Vec<Argument> = args.into_values();
+    let launch = Launch {
+        kernel: "lower_flags".to_string(),
+        grid: [count.div_ceil(THREADS), 1, 1],
+        block: [THREADS, 1, 1],
+        cluster: [1, 1, 1],
+        shared_bytes: 0,
+        args,
+        overlaps_previous: true,
+    };
+    (kernel, launch)
+}
