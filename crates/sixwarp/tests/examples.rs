@@ -5,6 +5,9 @@
 mod device_tensors;
 #[path = "../examples/dsv4_decode.rs"]
 mod dsv4_decode;
+#[allow(dead_code)] // As above.
+#[path = "../examples/processors.rs"]
+mod processors;
 
 #[test]
 fn tensors_stay_on_any_device() {
@@ -19,6 +22,11 @@ fn tensors_stay_on_any_device() {
 #[test]
 fn a_layer_of_deepseek_v4_decodes() {
     dsv4_decode::main().unwrap();
+}
+
+#[test]
+fn processors_say_when_they_end() {
+    processors::simulate(64).unwrap();
 }
 
 #[test]
