@@ -103,4 +103,4 @@ def test_the_stubs_name_the_parameters_there_are():
         named = [argument.arg for argument in node.args.args + node.args.kwonlyargs]
         assert named == list(inspect.signature(found).parameters), node.name
         checked.add(node.name)
-    assert checked == {"attention", "plan", "merge", "__call__"}
+    assert checked == {"attention", "plan", "merge", "supports", "__call__"}
