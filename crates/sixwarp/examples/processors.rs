@@ -23,14 +23,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = arguments.next();
     let page = arguments.next().map_or(Ok(64), |text| text.parse())?;
     match device.as_deref() {
-        Some("sim-sm90") => simulate(page),
+        Some("sim-sm90") => simulate(page).map(|ends| report(&ends)),
         Some("cuda") => measure(&cuda::Device::open(0)?, page),
         Some(other) => Err(format!("the device is cuda or sim-sm90, not {other}").into()),
         None => match cuda::Device::open(0) {
             Ok(device) => measure(&device, page),
             Err(why) => {
                 println!("on the simulator: {why}");
-                simulate(page)
+                simulate(page).map(|ends| report(&ends))
             }
         },
     }
@@ -86,13 +86,12 @@ fn measure(device: &cuda::Device, page: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs a small batch on the simulator, whose clock is its model of time.
-pub fn simulate(page: u64) -> Result<(), Box<dyn Error>> {
+/// Runs a small batch on the simulator, whose clock is its model of time; when each CTA ended.
+pub fn simulate(page: u64) -> Result<Vec<f64>, Box<dyn Error>> {
     let (program, memory) = planned(&mixed(page, 16)?, SIMULATED)?;
     let outcome = sim::run(&program, &memory, &sim::Options::default())?;
     let stamps = program.buffer("stamps").ok_or("work is not shared out by lengths")?;
-    report(&ends(&outcome.buffers[stamps.0]));
-    Ok(())
+    Ok(ends(&outcome.buffers[stamps.0]))
 }
 
 /// When each CTA's last warp ended, in microseconds since the first warp of all began. Warps that write no rows leave

@@ -26,7 +26,8 @@ fn a_layer_of_deepseek_v4_decodes() {
 
 #[test]
 fn processors_say_when_they_end() {
-    processors::simulate(64).unwrap();
+    let ends = processors::simulate(64).unwrap();
+    assert!(ends.len() == 8 && ends.iter().all(|end| (1.0..1e4).contains(end)), "{ends:?}");
 }
 
 #[test]
