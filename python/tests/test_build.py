@@ -14,6 +14,7 @@ import pytest
 
 import sixwarp
 import sixwarp._library
+from sixwarp import _parameters
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
@@ -104,3 +105,50 @@ def test_the_stubs_name_the_parameters_there_are():
         assert named == list(inspect.signature(found).parameters), node.name
         checked.add(node.name)
     assert checked == {"attention", "plan", "merge", "supports", "__call__"}
+
+
+@pytest.fixture
+def spell_out():
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("spell_out", PACKAGE / "spell_out.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_files_repeat_of_the_table_of_parameters_is_current(spell_out):
+    found = {path.name: text == wanted for path, text, wanted in spell_out.files()}
+    assert {"recipe.rs", "__init__.pyi", "_attention.py", "_attention.pyi", "_planned.py", "_prepare.py"} == set(found)
+    assert all(found.values()), f"{found}: run `python python/spell_out.py`"
+
+
+def test_a_parameter_that_the_table_gets_is_spelled_out_everywhere(spell_out, monkeypatch):
+    table = spell_out.TABLE
+    added = table.PARAMETERS[0]._replace(name="novel", default=None, annotation="Any", stub="Any", read=None)
+    monkeypatch.setattr(table, "PARAMETERS", (*table.PARAMETERS, added))
+    monkeypatch.setattr(table, "TENSORS", (*table.TENSORS, "novel"))
+    for path, text, wanted in spell_out.files():
+        assert "novel" not in text.lower() and "novel" in wanted.lower(), path
+
+
+def test_signatures_and_fields_are_those_of_the_table():
+    keywords = {p.name: p.default for p in _parameters.PARAMETERS}
+    for function, own in ((sixwarp.attention, ()), (sixwarp.plan, ()), (sixwarp.supports, ("device",))):
+        found = inspect.signature(function).parameters
+        extra = {name for name in found if name not in ("q", "k", "v", *own)}
+        left_out = set() if function is sixwarp.attention else {"stream"}
+        assert extra == set(keywords) - left_out
+        assert all(found[name].default == keywords[name] for name in extra)
+    assert sixwarp._attention.Tensors._fields == _parameters.TENSORS
+    assert sixwarp._attention.Options._fields == _parameters.OPTIONS
+
+
+@pytest.mark.parametrize("window", [None, (3, 0), (None, 0), (3, None)])
+def test_options_are_the_same_behind_the_operator(window):
+    options = [f"<{name}>" for name in _parameters.OPTIONS]
+    options[_parameters.OPTIONS.index("window")] = window
+    options[_parameters.OPTIONS.index("return_lse")] = True
+    assert _parameters.from_operator(_parameters.to_operator(options)) == tuple(options)
+    arguments = _parameters.operator_schema().partition("(")[2].partition(")")[0].split(", ")
+    assert len(arguments) == len(_parameters.OPERATOR_TENSORS) + len(_parameters.to_operator(options))

@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 MODULES = ["sixwarp", "sixwarp._attention", "sixwarp._merge", "sixwarp.dsv4"]
-TORCH = ["sixwarp.torch._op", "sixwarp.torch._sdpa", "sixwarp.torch._flash", "sixwarp.torch._flash_cache", "sixwarp.flash_mla"]
+TORCH = ["sixwarp.torch._attention", "sixwarp.torch._sdpa", "sixwarp.torch._flash", "sixwarp.torch._flash_cache", "sixwarp.flash_mla"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import sixwarp
 from sixwarp import _attention, _quick
+from sixwarp._parameters import PARAMETERS, TENSORS
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this torch lends no tensors through DLPack"
@@ -24,14 +25,10 @@ def tensors(queries=3, keys=7, heads=4, kv_heads=2, dim=32, batch=2, dtype=torch
 
 
 def options(**given):
-    defaults = dict(
-        layout="bshd", causal=False, window=None, softcap=None, scale=None, max_seqlen_q=None, max_seqlen_k=None,
-        return_lse=False, split=None,
-    )  # fmt: skip
-    return tuple({**defaults, **given}.values())
+    return tuple(given.get(p.name, p.default) for p in PARAMETERS if p.read is not None)
 
 
-NAMES = ("sinks", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table", "attn_mask", "out")
+NAMES = TENSORS[3:]
 
 
 def quick(q, k, v, **given):
@@ -42,7 +39,7 @@ def quick(q, k, v, **given):
 
 def long(q, k, v, **given):
     rest = [given.pop(name, None) for name in NAMES]
-    return _attention._attention(_attention.Tensors(q, k, v, *rest), _attention.checked(*options(**given)), None)
+    return _attention.long_way(_attention.Tensors(q, k, v, *rest), _attention.checked(*options(**given)), None)
 
 
 def i32(*values):

@@ -39,6 +39,7 @@ class _Array(Protocol):
     @property
     def dtype(self) -> Any: ...
 
+# spell: overloads of attention
 @overload
 def attention(
     q: _T,
@@ -111,6 +112,8 @@ def attention(
     stream: Any = ...,
     split: Optional[SupportsIndex] = ...,
 ) -> Union[_T, Tuple[_T, _T]]: ...
+# spelled
+# spell: overloads of plan
 @overload
 def plan(
     q: _T,
@@ -180,6 +183,7 @@ def plan(
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
 ) -> PlannedAttention[_T, Union[_T, Tuple[_T, _T]]]: ...
+# spelled
 
 class PlannedAttention(Generic[_T, _R]):
     @property
@@ -194,6 +198,7 @@ class PlannedAttention(Generic[_T, _R]):
         k: _T,
         v: _T,
         *,
+        # spell: tensors of a stub
         sinks: Optional[_Array] = ...,
         cu_seqlens_q: Optional[_Array] = ...,
         cu_seqlens_k: Optional[_Array] = ...,
@@ -201,6 +206,7 @@ class PlannedAttention(Generic[_T, _R]):
         page_table: Optional[_Array] = ...,
         attn_mask: Optional[_Array] = ...,
         out: Optional[_T] = ...,
+        # spelled
         lse: Optional[_Array] = ...,
         workspace: Optional[_Array] = ...,
         stream: Any = ...,
@@ -219,6 +225,7 @@ def supports(
     v: _T,
     *,
     device: Optional[str] = ...,
+    # spell: stub without stream
     layout: _Layout = ...,
     causal: bool = ...,
     window: Optional[_Window] = ...,
@@ -235,4 +242,5 @@ def supports(
     return_lse: bool = ...,
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
+    # spelled
 ) -> Optional[str]: ...

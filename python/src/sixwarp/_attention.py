@@ -5,11 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any, Optional, Tuple
 
-from . import _describe as describe
 from . import _quick
 from ._exchange import is_foreign, lend, through
 from ._library import reason
-from ._options import real, sides, whole
+from ._parameters import read_options
 from ._plan import Bound, raw_stream
 from ._planned import PlannedAttention
 from ._prepare import Options, Tensors, describe_call, prepare
@@ -26,6 +25,7 @@ def attention(
     k: Any,
     v: Any,
     *,
+    # spell: signature
     layout: str = "bshd",
     causal: bool = False,
     window: Window = None,
@@ -43,6 +43,7 @@ def attention(
     out: Any = None,
     stream: Any = None,
     split: Optional[int] = None,
+    # spelled
 ) -> Any:
     """Attention of `q` over `k` and `v`, on the device they are on.
 
@@ -82,23 +83,33 @@ def attention(
     if type(window) is list:
         window = tuple(window)
     result = _quick.attention(
+        # spell: tensors, stream, options
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, stream, layout,
         causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        # spelled
     )  # fmt: skip
     if result is not None:
         return result
-    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
-    options = (layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
-    return _attention(tensors, checked(*options), stream)
+    tensors = Tensors(
+        # spell: tensors
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        # spelled
+    )  # fmt: skip
+    options = checked(
+        # spell: options
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        # spelled
+    )  # fmt: skip
+    return long_way(tensors, options, stream)
 
 
-def _attention(tensors: Tensors, options: Options, stream: Optional[int]) -> Any:
+def long_way(tensors: Tensors, options: Options, stream: Optional[int]) -> Any:
     """The long way: plans, runs, and makes the quick way know the call."""
     if is_foreign(tensors.q):
         if tensors.out is not None:
             name = type(tensors.q).__module__.partition(".")[0]
             raise TypeError(f"out: arrays of {name} are not written; leave it out")
-        return through(lambda lent: _attention(Tensors(*lent), options, stream), tensors, tensors.q)
+        return through(lambda lent: long_way(Tensors(*lent), options, stream), tensors, tensors.q)
     out, lse, bound = compute(tensors, options, stream)
     if bound is not None:
         remember(bound, tensors, out, lse, options)
@@ -148,23 +159,9 @@ def _depends_on_lengths(bound: Bound, tensors: Tensors, options: Options) -> boo
     return (read_q or read_k) and bound.plan.ordinal < 0
 
 
-def checked(
-    layout: Any, causal: Any, window: Any, softcap: Any, scale: Any, max_seqlen_q: Any, max_seqlen_k: Any,
-    return_lse: Any, split: Any,
-) -> Options:  # fmt: skip
+def checked(*options: Any) -> Options:
     """Options of the types they must have."""
-    describe.ensure_layout(layout)
-    return Options(
-        layout,
-        bool(causal),
-        None if window is None else sides(window),
-        None if softcap is None else real("softcap", softcap),
-        None if scale is None else real("scale", scale),
-        None if max_seqlen_q is None else whole("max_seqlen_q", max_seqlen_q),
-        None if max_seqlen_k is None else whole("max_seqlen_k", max_seqlen_k),
-        bool(return_lse),
-        None if split is None else whole("split", split, 1),
-    )
+    return Options._make(read_options(options))
 
 
 def plan(
@@ -172,6 +169,7 @@ def plan(
     k: Any,
     v: Any,
     *,
+    # spell: signature without stream
     layout: str = "bshd",
     causal: bool = False,
     window: Window = None,
@@ -188,6 +186,7 @@ def plan(
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
+    # spelled
 ) -> PlannedAttention:
     """Plans `attention` for tensors like these; the plan runs on others of the same shapes and strides.
 
@@ -202,9 +201,17 @@ def plan(
     >>> bool(np.array_equal(plan(x, x, x), sixwarp.attention(x, x, x)))
     True
     """
-    options = checked(layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
+    options = checked(
+        # spell: options
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        # spelled
+    )  # fmt: skip
     ensure_given(q=q, k=k, v=v)
-    tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
+    tensors = Tensors(
+        # spell: tensors
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        # spelled
+    )  # fmt: skip
     a = adapter_for(tensors._fields, tensors)
     tensors = tensors.converted(a)
     return PlannedAttention(prepare(a, tensors, options), options.return_lse, tensors)
@@ -216,6 +223,7 @@ def supports(
     v: Any,
     *,
     device: Optional[str] = None,
+    # spell: signature without stream
     layout: str = "bshd",
     causal: bool = False,
     window: Window = None,
@@ -232,6 +240,7 @@ def supports(
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
+    # spelled
 ) -> Optional[str]:
     """Why `device` cannot compute `attention` of tensors like these; None if it can.
 
@@ -246,9 +255,17 @@ def supports(
     >>> sixwarp.supports(x, x, x, device="sm_90a")
     'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
     """
-    options = checked(layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split)
+    options = checked(
+        # spell: options
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        # spelled
+    )  # fmt: skip
     ensure_given(q=q, k=k, v=v)
-    given = (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
+    given = (
+        # spell: tensors
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        # spelled
+    )  # fmt: skip
     tensors = Tensors(*(None if x is None else lend(x) for x in given))
     a = adapter_for(tensors._fields, tensors)
     described = describe_call(a, tensors.converted(a), options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-LAYOUTS = ("bshd", "bhsd")
 FLOATS = ("f64", "f32", "f16", "bf16")
 
 
@@ -85,12 +84,6 @@ def is_shared(adapter: Any, k: Any, v: Any) -> bool:
         return False
     same = adapter.strides(k, "k") == adapter.strides(v, "v")
     return same and adapter.shape(k)[:-1] == adapter.shape(v)[:-1]
-
-
-def ensure_layout(layout: Any) -> None:
-    """Checks the name of a layout."""
-    if not isinstance(layout, str) or layout not in LAYOUTS:
-        raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
 
 
 def ensure_one_device(adapter: Any, tensors: dict) -> int:

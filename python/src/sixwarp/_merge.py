@@ -6,6 +6,7 @@ from typing import Any, Sequence, Tuple
 
 from . import _describe as describe
 from ._exchange import is_foreign, through
+from ._options import layout_name
 from ._plan import merge_host
 from ._tensor import CPU, adapter_for, ensure_given
 
@@ -32,7 +33,7 @@ def merge(
         count = len(outs)
         whole = lambda lent: merge(lent[:count], lent[count:-1], sinks=lent[-1], layout=layout)
         return through(whole, (*outs, *lses, sinks), outs[0])
-    describe.ensure_layout(layout)
+    layout_name("layout", layout)
     tensors = {**_numbered("outs", outs), **_numbered("lses", lses)}
     ensure_given(**tensors)
     a = adapter_for((*tensors, "sinks"), (*tensors.values(), sinks))

@@ -1,10 +1,20 @@
-"""Numbers among the arguments: read once, so that what is remembered of a call cannot change afterwards."""
+"""Options among the arguments: read once, so that what is remembered of a call cannot change afterwards."""
 
 from __future__ import annotations
 
 import math
 import operator
 from typing import Any, Optional, Tuple
+
+
+LAYOUTS = ("bshd", "bhsd")
+
+
+def layout_name(name: str, x: Any) -> str:
+    """The name of a layout."""
+    if not isinstance(x, str) or x not in LAYOUTS:
+        raise ValueError(f"{name} is one of {', '.join(LAYOUTS)}, not {x!r}")
+    return x
 
 
 def real(name: str, x: Any) -> float:
@@ -28,13 +38,13 @@ def whole(name: str, x: Any, least: int = 0) -> int:
     return value
 
 
-def sides(window: Any) -> Tuple[Optional[int], Optional[int]]:
+def sides(name: str, window: Any) -> Tuple[Optional[int], Optional[int]]:
     """A window's left and right."""
     try:
         left, right = window
     except (TypeError, ValueError):
-        raise TypeError(f"window is {window!r}: (left, right) is needed, None for no limit") from None
+        raise TypeError(f"{name} is {window!r}: (left, right) is needed, None for no limit") from None
     for side in (left, right):
         if side is not None and (not hasattr(type(side), "__index__") or side < 0):
-            raise ValueError(f"window is {window!r}: a side is None (no limit) or an integer of at least 0")
+            raise ValueError(f"{name} is {window!r}: a side is None (no limit) or an integer of at least 0")
     return (None if left is None else operator.index(left), None if right is None else operator.index(right))

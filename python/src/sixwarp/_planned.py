@@ -57,6 +57,7 @@ class PlannedAttention(Generic[T, R]):
         k: Any,
         v: Any,
         *,
+        # spell: tensors of a signature
         sinks: Any = None,
         cu_seqlens_q: Any = None,
         cu_seqlens_k: Any = None,
@@ -64,6 +65,7 @@ class PlannedAttention(Generic[T, R]):
         page_table: Any = None,
         attn_mask: Any = None,
         out: Any = None,
+        # spelled
         lse: Any = None,
         workspace: Any = None,
         stream: Any = None,
@@ -72,11 +74,18 @@ class PlannedAttention(Generic[T, R]):
         if stream is not None:
             stream = raw_stream(stream)
         result = self._call(
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, lse, workspace, stream
-        )
+            # spell: tensors
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+            # spelled
+            lse, workspace, stream,
+        )  # fmt: skip
         if result is not None:
             return result
-        tensors = Tensors(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out)
+        tensors = Tensors(
+            # spell: tensors
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+            # spelled
+        )  # fmt: skip
         return self._run(tensors, lse, workspace, stream)
 
     def _run(self, tensors: Tensors, lse: Any, workspace: Any, stream: Optional[int]) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple, Optional
 
 from . import _describe as describe
+from ._parameters import INTEGERS
 from ._plan import Bound, Plan
 
 
 class Options(NamedTuple):
     """What a call says beside its tensors."""
 
+    # spell: fields of options
     layout: str
     causal: bool
     window: Any
@@ -20,11 +23,13 @@ class Options(NamedTuple):
     max_seqlen_k: Optional[int]
     return_lse: bool
     split: Optional[int]
+    # spelled
 
 
 class Tensors(NamedTuple):
     """The tensors of a call, by name."""
 
+    # spell: fields of tensors
     q: Any
     k: Any
     v: Any
@@ -35,10 +40,12 @@ class Tensors(NamedTuple):
     page_table: Any
     attn_mask: Any
     out: Any
+    # spelled
 
     def converted(self, a: Any) -> Tensors:
         """With lengths, offsets, tables and sinks as the library reads them."""
-        given = {name: a.integers(name, x) for name, x in zip(_INTEGERS, self[4:8]) if x is not None}
+        integers = zip(INTEGERS, _integers(self))
+        given = {name: a.integers(name, x) for name, x in integers if x is not None}
         if self.sinks is not None:
             given["sinks"] = a.floats("sinks", self.sinks)
         return self._replace(**given) if given else self
@@ -52,7 +59,7 @@ class Tensors(NamedTuple):
         return slots
 
 
-_INTEGERS = Tensors._fields[4:8]
+_integers = operator.attrgetter(*INTEGERS)
 
 
 def prepare(a: Any, tensors: Tensors, options: Options) -> Bound:

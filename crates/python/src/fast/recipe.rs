@@ -12,19 +12,21 @@ use sixwarp::Interrupted;
 use std::ptr::null_mut;
 
 /// Positions of tensors among the arguments of a call.
+// spell: positions
 pub(super) const Q: usize = 0;
 pub(super) const K: usize = 1;
 pub(super) const V: usize = 2;
-const SINKS: usize = 3;
-const CU_SEQLENS_Q: usize = 4;
-const CU_SEQLENS_K: usize = 5;
-const USED: usize = 6;
-const PAGE_TABLE: usize = 7;
-const ATTN_MASK: usize = 8;
+pub(super) const SINKS: usize = 3;
+pub(super) const CU_SEQLENS_Q: usize = 4;
+pub(super) const CU_SEQLENS_K: usize = 5;
+pub(super) const SEQUSED_K: usize = 6;
+pub(super) const PAGE_TABLE: usize = 7;
+pub(super) const ATTN_MASK: usize = 8;
 pub(super) const OUT: usize = 9;
 pub(super) const LSE: usize = 10;
 /// How many there are.
 pub(super) const TENSORS: usize = 11;
+// spelled
 
 /// Where a call's argument for a slot is.
 fn position(slot: Slot) -> Option<usize> {
@@ -37,7 +39,7 @@ fn position(slot: Slot) -> Option<usize> {
         Slot::Segment(0, SegmentSlot::K) => K,
         Slot::Segment(0, SegmentSlot::V) => V,
         Slot::Segment(0, SegmentSlot::CuSeqlens) => CU_SEQLENS_K,
-        Slot::Segment(0, SegmentSlot::Used) => USED,
+        Slot::Segment(0, SegmentSlot::Used) => SEQUSED_K,
         Slot::Segment(0, SegmentSlot::PageTable) => PAGE_TABLE,
         Slot::Segment(0, SegmentSlot::AttnMask) => ATTN_MASK,
         _ => return None,

@@ -17,7 +17,7 @@ from ._flash import (
     flash_attn_varlen_qkvpacked_func,
 )
 from ._flash_cache import flash_attn_with_kvcache
-from ._op import attention
+from ._attention import attention
 from ._sdpa import sdpa
 
 __all__ = [

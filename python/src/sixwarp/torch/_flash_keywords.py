@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import attention as _raw
-from ._op import attention
+from ._attention import attention
 
 Window = Optional[Tuple[Optional[int], Optional[int]]]
 

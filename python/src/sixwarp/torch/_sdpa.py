@@ -10,7 +10,7 @@ from torch import Tensor
 from .._attention import checked
 from .._prepare import Tensors
 from ._eager import are_plain, is_watched, known, run
-from ._op import attention
+from ._attention import attention
 
 # What calls of `sdpa` are known by, before their arguments.
 _NAME = "sdpa"
