@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "cpu.md"
 HEADING = "### Where it stands\n"
 # What one run cannot show: several of 2026-11-15.
 NOTE = (
-    "In three runs earlier on 2026-11-15, torch's best were 0.24 to 0.63, 0.33 to 0.74, 0.48 to 1.03 and 0.89 to 1.16 ms, "
-    "ours 0.023 to 0.025, 0.039 to 0.045, 0.047 to 0.073 and 0.082 to 0.101 ms."
+    "In three runs earlier on 2026-11-15, torch's best were 0.24 to 0.63, 0.33 to 0.74, 0.48 to 1.03 and 0.89 to 1.16 ms. "
+    "Ours were 0.023 to 0.025, 0.039 to 0.045, 0.047 to 0.073 and 0.082 to 0.101 ms."
 )
 
 
@@ -80,15 +80,15 @@ def text(best, avx2):
     most = lambda name: span([r["torch_ms"] * rates[name] * 1e6 / r["bytes"] for r in gqa])
     tenfold = ", ".join(f"d{r['dim']} {r['ratio']:.1f}" for r in mqa)
     return f"""
-{best['cpu']}, model 207 with AVX-512, AVX512-BF16 and AMX, a virtual machine whose neighbours share its cores' ports, its caches and its memory: single times vary by a factor of two, which is why the two sides alternate and the best counts. torch {best['torch']}. Measured {dates(best)} by `{best['command']}`, and {dates(avx2)} by `{avx2['command']}`. Rates of 2 threads: {rates['f32-avx512']:.0f} GFLOP/s f32, {rates['bf16-tiles']:.0f} GFLOP/s bf16 tiles, {rates['read']:.0f} GB/s from memory, {rates['read-cached']:.0f} GB/s from the last cache.
+{best['cpu']}, model 207 with AVX-512, AVX512-BF16 and AMX. It is a virtual machine whose neighbours share its cores' ports, its caches and its memory. Single times vary by a factor of two, which is why the two sides alternate and the best counts. PyTorch is {best['torch']}. Measured {dates(best)} by `{best['command']}`, and {dates(avx2)} by `{avx2['command']}`. Rates of 2 threads: {rates['f32-avx512']:.0f} GFLOP/s f32, {rates['bf16-tiles']:.0f} GFLOP/s bf16 tiles, {rates['read']:.0f} GB/s from memory, {rates['read-cached']:.0f} GB/s from the last cache.
 
 {bars(best, avx2)}
 
 **f32 prefill**: both sides spend their time in multiply-adds, ours at {span([rate(r, 'sixwarp') for r in f32], 0)} GFLOP/s of {rates['f32-avx512']:.0f}, torch at {span([rate(r, 'torch') for r in f32], 0)}. Repeated runs of a row differ by up to a tenth.
 
-**bf16 decode** of 64/1 heads on 640 keys, which stay in the caches: {tenfold} times as fast as torch, {sum(r['ratio'] >= 10 for r in mqa)} of {len(mqa)} rows at 10 or more. These calls take {span([1e3 * r['sixwarp_ms'] for r in mqa], 0)} µs; torch's own times of them vary from run to run by a factor of two. {NOTE} Where keys come from memory, 8 × 32/8 heads on 4096 keys, no engine can be ten times faster than torch on this machine. With AVX-512 and AMX torch reaches {span([rate(r, 'torch') for r in gqa], 0)} GFLOP/s there, not the {span([rate(r, 'torch') for r in avx2_gqa])} it has on AVX2, and reading every key and value once, at the rate of a plain read of memory ({rates['read']:.0f} GB/s), makes {most('read')} the most there is, at the last cache's rate {most('read-cached')}. Ours reads {span(read)} GB/s. Held to AVX2 on both sides, as on the machine the bar was set for, the ratio is {span(ratios(avx2_gqa))} with 4096 keys and {span(ratios(rows(avx2, 'decode', 'bf16', '64/1')))} with 640.
+**bf16 decode** of 64/1 heads on 640 keys, which stay in the caches: {tenfold} times as fast as torch. {sum(r['ratio'] >= 10 for r in mqa)} of {len(mqa)} rows are at 10 or more. These calls take {span([1e3 * r['sixwarp_ms'] for r in mqa], 0)} µs; torch's own times of them vary from run to run by a factor of two. {NOTE} Where keys come from memory, 8 × 32/8 heads on 4096 keys, no engine can be ten times faster than torch on this machine. With AVX-512 and AMX torch reaches {span([rate(r, 'torch') for r in gqa], 0)} GFLOP/s there, not the {span([rate(r, 'torch') for r in avx2_gqa])} it has on AVX2. Every key and value must be read once. At the rate of a plain read of memory ({rates['read']:.0f} GB/s) that makes {most('read')} the most there is, at the last cache's rate {most('read-cached')}. Ours reads {span(read)} GB/s. Held to AVX2 on both sides, as on the machine the bar was set for, the ratio is {span(ratios(avx2_gqa))} with 4096 keys and {span(ratios(rows(avx2, 'decode', 'bf16', '64/1')))} with 640.
 
-On this machine torch's own choice of instruction set does not work: the hypervisor leaves CPUID leaf 1Dh empty, so oneDNN configures no tile palette and its first tile instruction faults. The benchmark then takes the best setting that runs ({best['torch_instructions']}). Its bf16 prefill reaches {max(rate(r, 'torch') for r in rows(best, 'prefill', 'bf16')):.0f} GFLOP/s even so: MKL does not ask that leaf and seems to use AMX all the same.
+On this machine torch's own choice of instruction set does not work. The hypervisor leaves CPUID leaf 1Dh empty, so oneDNN configures no tile palette and its first tile instruction faults. The benchmark then takes the best setting that runs ({best['torch_instructions']}). Its bf16 prefill reaches {max(rate(r, 'torch') for r in rows(best, 'prefill', 'bf16')):.0f} GFLOP/s even so: MKL does not ask that leaf and seems to use AMX all the same.
 
 ![ratios](cpu/cpu.svg)
 

@@ -57,7 +57,7 @@ fn the_readme_quotes_the_measured_run() {
         "README.md",
         &format!(
             "dense prefill {dense:.2} × in geometric mean over {shapes} shapes (least {worst:.2}), DeepSeek-V4's MQA \
-             shapes {mqa:.2} × (least {least:.2}), and head dim 512, which cuDNN does not have, at {full:.0} to \
+             shapes {mqa:.2} × (least {least:.2}). Head dim 512, which cuDNN does not have, reaches {full:.0} to \
              {fastest:.0} TFLOP/s (full) and {causal:.0} to {fast:.0} (causal)"
         ),
     );
