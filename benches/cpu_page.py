@@ -54,8 +54,8 @@ def dates(document):
     return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
-def bars(best, avx2):
-    """The bars, and where both settings stand."""
+def aims(best, avx2):
+    """The aims, and where both settings stand."""
     prefill = lambda d: f"{mean(rows(d, 'prefill'))} (f32 {mean(rows(d, 'prefill', 'f32'))}, bf16 {mean(rows(d, 'prefill', 'bf16'))})"
     decode = lambda d, shape: span(ratios(rows(d, "decode", "bf16", shape)))
     lines = [
@@ -65,8 +65,8 @@ def bars(best, avx2):
         ("bf16 decode, 64/1, 640 keys", "≥ 10", lambda d: decode(d, "64/1")),
         ("f32 decode", "≥ 1.0", lambda d: span(ratios(rows(d, "decode", "f32")))),
     ]
-    table = ["| | bar | here | both held to AVX2 |", "|---|---|---|---|"]
-    table += [f"| {name} | {bar} | {cell(best)} | {cell(avx2)} |" for name, bar, cell in lines]
+    table = ["| | aim | here | both held to AVX2 |", "|---|---|---|---|"]
+    table += [f"| {name} | {aim} | {cell(best)} | {cell(avx2)} |" for name, aim, cell in lines]
     return "\n".join(table)
 
 
@@ -82,11 +82,11 @@ def text(best, avx2):
     return f"""
 {best['cpu']}, model 207 with AVX-512, AVX512-BF16 and AMX. It is a virtual machine whose neighbours share its cores' ports, its caches and its memory. Single times vary by a factor of two, which is why the two sides alternate and the best counts. PyTorch is {best['torch']}. Measured {dates(best)} by `{best['command']}`, and {dates(avx2)} by `{avx2['command']}`. Rates of 2 threads: {rates['f32-avx512']:.0f} GFLOP/s f32, {rates['bf16-tiles']:.0f} GFLOP/s bf16 tiles, {rates['read']:.0f} GB/s from memory, {rates['read-cached']:.0f} GB/s from the last cache.
 
-{bars(best, avx2)}
+{aims(best, avx2)}
 
 **f32 prefill**: both sides spend their time in multiply-adds, ours at {span([rate(r, 'sixwarp') for r in f32], 0)} GFLOP/s of {rates['f32-avx512']:.0f}, torch at {span([rate(r, 'torch') for r in f32], 0)}. Repeated runs of a row differ by up to a tenth.
 
-**bf16 decode** of 64/1 heads on 640 keys, which stay in the caches: {tenfold} times as fast as torch. {sum(r['ratio'] >= 10 for r in mqa)} of {len(mqa)} rows are at 10 or more. These calls take {span([1e3 * r['sixwarp_ms'] for r in mqa], 0)} µs; torch's own times of them vary from run to run by a factor of two. {NOTE} Where keys come from memory, 8 × 32/8 heads on 4096 keys, no engine can be ten times faster than torch on this machine. With AVX-512 and AMX torch reaches {span([rate(r, 'torch') for r in gqa], 0)} GFLOP/s there, not the {span([rate(r, 'torch') for r in avx2_gqa])} it has on AVX2. Every key and value must be read once. At the rate of a plain read of memory ({rates['read']:.0f} GB/s) that makes {most('read')} the most there is, at the last cache's rate {most('read-cached')}. Ours reads {span(read)} GB/s. Held to AVX2 on both sides, as on the machine the bar was set for, the ratio is {span(ratios(avx2_gqa))} with 4096 keys and {span(ratios(rows(avx2, 'decode', 'bf16', '64/1')))} with 640.
+**bf16 decode** of 64/1 heads on 640 keys, which stay in the caches: {tenfold} times as fast as torch. {sum(r['ratio'] >= 10 for r in mqa)} of {len(mqa)} rows are at 10 or more. These calls take {span([1e3 * r['sixwarp_ms'] for r in mqa], 0)} µs; torch's own times of them vary from run to run by a factor of two. {NOTE} Where keys come from memory, 8 × 32/8 heads on 4096 keys, no engine can be ten times faster than torch on this machine. With AVX-512 and AMX torch reaches {span([rate(r, 'torch') for r in gqa], 0)} GFLOP/s there, not the {span([rate(r, 'torch') for r in avx2_gqa])} it has on AVX2. Every key and value must be read once. At the rate of a plain read of memory ({rates['read']:.0f} GB/s) that makes {most('read')} the most there is, at the last cache's rate {most('read-cached')}. Ours reads {span(read)} GB/s. Held to AVX2 on both sides, the ratio is {span(ratios(avx2_gqa))} with 4096 keys and {span(ratios(rows(avx2, 'decode', 'bf16', '64/1')))} with 640.
 
 On this machine torch's own choice of instruction set does not work. The hypervisor leaves CPUID leaf 1Dh empty, so oneDNN configures no tile palette and its first tile instruction faults. The benchmark then takes the best setting that runs ({best['torch_instructions']}). Its bf16 prefill reaches {max(rate(r, 'torch') for r in rows(best, 'prefill', 'bf16')):.0f} GFLOP/s even so: MKL does not ask that leaf and seems to use AMX all the same.
 

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md is held against the workspace: its table of crates, and who must not know whom.
+//! ARCHITECTURE.md is held against the workspace: its table of crates, and what must not depend on what.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -98,3 +98,28 @@ fn links_lead_somewhere() {
         }
     }
 }
+
+/// Words of the glossary, each with what is not written for it: tables whose last column is `not`.
+fn replaced_words() -> Vec<(String, String)> {
+    let glossary = read(&root().join("docs/glossary.md"));
+    let tables = glossary.split("\n\n").filter(|part| part.starts_with("| word | meaning | not |"));
+    let rows = tables.flat_map(|table| table.lines().skip(2));
+    let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+    let replaced = cells.flat_map(|cells| {
+        let words = cells[3].split(", ").filter(|word| !word.is_empty());
+        words.map(|word| (cells[1].to_owned(), word.to_owned())).collect::<Vec<_>>()
+    });
+    replaced.collect()
+}
+
+#[test]
+fn pages_use_the_words_of_the_glossary() {
+    let replaced = replaced_words();
+    assert!(replaced.contains(&("CTA pair".into(), "pair of CTAs".into())), "{replaced:?}");
+    for page in pages().iter().filter(|page| !page.ends_with("glossary.md")) {
+        let text = read(page).split_whitespace().collect::<Vec<_>>().join(" ");
+        for (word, not) in &replaced {
+            assert!(!text.contains(not.as_str()), "{}: {not}: write {word}", page.display());
+        }
+    }
+}

@@ -37,8 +37,7 @@ const SIXTEEN_WARPS: Run = Run {
     schedule: "sixteen warps",
     ..SIX_WARPS
 };
-const PAIR: Run =
-    Run { row_blocks: RowBlocks::Auto, ctas: 2.0, schedule: "pair of CTAs", ..SIX_WARPS };
+const PAIR: Run = Run { row_blocks: RowBlocks::Auto, ctas: 2.0, schedule: "CTA pair", ..SIX_WARPS };
 
 fn dense(key_dim: u64, value_dim: u64, queries: u64) -> Problem {
     let view = |tokens, dim| View::bshd(DType::Bf16, [1, 1, tokens, dim]);
