@@ -4,10 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sixwarp.torch as ours
-from sixwarp.torch import _op, _sdpa
+from sixwarp.torch import _attention, _op, _sdpa
 
 theirs = torch.nn.functional.scaled_dot_product_attention
 needs_exchange = pytest.mark.skipif(
@@ -68,9 +69,57 @@ def test_a_known_call_runs_no_python(monkeypatch):
     ]
     want = [call() for call in calls]
     monkeypatch.setattr(_sdpa, "_result_shape", unexpected)
-    monkeypatch.setattr(_op, "are_plain", unexpected)
+    monkeypatch.setattr(_attention, "are_plain", unexpected)
     for call, result in zip(calls, want):
         assert torch.equal(call(), result)
+
+
+@needs_exchange
+def test_a_known_call_by_name_does_not_enter_the_dispatcher(monkeypatch):
+    def unexpected(*_):
+        raise AssertionError("the dispatcher was entered")
+
+    def calls(q, k, v, mask):
+        for operator in (torch.ops.sixwarp.attention, torch.ops.sixwarp.attention.default):
+            yield operator(q, k, v, *REST)
+            yield operator(q, k, v, *[None] * 5, mask, "bshd", True, 3, 0, 20.0, 0.25, None, None, None)
+
+    q, k, v = tensors(*[(2, 9, 4, 16)] * 3)
+    mask = torch.ones(9, 9, dtype=torch.bool)
+    want = list(calls(q, k, v, mask))
+    monkeypatch.setattr(_op, "compute", unexpected)
+    monkeypatch.setattr(_op._quick, "attention", unexpected)
+    for got, expected in zip(calls(q, k, v, mask), want):
+        assert torch.equal(got[0], expected[0]) and torch.equal(got[1], expected[1])
+    # Whatever is unlike an earlier call comes to the dispatcher.
+    operator, learned = torch.ops.sixwarp.attention.default, q.clone().requires_grad_()
+    for given in ((q, k, v[:, :, :, :8]), (q, k[:, :5], v[:, :5]), (learned, k, v), (q, k, k)):
+        with pytest.raises(AssertionError, match="dispatcher"):
+            operator(*given, *REST)
+
+
+def test_the_operators_arguments_are_torchs_to_judge():
+    q, k, v = tensors(*[(1, 3, 2, 16)] * 3)
+    schema = torch.ops.sixwarp.attention.default._schema
+    named = dict(zip([argument.name for argument in schema.arguments][3:], REST))
+    for operator in (torch.ops.sixwarp.attention, torch.ops.sixwarp.attention.default):
+        want = [operator(q, k, v, *REST) for _ in range(2)][0]
+        assert torch.equal(operator(q, k, v, **named)[0], want[0])
+        for wrong in ((q, k), (q, k, v, *REST, 1), (q, k, "v", *REST), (q, k, v, *REST[:-1], "split")):
+            with pytest.raises(RuntimeError, match="sixwarp::attention"):
+                operator(*wrong)
+
+
+def test_a_script_calls_the_operator():
+    q, k, v = tensors(*[(1, 3, 2, 16)] * 3)
+    want = torch.ops.sixwarp.attention(q, k, v, *REST)[0]
+    assert torch.equal(torch.jit.script(scripted)(q, k, v), want)
+
+
+def scripted(q, k, v):
+    return torch.ops.sixwarp.attention(
+        q, k, v, None, None, None, None, None, None, "bshd", False, None, None, None, None, None, None, None
+    )[0]
 
 
 def test_a_known_call_lets_nothing_pass_that_is_refused():
@@ -103,7 +152,22 @@ class Seen(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+class SeenFunctions(TorchFunctionMode):
+    """Which functions of torch were called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+REST = (*[None] * 6, "bshd", False, *[None] * 7)
 FUNCTIONS = {
+    "the operator": lambda q, k, v: torch.ops.sixwarp.attention(q, k, v, *REST)[0],
+    "its overload": lambda q, k, v: torch.ops.sixwarp.attention.default(q, k, v, *REST)[0],
     "attention": ours.attention,
     "sdpa": ours.sdpa,
     "flash_attn_func": ours.flash_attn_func,
@@ -117,6 +181,10 @@ def test_who_watches_sees_the_operator(name):
     with Seen() as seen:
         assert torch.equal(call(q, k, v), want)
     assert "sixwarp.attention.default" in seen.names
+    if "operator" in name or "overload" in name:
+        with SeenFunctions() as seen:
+            call(q, k, v)
+        assert any("sixwarp" in name for name in seen.names), seen.names
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         call(q, k, v)
     assert "sixwarp::attention" in [event.key for event in profile.key_averages()]

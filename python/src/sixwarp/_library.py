@@ -58,6 +58,7 @@ _FUNCTIONS = (
     "PyCFunction_NewEx", "PyCapsule_New", "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyObject_Type",
     "PyObject_RichCompareBool", "PyLong_AsVoidPtr", "PyErr_Occurred", "PyErr_Clear", "PyTuple_New",
     "PyTuple_SetItem", "PyObject_GetAttr", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals",
+    "PyObject_Vectorcall",
 )  # fmt: skip
 
 

@@ -23,11 +23,13 @@ attention: Callable = unknown
 remember: Callable = unknown
 # `planned(plan, owner, *tensors)`: a function that makes this call again, or None.
 planned: Callable = unknown
+# `operator(original, name, watchers)`: a function that stands for torch's operator, or None.
+operator: Callable = unknown
 
 
 def attach(types: tuple, functions: Optional[list]) -> None:
     """Makes the functions for tensors of exactly these types of torch, whose own functions are given."""
-    global attention, remember, planned
+    global attention, remember, planned, operator
     capsule = getattr(types[0], "__dlpack_c_exchange_api__", None)
     if capsule is None or functions is None or locked is None:
         return
@@ -42,4 +44,4 @@ def attach(types: tuple, functions: Optional[list]) -> None:
         ctypes.c_size_t(len(types)),
     )  # fmt: skip
     if made is not None:
-        attention, (remember, planned) = made
+        attention, (remember, (planned, operator)) = made

@@ -267,7 +267,8 @@ def ensure_given(**tensors: Any) -> None:
 
 
 @functools.lru_cache(maxsize=None)
-def _torch() -> Any:
+def torch_adapter() -> Any:
+    """The adapter for torch's tensors."""
     from ._torch_tensor import TorchAdapter
 
     return TorchAdapter()
@@ -284,7 +285,7 @@ def _kind(x: Any) -> str:
 def _choose(x: Any, name: str) -> Any:
     modules = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     if "torch" in modules and isinstance(x, sys.modules["torch"].Tensor):
-        return _torch()
+        return torch_adapter()
     if "numpy" in modules and hasattr(x, "ctypes"):
         return _numpy()
     if isinstance(getattr(x, "__cuda_array_interface__", None), dict):

@@ -14,6 +14,7 @@
 //! - addresses: null, unaligned, or of an output within another tensor (`Needs::check_places`).
 
 mod dlpack;
+mod operator;
 mod python;
 mod recipe;
 mod signals;
@@ -102,8 +103,8 @@ static REMEMBER: Method = Method::new(c"remember", remember);
 static PLANNED: Method = Method::new(c"planned", planned);
 static CALL: Method = Method::new(c"call", call);
 
-/// Builtin functions `(attention, (remember, planned))` for the tensors of a library; `None` if its
-/// interface is not understood.
+/// Builtin functions `(attention, (remember, (planned, operator)))` for the tensors of a library; `None`
+/// if its interface is not understood.
 ///
 /// # Safety
 /// Called with the interpreter's lock held (`ctypes.PyDLL`) behind `sixwarp_interpreter`, with torch's
@@ -130,8 +131,8 @@ pub unsafe extern "C" fn sixwarp_quick(
     // SAFETY: the lock is held; each state is what its function expects.
     unsafe {
         let function = |method| python.function(method, Box::new(context), drop_context);
-        let rest = python.pair(function(&REMEMBER), function(&PLANNED));
-        python.pair(function(&ATTENTION), rest)
+        let makers = python.pair(function(&PLANNED), function(&operator::MAKE));
+        python.pair(function(&ATTENTION), python.pair(function(&REMEMBER), makers))
     }
 }
 
@@ -261,17 +262,31 @@ unsafe fn ensure_no_gradient(context: &Context, tensors: &[*mut Object]) -> Opti
     (!forward && !tensors.iter().any(asks)).then_some(())
 }
 
-/// Runs `work` for Python: no result is `None`, and no error is left. A result that is null is one
-/// whose error is set.
+/// Runs `work` for Python: no result is `None`.
 ///
 /// # Safety
-/// The lock must be held and `arguments` be that of `count` objects.
+/// As [`attempt`].
 unsafe fn answer(
     arguments: *const *mut Object,
     count: isize,
     work: impl FnOnce(&Interpreter, &[*mut Object]) -> Option<*mut Object>,
 ) -> *mut Object {
     let Some(python) = INTERPRETER.get() else { return null_mut() };
+    // SAFETY: as the caller says.
+    unsafe { attempt(python, arguments, count, work).unwrap_or_else(|| python.new_none()) }
+}
+
+/// Runs `work` for Python; where there is no result, no error is left. A result that is null is one whose
+/// error is set.
+///
+/// # Safety
+/// The lock must be held and `arguments` be that of `count` objects.
+unsafe fn attempt(
+    python: &Interpreter,
+    arguments: *const *mut Object,
+    count: isize,
+    work: impl FnOnce(&Interpreter, &[*mut Object]) -> Option<*mut Object>,
+) -> Option<*mut Object> {
     let arguments = match count {
         1.. => {
             // SAFETY: as the caller says.
@@ -280,13 +295,12 @@ unsafe fn answer(
         _ => &[],
     };
     let result = catch_unwind(AssertUnwindSafe(|| work(python, arguments)));
-    result.ok().flatten().unwrap_or_else(|| {
+    let result = result.ok().flatten();
+    if result.is_none() {
         // SAFETY: the lock is held.
-        unsafe {
-            python.clear_error();
-            python.new_none()
-        }
-    })
+        unsafe { python.clear_error() };
+    }
+    result
 }
 
 /// # Safety

@@ -16,24 +16,41 @@ type Fastcall = unsafe extern "C" fn(
     arguments: *const *mut Object,
     count: isize,
 ) -> *mut Object;
+type FastcallWithKeywords = unsafe extern "C" fn(
+    capsule: *mut Object,
+    arguments: *const *mut Object,
+    count: isize,
+    names: *mut Object,
+) -> *mut Object;
 type Destructor = unsafe extern "C" fn(*mut Object);
 
 /// `PyMethodDef`.
 #[repr(C)]
 pub(super) struct Method {
     name: *const c_char,
-    function: Fastcall,
+    /// A function of the type that the flags say.
+    function: *const (),
     flags: c_int,
     documentation: *const c_char,
 }
 
-// SAFETY: the pointers are to static text.
+// SAFETY: the pointers are to static text and to a function.
 unsafe impl Sync for Method {}
 
 impl Method {
     /// A function of positional arguments (`METH_FASTCALL`).
     pub(super) const fn new(name: &'static std::ffi::CStr, function: Fastcall) -> Self {
+        let function = function as *const ();
         Method { name: name.as_ptr(), function, flags: 0x80, documentation: null() }
+    }
+
+    /// A function that may be given arguments by name too (`METH_FASTCALL | METH_KEYWORDS`).
+    pub(super) const fn with_keywords(
+        name: &'static std::ffi::CStr,
+        function: FastcallWithKeywords,
+    ) -> Self {
+        let function = function as *const ();
+        Method { name: name.as_ptr(), function, flags: 0x82, documentation: null() }
     }
 }
 
@@ -58,6 +75,8 @@ pub struct Interpreter {
     release_lock: unsafe extern "C" fn() -> *mut c_void,
     take_lock: unsafe extern "C" fn(*mut c_void),
     check_signals: unsafe extern "C" fn() -> c_int,
+    vectorcall:
+        unsafe extern "C" fn(*mut Object, *const *mut Object, usize, *mut Object) -> *mut Object,
     none: *mut Object,
 }
 
@@ -188,6 +207,21 @@ impl Interpreter {
             self.release(found);
             found == value
         }
+    }
+
+    /// Calls a function with the arguments that a builtin function was given.
+    ///
+    /// # Safety
+    /// As for all; `arguments` must be that of `count` objects and of one more for each of `names`.
+    pub(super) unsafe fn call(
+        &self,
+        function: *mut Object,
+        arguments: *const *mut Object,
+        count: isize,
+        names: *mut Object,
+    ) -> *mut Object {
+        // SAFETY: as the caller says.
+        unsafe { (self.vectorcall)(function, arguments, count as usize, names) }
     }
 
     /// A tuple of two objects, whose references it takes.
