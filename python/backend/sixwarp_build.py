@@ -183,7 +183,7 @@ def sdist_files():
     """What a source distribution holds: this folder, and under `rust/` the workspace the library is built from."""
     yield from walk(HERE, ["pyproject.toml", "README.md", "spell_out.py", "backend", "src", "tests"])
     workspace = ["Cargo.toml", "Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "crates", "xtask"]
-    for name, file in walk(ROOT, [*workspace, "tests/cases.toml"]):
+    for name, file in walk(ROOT, workspace):
         yield f"rust/{name}", file
 
 

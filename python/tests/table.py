@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-PATH = pathlib.Path(__file__).resolve().parents[2] / "tests" / "cases.toml"
+PATH = pathlib.Path(__file__).resolve().parents[2] / "crates" / "cases" / "cases.toml"
 
 
 def load():

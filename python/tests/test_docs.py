@@ -1,4 +1,4 @@
-"""Examples in docstrings and in the README run; the chart of the H200 is that of its figures; pages are linked."""
+"""Examples in docstrings and in the README run; the chart of the H200 is that of its figures."""
 
 import doctest
 import importlib
@@ -51,9 +51,3 @@ def test_the_chart_of_the_h200_is_current():
     spec.loader.exec_module(chart)
     figures = json.loads((ROOT / "docs/h200/h200.json").read_text(encoding="utf-8"))
     assert chart.draw(figures, figures["rows"]) == (ROOT / "docs/h200/h200.svg").read_text(encoding="utf-8")
-
-
-def test_every_page_has_a_door():
-    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
-    pages = [path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md"]
-    assert [page for page in pages if f"]({page})" not in index] == []

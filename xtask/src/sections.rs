@@ -15,11 +15,16 @@ pub struct Section {
 }
 
 /// All sections.
-pub const ALL: [Section; 6] = [
+pub const ALL: [Section; 7] = [
     Section { name: "fmt", what: "the code is formatted", run: format },
     Section { name: "clippy", what: "no lint fires in any target", run: clippy },
     Section { name: "test", what: "all Rust tests and documented examples", run: test },
     Section { name: "docs", what: "the documentation builds without warnings", run: docs },
+    Section {
+        name: "package",
+        what: "every public crate can be packed for crates.io",
+        run: package,
+    },
     Section {
         name: "oracles",
         what: "agreement with others' implementations",
@@ -80,6 +85,15 @@ fn test() -> Result<(), String> {
 fn docs() -> Result<(), String> {
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     cargo(&["doc", "--workspace", "--no-deps", "--locked"], &strict)
+}
+
+/// Packs what is published, without compiling it again; the index is asked only where it was not before.
+fn package() -> Result<(), String> {
+    let internal = ["--exclude", "xtask", "--exclude", "sixwarp-python"];
+    let how = ["--no-verify", "--locked", "--allow-dirty", "--quiet"];
+    let arguments = [&["package", "--workspace"][..], &internal, &how].concat();
+    let offline = [&arguments[..], &["--offline"]].concat();
+    cargo(&offline, &[]).or_else(|_| cargo(&arguments, &[]))
 }
 
 fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {

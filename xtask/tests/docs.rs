@@ -20,6 +20,8 @@ fn pages() -> Vec<PathBuf> {
     let folders = ["python", "fuzz", "tests"].map(|folder| format!("{folder}/README.md"));
     let beside = beside.iter().map(|name| root().join(name));
     pages.extend(beside.chain(folders.iter().map(|name| root().join(name))));
+    let crates = std::fs::read_dir(root().join("crates")).expect("crates");
+    pages.extend(crates.map(|entry| entry.expect("readable").path().join("README.md")));
     pages.retain(|page| page.exists());
     pages
 }

@@ -1,6 +1,6 @@
 //! One table of attention cases that every engine runs: oracle, CPU, simulator, GPU and Python.
 //!
-//! A [`Case`] is a few readable fields, kept in `tests/cases.toml`. [`CaseData`] is what it expands
+//! A [`Case`] is a few readable fields, kept in `crates/cases/cases.toml`. [`CaseData`] is what it expands
 //! to: a [`Problem`] and memory for each of its slots, fresh and random from the case's seed, with
 //! NaN wherever an engine must not look and in every output. [`check`] runs one case on an
 //! [`Engine`] and judges the result by the rule of [`cpu::compare()`].

@@ -1,4 +1,4 @@
-//! Reading `tests/cases.toml`.
+//! Reading `crates/cases/cases.toml`.
 //!
 //! Each `[[case]]` is one case, or, with an `each` table of lists, the product of those lists:
 //! `each = { dim = [64, 128], queries = [1, 4] }` gives four cases, and `{dim}` and `{queries}` in
@@ -24,7 +24,7 @@ impl std::error::Error for TableError {}
 
 /// The project's table of cases.
 pub fn table() -> Vec<Case> {
-    parse(include_str!("../../../tests/cases.toml")).expect("the project's own table is readable")
+    parse(include_str!("../cases.toml")).expect("the project's own table is readable")
 }
 
 /// Reads a table of cases.

@@ -1,4 +1,4 @@
-//! Problems on the command line: the fields of a row of `tests/cases.toml`, as flags.
+//! Problems on the command line: the fields of a row of `crates/cases/cases.toml`, as flags.
 
 use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
 use std::fmt::Write;

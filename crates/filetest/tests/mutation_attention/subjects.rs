@@ -12,7 +12,7 @@ pub struct Subject {
     /// Name, in the list of survivors.
     pub name: &'static str,
     arch: Arch,
-    /// Fields of a case of `tests/cases.toml`.
+    /// Fields of a case of `crates/cases/cases.toml`.
     case: &'static str,
     /// The choices of the planner that lead to the kernel.
     options: fn(PlanOptions) -> PlanOptions,
