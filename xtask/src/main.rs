@@ -1,6 +1,8 @@
-//! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`.
+//! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
+//! `cargo xtask candle`.
 
 mod asan;
+mod candle;
 mod miri;
 mod python;
 mod sections;
@@ -13,6 +15,7 @@ cargo xtask list              the sections of `test`
 cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on every architecture, without
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
+cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         ["ptx-hash", file @ ..] => ptx_hash(file),
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
+        ["candle"] => candle::run(),
         ["list"] => {
             sections::ALL
                 .iter()

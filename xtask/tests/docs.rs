@@ -17,7 +17,8 @@ fn pages() -> Vec<PathBuf> {
     let mut pages = pages_under(&root().join("docs"));
     pages.retain(|page| !page.ends_with("docs/support.md"));
     let beside = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
-    let folders = ["python", "fuzz", "tests"].map(|folder| format!("{folder}/README.md"));
+    let folders = ["python", "fuzz", "tests", "integrations/candle"]
+        .map(|folder| format!("{folder}/README.md"));
     let beside = beside.iter().map(|name| root().join(name));
     pages.extend(beside.chain(folders.iter().map(|name| root().join(name))));
     let crates = std::fs::read_dir(root().join("crates")).expect("crates");
