@@ -35,8 +35,7 @@ type Result<T> = std::result::Result<T, DriverError>;
 /// A library that is missing, or a function in it, makes the functions below panic: this is asked
 /// before them.
 pub(crate) fn ensure_present() -> std::result::Result<(), Error> {
-    // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
-    if !unsafe { sys::is_culib_present() } {
+    if !symbols::is_present() {
         return Err(Error::NoDriver);
     }
     ensure_has(symbols::FIRST)

@@ -1,6 +1,7 @@
 //! Which functions the driver's library must have. One that lacks a function (a stub, a broken
 //! installation) is found out before it is called: the call would panic.
 
+#[cfg(not(feature = "linked-driver"))]
 use cudarc::driver::sys;
 
 /// What it takes to ask a driver for its version and its devices.
@@ -49,13 +50,33 @@ pub(crate) const FURTHER: &[&str] = &[
     "cuTensorMapReplaceAddress",
 ];
 
+/// Whether the driver's library is there.
+#[cfg(not(feature = "linked-driver"))]
+pub(crate) fn is_present() -> bool {
+    // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
+    unsafe { sys::is_culib_present() }
+}
+
 /// The first of `names` that the library, which must be present, does not have.
+#[cfg(not(feature = "linked-driver"))]
 pub(crate) fn missing(names: &[&'static str]) -> Option<&'static str> {
     // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
     let library = unsafe { sys::culib() };
     // SAFETY: the address is looked up and not used.
     let has = |name: &str| unsafe { library.get::<*const ()>(name.as_bytes()) }.is_ok();
     names.iter().find(|name| !has(name)).copied()
+}
+
+/// A program that has the library linked would not have started without it.
+#[cfg(feature = "linked-driver")]
+pub(crate) fn is_present() -> bool {
+    true
+}
+
+/// Nor would it have started without a function that it calls.
+#[cfg(feature = "linked-driver")]
+pub(crate) fn missing(_: &[&'static str]) -> Option<&'static str> {
+    None
 }
 
 #[cfg(test)]
