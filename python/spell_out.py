@@ -2,7 +2,7 @@
 
     python python/spell_out.py
 
-A block begins with a comment `spell: WHAT` and ends with `spelled`. `BLOCKS` says what there is. The text between the two
+A block begins with a comment `spell: WHAT` and ends with `spelled`. `BLOCKS` and `FILLED` say what there is. The text between the two
 comments is replaced; a test (`tests/test_build.py`) fails where it is not what this program would write.
 """
 
@@ -74,7 +74,10 @@ def results(tensor):
 
 def names(*groups):
     """Arguments in order, in as few lines as they fit."""
-    return textwrap.wrap(", ".join(name for group in groups for name in group) + ",", 100)
+    words = [name for group in groups for name in group]
+    # A blank within an argument is no place to break a line.
+    text = ", ".join(word.replace(" ", "\0") for word in words) + ","
+    return [line.replace("\0", " ") for line in textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False)]
 
 
 def fields(wanted):
@@ -96,6 +99,16 @@ def positions():
     return [*lines, "/// How many there are.", f"pub(super) const TENSORS: usize = {len(wanted)};"]
 
 
+def filled(order, given):
+    """Arguments in `order`: those that `given` names (`name` or `name=expression; …`), else their defaults."""
+    words = (word.partition("=") for word in given.split("; "))
+    expressions = {name: expression or name for name, _, expression in words}
+    unknown = expressions.keys() - set(order)
+    assert not unknown, f"{unknown}: there is no such parameter"
+    defaults = {p.name: text_of(p.default) for p in TABLE.PARAMETERS}
+    return names([expressions.get(name) or defaults[name] for name in order])
+
+
 PLANS = [f"PlannedAttention[_T, {result}]" for result in results("_T")]
 
 BLOCKS = {
@@ -104,6 +117,7 @@ BLOCKS = {
     "signature of torch": lambda: [torch_type(line) for line in signature(NOT_TORCH)],
     "tensors of a signature": lambda: tensor_keywords("None"),
     "tensors": lambda: names(TABLE.TENSORS),
+    "any tensors": lambda: names(f"{name}: Any" for name in TABLE.TENSORS),
     "options": lambda: names(TABLE.OPTIONS),
     "tensors, stream, options": lambda: names(TABLE.TENSORS, ["stream"], TABLE.OPTIONS),
     "operator tensors": lambda: names(TABLE.OPERATOR_TENSORS),
@@ -119,12 +133,21 @@ BLOCKS = {
 }
 
 
+# Blocks that name some arguments: `options with scale; causal=is_causal`.
+FILLED = {"tensors": TABLE.TENSORS, "options": TABLE.OPTIONS, "call": (*TABLE.TENSORS, *TABLE.OPTIONS)}
+
+
+def lines_of(what):
+    kind, _, given = what.partition(" with ")
+    return filled(FILLED[kind], given) if given else BLOCKS[what]()
+
+
 def spelled_out(text):
     """The text of a file with its blocks as the table says."""
 
     def block(found):
         indent, comment, what, _ = found.groups()
-        lines = (f"{indent}{line}\n" for line in BLOCKS[what]())
+        lines = (f"{indent}{line}\n" for line in lines_of(what))
         return f"{indent}{comment} spell: {what}\n{''.join(lines)}{indent}{comment} spelled\n"
 
     return BLOCK.sub(block, text)

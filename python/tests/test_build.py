@@ -119,15 +119,18 @@ def spell_out():
 
 def test_what_files_repeat_of_the_table_of_parameters_is_current(spell_out):
     found = {path.name: text == wanted for path, text, wanted in spell_out.files()}
-    assert {"recipe.rs", "__init__.pyi", "_attention.py", "_attention.pyi", "_planned.py", "_prepare.py"} == set(found)
+    spelled = {"recipe.rs", "__init__.pyi", "_attention.py", "_attention.pyi", "_planned.py", "_prepare.py"}
+    assert spelled | {"_eager.py", "_sdpa.py", "_flash.py"} == set(found)
     assert all(found.values()), f"{found}: run `python python/spell_out.py`"
 
 
 def test_a_parameter_that_the_table_gets_is_spelled_out_everywhere(spell_out, monkeypatch):
     table = spell_out.TABLE
-    added = table.PARAMETERS[0]._replace(name="novel", default=None, annotation="Any", stub="Any", read=None)
+    added = table.PARAMETERS[0]._replace(name="novel", default="novel", annotation="Any", stub="Any", read=None)
     monkeypatch.setattr(table, "PARAMETERS", (*table.PARAMETERS, added))
     monkeypatch.setattr(table, "TENSORS", (*table.TENSORS, "novel"))
+    filled = {"tensors": table.TENSORS, "options": table.OPTIONS, "call": (*table.TENSORS, *table.OPTIONS)}
+    monkeypatch.setattr(spell_out, "FILLED", filled)
     for path, text, wanted in spell_out.files():
         assert "novel" not in text.lower() and "novel" in wanted.lower(), path
 

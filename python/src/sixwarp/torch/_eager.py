@@ -30,15 +30,21 @@ def is_watched() -> bool:
 
 
 def known(
-    q: Any, k: Any, v: Any, sinks: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any, page_table: Any,
-    attn_mask: Any, out: Any, *arguments: Any,
+    # spell: any tensors
+    q: Any, k: Any, v: Any, sinks: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any,
+    page_table: Any, attn_mask: Any, out: Any,
+    # spelled
+    *arguments: Any,
 ) -> Any:  # fmt: skip
     """The result of a call like an earlier one, else None; `arguments` begin with the function's name."""
     if is_watched():
         return None
     return _quick.attention(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, None, *arguments
-    )
+        # spell: tensors
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        # spelled
+        None, *arguments,
+    )  # fmt: skip
 
 
 def are_plain(tensors: tuple) -> bool:

@@ -60,8 +60,10 @@ def flash_attn_func(
         refuse("flash_attn_func", dropout_p=dropout_p, **others)
     if alibi_slopes is None and not return_attn_probs and not return_softmax_lse:
         result = known(
-            q, k, v, s_aux, None, None, None, None, None, out, "bshd", causal, window_of(window_size), cap_of(softcap),
-            softmax_scale, None, None, False, None,
+            # spell: call with q; k; v; sinks=s_aux; out; causal; window=window_of(window_size); softcap=cap_of(softcap); scale=softmax_scale
+            q, k, v, s_aux, None, None, None, None, None, out, "bshd", causal, window_of(window_size),
+            cap_of(softcap), softmax_scale, None, None, False, None,
+            # spelled
         )  # fmt: skip
         if result is not None:
             return result

@@ -40,8 +40,11 @@ def sdpa(
     True
     """
     result = known(
-        query, key, value, None, None, None, None, None, attn_mask, None, _NAME, dropout_p, is_causal, scale, enable_gqa
-    )
+        # spell: tensors with q=query; k=key; v=value; attn_mask
+        query, key, value, None, None, None, None, None, attn_mask, None,
+        # spelled
+        _NAME, dropout_p, is_causal, scale, enable_gqa,
+    )  # fmt: skip
     if result is not None:
         return result
     if dropout_p:
@@ -51,7 +54,11 @@ def sdpa(
     shape = _result_shape(query, key, value, enable_gqa)
     if 0 in shape:
         return query.new_empty(shape)
-    given = Tensors(query, key, value, None, None, None, None, None, attn_mask, None)
+    given = Tensors(
+        # spell: tensors with q=query; k=key; v=value; attn_mask
+        query, key, value, None, None, None, None, None, attn_mask, None,
+        # spelled
+    )  # fmt: skip
     query, key, value = _expanded(shape, query, key, value, enable_gqa)
     if attn_mask is not None and attn_mask.dim() > 4:
         attn_mask = attn_mask.expand(*shape[:-3], *attn_mask.shape[-3:]).flatten(0, -4)
@@ -62,7 +69,11 @@ def sdpa(
     elif is_causal and keys < queries:
         causal, window = False, (None, queries - keys)
     if not is_watched() and are_plain(given):
-        options = checked("bhsd", causal, window, None, scale, None, None, False, None)
+        options = checked(
+            # spell: options with layout="bhsd"; causal; window; scale
+            "bhsd", causal, window, None, scale, None, None, False, None,
+            # spelled
+        )  # fmt: skip
         used = given._replace(q=query, k=key, v=value, attn_mask=attn_mask)
         return run(given, used, options, (_NAME, 0.0, bool(is_causal), options.scale, bool(enable_gqa)), shape)
     out = attention(query, key, value, layout="bhsd", causal=causal, window=window, scale=scale, attn_mask=attn_mask)
