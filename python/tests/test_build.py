@@ -155,3 +155,7 @@ def test_options_are_the_same_behind_the_operator(window):
     assert _parameters.from_operator(_parameters.to_operator(options)) == tuple(options)
     arguments = _parameters.operator_schema().partition("(")[2].partition(")")[0].split(", ")
     assert len(arguments) == len(_parameters.OPERATOR_TENSORS) + len(_parameters.to_operator(options))
+
+
+def test_the_docstring_of_attention_names_every_parameter():
+    assert [p.name for p in _parameters.PARAMETERS if f"`{p.name}" not in sixwarp.attention.__doc__] == []

@@ -239,10 +239,10 @@ fn finished(
     Plan { program, summary }
 }
 
-/// Processors per unit of work from which on there are few units.
+/// SMs per work tile from which on there are few work tiles.
 const FEW: u64 = 4;
 
-/// How work is shared out by lengths on the device: whether units may be cut. `None` where there are no
+/// How work is shared out by lengths on the device: whether work tiles may be cut. `None` where there are no
 /// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
 fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
     let segment = &problem.segments[n as usize];
@@ -254,13 +254,13 @@ fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) ->
     }
     match options.split {
         Split::Never => Some(false),
-        // Parts are smaller than units, and the same whatever else there is.
+        // Parts are smaller than work tiles, and the same whatever else there is.
         Split::Every { keys } if keys < segment.longest() => None,
         Split::Every { .. } => Some(false),
         Split::Auto => {
-            // A few long units are cut into many parts each, which another launch merges faster.
-            let units = most_units(problem, &schedule.tiling());
-            (units * FEW >= options.processors.into()).then_some(true)
+            // A few long work tiles are cut into many parts each, which another launch merges faster.
+            let work_tiles = most_work_tiles(problem, &schedule.tiling());
+            (work_tiles * FEW >= options.processors.into()).then_some(true)
         }
     }
 }
@@ -276,10 +276,10 @@ fn shared_out(
 ) -> Plan {
     let mut memory = Memory::of(problem);
     let tiling = schedule.tiling();
-    let most_units = most_units(problem, &tiling);
+    let most_work_tiles = most_work_tiles(problem, &tiling);
     let key_tiles = key_tiles(problem, n, &schedule);
     let shares = options.processors / schedule.cluster();
-    let shares = most_units.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
+    let shares = most_work_tiles.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
     let exchange = cuts.then(|| {
         let size = schedule.part_size();
         Buffers {
@@ -315,7 +315,7 @@ fn shared_out(
 }
 
 /// Tiles of queries that there can be, whatever the lengths.
-fn most_units(problem: &Problem, tiling: &Tiling) -> u64 {
+fn most_work_tiles(problem: &Problem, tiling: &Tiling) -> u64 {
     let head_blocks = tiling.packing.head_blocks(tiling.group) as u64;
     let blocks = match problem.query_lengths {
         QueryLengths::Full => {
@@ -327,15 +327,15 @@ fn most_units(problem: &Problem, tiling: &Tiling) -> u64 {
     tiles * tiling.slices as u64 * problem.kv_heads()
 }
 
-/// Tiles of keys that all units can cost, whatever stands where lengths should. Packed sequences that overlap
+/// KV tiles that all work tiles can cost, whatever stands where lengths should. Packed sequences that overlap
 /// count the same queries several times.
 fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> f32 {
     let packed = problem.query_lengths != QueryLengths::Full;
     let sequences = if packed { problem.batch() } else { 1 };
-    let units = most_units(problem, &schedule.tiling()) as f32 * sequences as f32;
+    let work_tiles = most_work_tiles(problem, &schedule.tiling()) as f32 * sequences as f32;
     let keys = problem.segments[n as usize].most_keys();
-    let of_unit = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
-    units * (of_unit + shares::ENDS)
+    let of_each = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
+    work_tiles * (of_each + shares::ENDS)
 }
 
 /// One launch of the attention kernel on so many clusters.
@@ -426,9 +426,9 @@ impl Stage {
             batch: problem.batch() as u32,
             paired: false,
         };
-        let units = options.processors / schedule.cluster();
+        let clusters = options.processors / schedule.cluster();
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.paired = grow && list.len() >= 2 * units;
+        list.paired = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -524,7 +524,7 @@ fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOp
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
     let tile_bytes = row_bytes(problem) * tile as u64;
     Work {
-        units: tiles * (problem.kv_heads() * problem.batch()) as u32,
+        work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
         processors: clusters(schedule.cluster(), options),
         tile,

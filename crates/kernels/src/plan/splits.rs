@@ -1,7 +1,7 @@
 //! Into how many parts keys are split, by a simple model of time.
 //!
-//! With `s` parts a launch takes `units·s / processors` rounds, the last one perhaps not full, of
-//! `key tiles / s` steps and the ends of a unit. A step takes as long as its chain (scores, softmax and
+//! With `s` parts a launch takes `work_tiles·s / processors` rounds, the last one perhaps not full, of
+//! `key tiles / s` steps and the ends of a work tile. A step takes as long as its chain (scores, softmax and
 //! output of 64 rows, which wait for each other), its arithmetic, or its bytes, whichever is longest.
 //! More than one part also costs a second launch and the way of f32 partial results to memory and back;
 //! a few parts can be merged by the cluster that computes them instead.
@@ -18,7 +18,7 @@ const CHAIN_ROWS: f64 = 64.0;
 const FLOPS: f64 = 5e6;
 /// Bytes per microsecond of the whole device.
 const MEMORY: f64 = 4.8e6;
-/// Microseconds that the start and the end of a unit cost.
+/// Microseconds that the start and the end of a work tile cost.
 const ENDS: f64 = 1.1;
 /// Microseconds of the combining launch.
 const COMBINE: f64 = 3.2;
@@ -33,7 +33,7 @@ const MOST: u32 = 128;
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Tiles of queries.
-    pub units: u32,
+    pub work_tiles: u32,
     /// Tiles of keys.
     pub key_tiles: u32,
     /// CTAs or clusters that run at once.
@@ -44,7 +44,7 @@ pub struct Work {
     pub rows: u32,
     /// Columns of a key and its value.
     pub columns: u32,
-    /// Bytes of keys and values that memory sees of one step of a unit.
+    /// Bytes of keys and values that memory sees of one step of a work tile.
     pub step_bytes: f64,
     /// Bytes of f32 results of one part.
     pub partial_bytes: f64,
@@ -58,29 +58,29 @@ impl Work {
         (1..=most).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
     }
 
-    /// Microseconds with `parts` parts that clusters of that many units merge, if all run at once.
+    /// Microseconds with `parts` parts that clusters of that many CTAs merge, if all run at once.
     pub fn merge_time(&self, parts: u32) -> Option<f64> {
-        let fits = self.units <= self.processors && parts <= self.key_tiles;
-        fits.then(|| self.round(self.key_tiles.div_ceil(parts), self.units * parts) + MERGE)
+        let fits = self.work_tiles <= self.processors && parts <= self.key_tiles;
+        fits.then(|| self.round(self.key_tiles.div_ceil(parts), self.work_tiles * parts) + MERGE)
     }
 
-    /// Microseconds of `steps` steps of each of `units` units at once.
-    fn round(&self, steps: u32, units: u32) -> f64 {
-        steps as f64 * self.step(units) + ENDS
+    /// Microseconds of `steps` steps of each of `work_tiles` at once.
+    fn round(&self, steps: u32, work_tiles: u32) -> f64 {
+        steps as f64 * self.step(work_tiles) + ENDS
     }
 
-    /// Microseconds of one step when `units` are at work.
-    fn step(&self, units: u32) -> f64 {
+    /// Microseconds of one step when `work_tiles` are at work.
+    fn step(&self, work_tiles: u32) -> f64 {
         let row = 2.0 * self.columns as f64 * self.tile as f64;
         let chain = KEY * self.tile as f64 + CHAIN_ROWS * row / CHAIN;
         let arithmetic = self.rows as f64 * row / FLOPS;
-        chain.max(arithmetic).max(self.step_bytes * units as f64 / MEMORY)
+        chain.max(arithmetic).max(self.step_bytes * work_tiles as f64 / MEMORY)
     }
 
     /// Microseconds with `splits` parts that another launch combines.
     pub fn time(&self, splits: u32) -> f64 {
-        let (units, steps) = (self.units * splits, self.key_tiles.div_ceil(splits));
-        let (rounds, rest) = (units / self.processors, units % self.processors);
+        let (work_tiles, steps) = (self.work_tiles * splits, self.key_tiles.div_ceil(splits));
+        let (rounds, rest) = (work_tiles / self.processors, work_tiles % self.processors);
         let mut time = rounds as f64 * self.round(steps, self.processors);
         if rest > 0 {
             time += self.round(steps, rest);
@@ -97,7 +97,7 @@ mod tests {
     use super::Work;
 
     const DECODE: Work = Work {
-        units: 8,
+        work_tiles: 8,
         key_tiles: 64,
         processors: 132,
         tile: 128,
@@ -114,13 +114,13 @@ mod tests {
 
     #[test]
     fn a_full_device_is_not_split() {
-        let full = Work { units: 1000, ..DECODE };
+        let full = Work { work_tiles: 1000, ..DECODE };
         assert_eq!(full.best_splits(), 1);
     }
 
     #[test]
     fn many_rows_and_few_keys_are_not_split() {
-        let rows = Work { units: 32, key_tiles: 8, partial_bytes: 8e6, ..DECODE };
+        let rows = Work { work_tiles: 32, key_tiles: 8, partial_bytes: 8e6, ..DECODE };
         assert_eq!(rows.best_splits(), 1);
     }
 }
