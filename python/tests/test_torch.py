@@ -172,23 +172,28 @@ def test_a_gpu_merge_is_the_cpu_merge(device):
 
 
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
-def test_the_merge_of_torchs_operations_is_the_hosts(layout):
-    """What runs on a GPU, on the CPU: parts without keys, rows without parts, sinks from none to all."""
-    from sixwarp._merge import merge_torch
-
+@pytest.mark.parametrize("count", [1, 3, 70])
+def test_any_number_of_parts_merges_anywhere(device, layout, count):
+    """Parts without keys, rows without parts, sinks from none to all; on a GPU, more parts than one kernel takes."""
     generator = torch.Generator().manual_seed(3)
     shape = (2, 4, 3, 16) if layout == "bhsd" else (2, 3, 4, 16)
-    outs = [torch.randn(shape, generator=generator) for _ in range(3)]
-    lses = [torch.randn((2, 4, 3), generator=generator) for _ in range(3)]
-    for out, lse, missing in zip(outs, lses, (float("-inf"), float("inf"), float("nan"))):
-        lse[0, :2] = missing
+    outs = [torch.randn(shape, generator=generator) for _ in range(count)]
+    lses = [torch.randn((2, 4, 3), generator=generator) for _ in range(count)]
+    for n, (out, lse) in enumerate(zip(outs, lses)):
+        lse[0, :2] = (float("-inf"), float("inf"), float("nan"))[n % 3]
         (out[0, :, :2] if layout == "bshd" else out[0, :2]).fill_(float("nan"))
-    lses[1][1, 3, 2] = float("-inf")
     for sinks in (None, torch.tensor([1.0, float("-inf"), float("inf"), 1e30])):
-        want = sixwarp.merge(outs, lses, sinks=sinks, layout=layout)
-        got = merge_torch(outs, lses, sinks, layout)
-        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
-        assert not got[0].isnan().any() and got[1][0, :2].isneginf().all()
+        arrays = [[x.numpy() for x in tensors] for tensors in (outs, lses)]
+        want = sixwarp.merge(*arrays, sinks=None if sinks is None else sinks.numpy(), layout=layout)
+        logits = None if sinks is None else sinks.to(device)
+        wide = [torch.cat([x, x], -1)[..., :16] for x in outs]
+        swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in outs]
+        for given in (outs, wide, swapped, [*wide[:1], *swapped[1:]]):
+            there, sums = [[x.to(device) for x in tensors] for tensors in (given, lses)]
+            got = sixwarp.merge(there, sums, sinks=logits, layout=layout)
+            for x, y in zip(got, want):
+                torch.testing.assert_close(x.cpu(), torch.from_numpy(y), atol=1e-5, rtol=1e-5)
+            assert not got[0].isnan().any() and got[1][0, :2].isneginf().all()
 
 
 def test_what_cannot_be_merged_is_named(device):

@@ -66,10 +66,9 @@ fn memory(
         Some(data) => Ok(data.bytes(slot)),
         None => contents(problem, slot, bytes, &pattern),
     };
-    let mut slots = problem.slots().into_iter();
     let mut memory = Vec::new();
     for buffer in &program.buffers {
-        let slot = slots.next();
+        let slot = problem.slot_named(&buffer.name);
         let bytes = buffer.bytes as usize;
         memory.push(match (buffer.access, slot) {
             (Access::Read, Some(slot)) => device.upload(&contents(slot, bytes)?)?,

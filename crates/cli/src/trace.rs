@@ -98,9 +98,10 @@ pub fn of_kernel(
         ..program.clone()
     };
     let mut rest = program.clone();
-    let slots = data.problem.slots();
-    let mut buffers: Vec<Vec<u8>> = slots.into_iter().map(|slot| data.bytes(slot)).collect();
-    buffers.resize(program.buffers.len(), Vec::new());
+    let contents = |buffer: &program::Buffer| {
+        data.problem.slot_named(&buffer.name).map_or_else(Vec::new, |slot| data.bytes(slot))
+    };
+    let mut buffers: Vec<Vec<u8>> = program.buffers.iter().map(contents).collect();
     if wanted > 0 {
         buffers = sim::run(&part(0..wanted, program), &buffers, &Options::default())?.buffers;
         // What was written so far counts as written.

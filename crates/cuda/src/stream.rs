@@ -67,28 +67,36 @@ impl Stream {
     }
 }
 
-/// Launches recorded once, to be queued again with one call.
-pub struct Graph {
-    graph: driver::Graph,
-    /// A graph refers to the kernels of what it recorded.
-    _recorded: Vec<Bound>,
-}
+/// Launches recorded once, to be queued again with one call. Their kernels stay loaded while the device is
+/// open, which is as long as the process.
+pub struct Graph(driver::Graph);
 
 impl Graph {
     /// Records the launches of `programs`, in order. The stream is only used to record on and must
     /// not be the default one.
     pub fn record(stream: &Stream, programs: &[&Bound]) -> Result<Graph, Error> {
-        stream.context.begin_capture(stream.handle())?;
-        let queued = programs.iter().try_for_each(|bound| bound.launch(stream));
+        Graph::capture(stream, || programs.iter().try_for_each(|bound| bound.launch(stream)))
+    }
+
+    /// Records what `work` queues on the stream, which must not be the default one. The stream runs nothing
+    /// meanwhile, and cannot be waited for.
+    ///
+    /// # Errors
+    /// That of `work`, or the driver's if it refuses the recording.
+    pub fn capture<E: From<Error>>(
+        stream: &Stream,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Graph, E> {
+        stream.context.begin_capture(stream.handle()).map_err(Error::from)?;
+        let queued = work();
         // The recording is ended even when a launch failed: the stream would stay unusable.
         let graph = driver::Graph::end_capture(&stream.context, stream.handle());
         queued?;
-        let recorded = programs.iter().map(|&bound| bound.clone()).collect();
-        Ok(Graph { graph: graph?, _recorded: recorded })
+        Ok(Graph(graph.map_err(Error::from)?))
     }
 
     /// Queues everything recorded.
     pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        Ok(self.graph.launch(stream.handle())?)
+        Ok(self.0.launch(stream.handle())?)
     }
 }

@@ -169,6 +169,11 @@ impl Problem {
         slot::slots_of(self)
     }
 
+    /// The slot that a buffer of this name holds; none for scratch memory. Programs name their buffers so.
+    pub fn slot_named(&self, name: &str) -> Option<Slot> {
+        self.slots().into_iter().find(|slot| slot.to_string() == name)
+    }
+
     /// The bytes a slot's memory must hold.
     pub fn slot_bytes(&self, slot: Slot) -> u64 {
         slot::bytes_of(self, slot)

@@ -17,6 +17,9 @@ pub use tensor_map::{
 
 use std::sync::Arc;
 
+/// What a workspace, and every buffer in it, is aligned to.
+pub const WORKSPACE_ALIGN: u64 = 256;
+
 /// A buffer of a program, by position in [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufferId(pub usize);
@@ -111,9 +114,19 @@ impl Program {
         self.buffers.get(id.0)
     }
 
-    /// Bytes of scratch the caller must provide.
+    /// Bytes of scratch the caller must provide, at an address that is a multiple of [`WORKSPACE_ALIGN`].
     pub fn workspace_bytes(&self) -> u64 {
+        let ends = self.workspaces().map(|(buffer, offset)| offset + buffer.bytes);
+        ends.max().unwrap_or(0)
+    }
+
+    /// Scratch buffers and where each begins in the caller's one workspace.
+    pub fn workspaces(&self) -> impl Iterator<Item = (&Buffer, u64)> {
         let scratch = self.buffers.iter().filter(|b| b.access == Access::Workspace);
-        scratch.map(|b| b.bytes).sum()
+        scratch.scan(0, |end: &mut u64, buffer| {
+            let offset = *end;
+            *end = (offset + buffer.bytes).next_multiple_of(WORKSPACE_ALIGN);
+            Some((buffer, offset))
+        })
     }
 }

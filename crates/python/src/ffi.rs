@@ -117,13 +117,14 @@ pub unsafe extern "C" fn sixwarp_run(
     }))
 }
 
-/// Merges results on the host: `parts` pairs of outputs and log-sum-exps into `out` and `lse`. `sinks`
-/// may be null. The description is `{"shape": […], "strides": […], "dtype": "…"}` of the outputs, batch,
-/// heads, tokens, dim; log-sum-exps are contiguous.
+/// Merges results: `parts` pairs of outputs and log-sum-exps into `out` and `lse`, on the host before
+/// returning, on the GPU that `out` is on by queueing on `stream`. `sinks` may be null. The description is
+/// `{"shape": […], "strides": […], "dtype": "…"}` of the outputs, batch, heads, tokens, dim; log-sum-exps are
+/// contiguous.
 ///
 /// # Safety
-/// `description` must be null or a C string. Memory must be as described; `out` and `lse` must not be
-/// accessed by anyone else.
+/// `description` must be null or a C string. Memory must be as described, and stay so until the work has
+/// ended; `out` and `lse` must not be accessed by anyone else until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sixwarp_merge(
     description: *const c_char,
@@ -132,6 +133,7 @@ pub unsafe extern "C" fn sixwarp_merge(
     sinks: *const Memory,
     parts: *const [Memory; 2],
     count: usize,
+    stream: usize,
 ) -> i32 {
     code(caught(|| {
         // SAFETY: the caller gives null or what these are, and vouches for the memory.
@@ -142,7 +144,7 @@ pub unsafe extern "C" fn sixwarp_merge(
                 sinks: sinks.as_ref(),
                 parts: array("parts", parts, count)?,
             };
-            merge(text(description)?, &tensors)
+            merge(text(description)?, &tensors, stream)
         }
     }))
 }

@@ -28,7 +28,6 @@ mod description;
 mod error;
 mod fast;
 pub mod ffi;
-mod gpu;
 mod host;
 mod memory;
 mod merge;

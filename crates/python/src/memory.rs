@@ -9,6 +9,7 @@
 //! Slots without bytes need no memory.
 
 use problem::{DType, Element, InvalidProblem, SegmentSlot, Slot};
+use program::WORKSPACE_ALIGN;
 use std::fmt::Display;
 use std::ops::Range;
 
@@ -32,9 +33,6 @@ pub struct Memory {
 
 /// The CPU, where GPUs count from 0.
 pub(crate) const CPU: i32 = -1;
-
-/// What a workspace is aligned to.
-const WORKSPACE_ALIGN: u64 = 256;
 
 const ELEMENTS: [Element; 7] = [
     Element::Float(DType::F32),

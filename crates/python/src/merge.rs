@@ -1,11 +1,14 @@
-//! Merging results on the host.
+//! Merging results, on the host or on a GPU.
 
 use crate::host::{readable, slice, slice_mut, writable};
 use crate::memory::{CPU, Memory, overlap, range};
+use crate::plan::opened;
 use problem::{DType, Element, InvalidProblem, View};
 use serde::Deserialize;
-use sixwarp::{Error, HostRef};
+use sixwarp::{Error, HostRef, MergeExecutable, MergeSlot, Stream, plan_merge};
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A merge as JSON: outputs of shape `[batch, heads, tokens, dim]` in `strides`.
 #[derive(Deserialize)]
@@ -28,15 +31,32 @@ pub(crate) struct Tensors<'a> {
     pub(crate) parts: &'a [[Memory; 2]],
 }
 
+impl Tensors<'_> {
+    /// The device of the tensors: of the first three, that of two, so that the one that is elsewhere is named.
+    fn device(&self) -> i32 {
+        let (out, lse) = (self.out.device, self.lse.device);
+        let other = self.parts.first().map_or(out, |[_, lse]| lse.device);
+        if out == lse { out } else { other }
+    }
+}
+
 const F32: Element = Element::Float(DType::F32);
 
-/// Merges parts.
+/// Merges parts: on the host before returning, on the GPU that has them by queueing on `stream`.
 ///
 /// # Safety
-/// The memory must be as described; nobody may write it meanwhile, nor access `out` and `lse`.
-pub(crate) unsafe fn merge(description: &str, tensors: &Tensors<'_>) -> Result<(), Error> {
+/// The memory must be as described; until the work has ended nobody may write it, nor access `out` and `lse`.
+pub(crate) unsafe fn merge(
+    description: &str,
+    tensors: &Tensors<'_>,
+    stream: usize,
+) -> Result<(), Error> {
     let view = view(description)?;
     let (elements, rows) = check(&view, tensors)?;
+    if tensors.device() != CPU {
+        // SAFETY: every tensor was checked to hold as much as is needed; the caller vouches for the rest.
+        return unsafe { on_gpu(&view, description, tensors, stream) };
+    }
     // SAFETY: every tensor was checked to hold as much.
     let part = |[out, lse]: &[Memory; 2]| unsafe {
         (readable(out.address, elements, Element::Float(view.dtype)), slice(lse.address, rows))
@@ -55,6 +75,60 @@ pub(crate) unsafe fn merge(description: &str, tensors: &Tensors<'_>) -> Result<(
     Ok(())
 }
 
+/// What one kernel serves: the description, the GPU, how many parts, whether there are sinks, alignment.
+type Key = (String, i32, usize, bool, u64);
+
+/// Kernels that are kept.
+const MOST: usize = 1024;
+
+static LOADED: Mutex<Option<HashMap<Key, Arc<MergeExecutable>>>> = Mutex::new(None);
+
+/// # Safety
+/// As [`merge`], with tensors that were checked.
+unsafe fn on_gpu(
+    view: &View,
+    description: &str,
+    tensors: &Tensors<'_>,
+    stream: usize,
+) -> Result<(), Error> {
+    let device = opened(tensors.out.device)?;
+    let outputs = tensors.parts.iter().map(|[out, _]| out.address).chain([tensors.out.address]);
+    // Of addresses, only whether they are multiples of 16 matters.
+    let align =
+        if outputs.fold(0, |all, address| all | address).is_multiple_of(16) { 16 } else { 1 };
+    let (parts, sinks) = (tensors.parts.len(), tensors.sinks.is_some());
+    let key = (description.to_string(), tensors.out.device, parts, sinks, align);
+    let executable = match find(&key) {
+        Some(found) => found,
+        None => keep(key, plan_merge(view, parts, sinks, align, &device)?.prepare()?),
+    };
+    let address = |slot: MergeSlot| match slot {
+        MergeSlot::Out => tensors.out.address,
+        MergeSlot::Lse => tensors.lse.address,
+        MergeSlot::Sinks => tensors.sinks.map_or(0, |sinks| sinks.address),
+        MergeSlot::PartOut(n) => tensors.parts[n][0].address,
+        MergeSlot::PartLse(n) => tensors.parts[n][1].address,
+    };
+    // SAFETY: as the caller says.
+    unsafe { executable.launch_at(&Stream::from_raw(&device, stream)?, address) }
+}
+
+fn find(key: &Key) -> Option<Arc<MergeExecutable>> {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.as_ref()?.get(key).cloned()
+}
+
+fn keep(key: Key, executable: MergeExecutable) -> Arc<MergeExecutable> {
+    let executable = Arc::new(executable);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let loaded = loaded.get_or_insert_default();
+    if loaded.len() >= MOST {
+        loaded.clear();
+    }
+    loaded.insert(key, executable.clone());
+    executable
+}
+
 fn view(description: &str) -> Result<View, InvalidProblem> {
     let invalid = |text: String| InvalidProblem::new("merge", "must be a shape as JSON", text);
     let Shape { shape, strides, dtype } =
@@ -71,19 +145,20 @@ fn check(view: &View, tensors: &Tensors<'_>) -> Result<(usize, usize), InvalidPr
     };
     let outputs = (Element::Float(view.dtype), elements * view.dtype.bytes());
     let logits = (F32, rows * 4);
-    tensors.out.check("out", outputs, CPU, true)?;
-    tensors.lse.check("lse", logits, CPU, true)?;
+    let device = tensors.device();
+    tensors.out.check("out", outputs, device, true)?;
+    tensors.lse.check("lse", logits, device, true)?;
     let mut all =
         vec![("out".to_string(), tensors.out, outputs.1), ("lse".into(), tensors.lse, logits.1)];
     if let Some(sinks) = tensors.sinks {
         let bytes = view.heads().saturating_mul(4);
-        sinks.check("sinks", (F32, bytes), CPU, false)?;
+        sinks.check("sinks", (F32, bytes), device, false)?;
         all.push(("sinks".into(), sinks, bytes));
     }
     for (n, [out, lse]) in tensors.parts.iter().enumerate() {
         for (name, memory, need) in [("outs", out, outputs), ("lses", lse, logits)] {
             let name = format!("{name}[{n}]");
-            memory.check(name.as_str(), need, CPU, false)?;
+            memory.check(name.as_str(), need, device, false)?;
             all.push((name, memory, need.1));
         }
     }

@@ -1,18 +1,16 @@
 //! A planned problem, and what a caller must know to run it.
 
-use crate::gpu::Gpu;
 use crate::memory::{CPU, Memory, Need, Needs, slot_number};
 use crate::{Description, host};
-use problem::Problem;
+use problem::{Problem, Slot};
 use serde::Serialize;
-use sixwarp::{Device, Error, PlanOptions};
+use sixwarp::{Device, Error, Executable, PlanOptions, Stream};
 use std::ffi::{CStr, CString};
 
 /// A problem planned for one device.
 pub struct Plan {
-    plan: sixwarp::Plan,
+    executable: Executable,
     needs: Needs,
-    gpu: Option<Gpu>,
     info: CString,
 }
 
@@ -54,21 +52,12 @@ impl Plan {
     /// If the problem is not valid, or the device is not there or cannot do it.
     pub fn new(description: &Description, device: i32) -> Result<Self, Error> {
         let problem = description.problem()?;
-        let (plan, gpu) = match device {
-            CPU => (sixwarp::plan(&problem, &Device::cpu())?, None),
-            _ => {
-                let ordinal = u32::try_from(device)
-                    .map_err(|_| Error::NoDevice(format!("there is no GPU {device}")))?;
-                let device = Device::cuda(ordinal)?;
-                let split = description.split();
-                let options = device.plan_options().map(|usual| PlanOptions { split, ..usual });
-                let plan = sixwarp::plan_with(&problem, &device, options)?;
-                let opened = cuda::Device::open(ordinal)?;
-                let gpu = plan.program().map(|program| Gpu::new(opened, program)).transpose()?;
-                (plan, gpu)
-            }
-        };
-        let needs = needs(&problem, gpu.as_ref(), device);
+        let on = opened(device)?;
+        let split = description.split();
+        let options = on.plan_options().map(|usual| PlanOptions { split, ..usual });
+        let plan = sixwarp::plan_with(&problem, &on, options)?;
+        let executable = plan.prepare()?;
+        let needs = needs(&problem, executable.workspace_bytes(), device);
         let info = Info {
             slots: needs.slots.iter().map(SlotInfo::from).collect(),
             workspace_bytes: needs.workspace_bytes,
@@ -78,7 +67,7 @@ impl Plan {
         };
         let info = serde_json::to_string(&info).map_err(|e| Error::Device(e.to_string()))?;
         let info = CString::new(info).unwrap_or_default();
-        Ok(Self { plan, needs, gpu, info })
+        Ok(Self { executable, needs, info })
     }
 
     pub(crate) fn needs(&self) -> &Needs {
@@ -86,7 +75,7 @@ impl Plan {
     }
 
     pub(crate) fn host_plan(&self) -> &sixwarp::Plan {
-        &self.plan
+        self.executable.plan()
     }
 
     /// Runs on memory that the caller describes: on the CPU before returning, on a GPU by queueing on
@@ -113,12 +102,20 @@ impl Plan {
     /// [`Plan::run`].
     pub(crate) unsafe fn run_at(&self, addresses: &[u64], stream: usize) -> Result<(), Error> {
         self.needs.check_places(addresses)?;
-        // SAFETY: as the caller says; places were checked.
+        if self.needs.device == CPU {
+            // SAFETY: as the caller says; places were checked.
+            return unsafe { host::run(self, addresses) };
+        }
+        let slots = &self.needs.slots;
+        let address = |slot: Slot| {
+            let at = slots.iter().position(|need| need.slot == slot);
+            at.map_or(0, |at| addresses[at])
+        };
+        let workspace = addresses.get(slots.len()).copied().unwrap_or(0);
+        // SAFETY: as the caller says.
         unsafe {
-            match &self.gpu {
-                Some(gpu) => gpu.launch(addresses, stream),
-                None => host::run(self, addresses),
-            }
+            let stream = Stream::from_raw(self.host_plan().device(), stream)?;
+            self.executable.launch_at(&stream, address, workspace)
         }
     }
 
@@ -128,13 +125,18 @@ impl Plan {
     }
 }
 
+/// The device of a number.
+pub(crate) fn opened(device: i32) -> Result<Device, Error> {
+    match u32::try_from(device) {
+        Ok(ordinal) => Device::cuda(ordinal),
+        Err(_) if device == CPU => Ok(Device::cpu()),
+        Err(_) => Err(Error::NoDevice(format!("there is no GPU {device}"))),
+    }
+}
+
 /// What running `problem` needs of a caller.
-fn needs(problem: &Problem, gpu: Option<&Gpu>, device: i32) -> Needs {
+fn needs(problem: &Problem, workspace_bytes: u64, device: i32) -> Needs {
     let need =
         |slot| Need { slot, element: problem.slot_element(slot), bytes: problem.slot_bytes(slot) };
-    Needs {
-        slots: problem.slots().into_iter().map(need).collect(),
-        workspace_bytes: gpu.map_or(0, Gpu::workspace_bytes),
-        device,
-    }
+    Needs { slots: problem.slots().into_iter().map(need).collect(), workspace_bytes, device }
 }

@@ -44,6 +44,9 @@ pub fn decode(device: &Device) -> Result<(), Error> {
     let problem = Problem::builder(queries).segment(Segment::new(keys, keys)).build()?;
     let plan = plan(&problem, device)?;
     println!("{device}: {}", plan.summary());
+    let executable = plan.prepare()?;
+    let mut workspace = executable.alloc_workspace()?;
+    let stream = device.default_stream();
 
     let (k, v) = (values(KV_HEADS * KEYS * DIM, 1), values(KV_HEADS * KEYS * DIM, 2));
     let (device_k, device_v) = (device.upload(&k)?, device.upload(&v)?);
@@ -58,7 +61,7 @@ pub fn decode(device: &Device) -> Result<(), Error> {
             .input(Slot::K, &device_k)
             .input(Slot::V, &device_v)
             .output(Slot::Out, &mut out);
-        plan.launch(buffers)?.wait()?;
+        executable.launch(&stream, buffers, &mut workspace)?.wait()?;
         result = out.download()?;
     }
 

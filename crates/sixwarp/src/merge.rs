@@ -90,7 +90,7 @@ fn rows(view: &View) -> impl Iterator<Item = (usize, usize)> {
     all.enumerate().map(move |(row, (b, h, t))| (row, view.row_offset(b, h, t) as usize))
 }
 
-fn check(view: &View, out: HostRef, lse: &[f32]) -> Result<(), InvalidProblem> {
+pub(crate) fn check(view: &View, out: HostRef, lse: &[f32]) -> Result<(), InvalidProblem> {
     if view.strides[3] != 1 {
         return Err(InvalidProblem::new(Slot::Out, "the last stride must be 1", view.strides[3]));
     }

@@ -1,5 +1,4 @@
 use crate::device::Kind;
-use crate::launch::Ready;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, PlanOptions, programs};
 use problem::{DType, HostBuffers, Problem};
@@ -11,7 +10,6 @@ pub struct Plan {
     pub(crate) device: Device,
     /// The emitted program, where the device runs one.
     pub(crate) emitted: Option<kernels::Plan>,
-    pub(crate) ready: Ready,
 }
 
 /// Plans `problem` for `device`.
@@ -41,8 +39,7 @@ pub fn plan_with(
             Some(kernels::plan(problem, arch, &options)?)
         }
     };
-    let ready = Ready::default();
-    let plan = Plan { problem: problem.clone(), device: device.clone(), emitted, ready };
+    let plan = Plan { problem: problem.clone(), device: device.clone(), emitted };
     plan.check_memory()?;
     Ok(plan)
 }
@@ -134,13 +131,14 @@ impl Plan {
             (Kind::Cuda { device, .. }, Some(plan)) => {
                 let mut bytes = programs::gather(&self.problem, &plan.program, buffers)?;
                 device.run_host(&plan.program, &mut bytes)?;
-                programs::scatter(&self.problem, bytes, &[], buffers);
+                programs::scatter(&self.problem, &plan.program, bytes, &[], buffers);
                 Ok(())
             }
             (Kind::Simulated { options, .. }, Some(plan)) => {
                 let bytes = programs::gather(&self.problem, &plan.program, buffers)?;
                 let report = sim::run(&plan.program, &bytes, options)?;
-                programs::scatter(&self.problem, report.buffers, &report.unwritten, buffers);
+                let (bytes, unwritten) = (report.buffers, &report.unwritten);
+                programs::scatter(&self.problem, &plan.program, bytes, unwritten, buffers);
                 Ok(())
             }
             (Kind::Oracle, _) => Ok(cpu::oracle::answer(&self.problem, buffers)?),

@@ -5,19 +5,18 @@ use problem::{HostBuffers, InvalidProblem, Problem, Slot};
 use program::Program;
 use std::ops::Range;
 
-/// Bytes for each of the program's buffers: the problem's slots in order, then workspaces, which
-/// stay empty for the engine to allocate.
+/// Bytes for each of the program's buffers: those of the slot it is named by; other buffers stay empty for
+/// the engine to allocate.
 pub(crate) fn gather(
     problem: &Problem,
     program: &Program,
     buffers: &mut HostBuffers,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let slots = problem.slots();
-    let mut bytes = vec![Vec::new(); program.buffers.len()];
-    for (slot, bytes) in slots.into_iter().zip(&mut bytes) {
-        *bytes = slot_bytes(problem, slot, buffers)?;
-    }
-    Ok(bytes)
+    let bytes = |buffer: &program::Buffer| match problem.slot_named(&buffer.name) {
+        Some(slot) => slot_bytes(problem, slot, buffers),
+        None => Ok(Vec::new()),
+    };
+    Ok(program.buffers.iter().map(bytes).collect::<Result<_, _>>()?)
 }
 
 fn slot_bytes(
@@ -48,12 +47,14 @@ fn slot_bytes(
 /// has.
 pub(crate) fn scatter(
     problem: &Problem,
+    program: &Program,
     bytes: Vec<Vec<u8>>,
     unwritten: &[Vec<Range<usize>>],
     buffers: &mut HostBuffers,
 ) {
-    for (i, (slot, mut bytes)) in problem.slots().into_iter().zip(bytes).enumerate() {
-        let Some(memory) = buffers.get_mut(slot) else { continue };
+    for (i, (buffer, mut bytes)) in program.buffers.iter().zip(bytes).enumerate() {
+        let slot = problem.slot_named(&buffer.name);
+        let Some(memory) = slot.and_then(|slot| buffers.get_mut(slot)) else { continue };
         let unwritten = unwritten.get(i).map(Vec::as_slice).unwrap_or_default();
         if !unwritten.is_empty() {
             let before = memory.as_ref().to_bytes();
@@ -69,6 +70,7 @@ pub(crate) fn scatter(
 mod tests {
     use super::*;
     use problem::{DType, HostMut, Segment, View};
+    use program::{Access, Buffer};
 
     #[test]
     fn what_was_written_arrives_whatever_its_bits() {
@@ -76,8 +78,13 @@ mod tests {
         let problem = Problem::builder(view).segment(Segment::new(view, view)).build().unwrap();
         let mut out = [1.0f32, 2.0, 3.0, 4.0];
         let mut buffers = HostBuffers::new().output(Slot::Out, HostMut::F32(&mut out));
+        let named =
+            |name: &str| Buffer { name: name.into(), bytes: 16, align: 16, access: Access::Write };
+        let all = vec![named("scratch"), named("out")];
+        let module = ptx::parse(".version 8.0\n.target sm_90\n.address_size 64\n").unwrap();
+        let program = Program { module: module.into(), buffers: all, launches: vec![] };
         let written = vec![vec![], vec![0xff; 16]];
-        scatter(&problem, written, &[vec![], vec![4..8, 8..12]], &mut buffers);
+        scatter(&problem, &program, written, &[vec![], vec![4..8, 8..12]], &mut buffers);
         assert_eq!(out.map(f32::to_bits), [!0, 2f32.to_bits(), 3f32.to_bits(), !0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::Kind;
 use crate::memory::ensure_memory;
-use crate::{Device, Error};
+use crate::{Device, Error, Stream};
 use half::{bf16, f16};
 use problem::{DType, Element, HostMut, HostRef, InvalidProblem, Slot};
 use std::fmt;
@@ -286,7 +286,9 @@ impl<'a> DeviceMut<'a> {
 ///     .input(Slot::K, &k)
 ///     .input(Slot::V, &k)
 ///     .output(Slot::Out, &mut out);
-/// plan.launch(buffers)?.wait()?;
+/// let executable = plan.prepare()?;
+/// let mut workspace = executable.alloc_workspace()?;
+/// executable.launch(&device.default_stream(), buffers, &mut workspace)?.wait()?;
 /// assert_eq!(out.download()?, [2.0; 48]);
 /// # Ok::<(), sixwarp::Error>(())
 /// ```
@@ -294,10 +296,12 @@ impl<'a> DeviceMut<'a> {
 /// What a launch writes cannot be looked at before it has ended:
 ///
 /// ```compile_fail,E0502
-/// # use sixwarp::{Device, DeviceBuffers, Error, Plan, Slot};
-/// fn early(plan: &Plan, device: &Device) -> Result<Vec<f32>, Error> {
+/// # use sixwarp::{Device, DeviceBuffers, Error, Executable, Slot};
+/// fn early(executable: &Executable, device: &Device) -> Result<Vec<f32>, Error> {
 ///     let mut out = device.alloc::<f32>(48)?;
-///     let pending = plan.launch(DeviceBuffers::new().output(Slot::Out, &mut out))?;
+///     let mut workspace = executable.alloc_workspace()?;
+///     let buffers = DeviceBuffers::new().output(Slot::Out, &mut out);
+///     let pending = executable.launch(&device.default_stream(), buffers, &mut workspace)?;
 ///     let values = out.download(); // `pending` still borrows `out`
 ///     pending.wait()?;
 ///     values
@@ -331,10 +335,14 @@ impl<'a> DeviceBuffers<'a> {
 /// Work that was launched. It borrows its tensors until it has ended; dropping it waits.
 #[must_use = "dropped at once, it waits for the device"]
 pub struct Pending<'a> {
-    pub(crate) stream: Option<cuda::Stream>,
-    /// Scratch memory, in use until the end.
-    pub(crate) _workspace: Vec<cuda::DeviceBuffer>,
-    pub(crate) tensors: PhantomData<&'a mut ()>,
+    stream: Option<Stream>,
+    tensors: PhantomData<&'a mut ()>,
+}
+
+impl Pending<'_> {
+    pub(crate) fn on(stream: &Stream) -> Self {
+        Pending { stream: Some(stream.clone()), tensors: PhantomData }
+    }
 }
 
 impl Pending<'_> {
@@ -344,7 +352,7 @@ impl Pending<'_> {
     /// If the device failed.
     pub fn wait(mut self) -> Result<(), Error> {
         match self.stream.take() {
-            Some(stream) => Ok(stream.synchronize()?),
+            Some(stream) => stream.synchronize(),
             None => Ok(()),
         }
     }

@@ -5,6 +5,8 @@
 mod device_tensors;
 #[path = "../examples/dsv4_decode.rs"]
 mod dsv4_decode;
+#[path = "../examples/graph_decode.rs"]
+mod graph_decode;
 #[allow(dead_code)] // As above.
 #[path = "../examples/processors.rs"]
 mod processors;
@@ -22,6 +24,15 @@ fn tensors_stay_on_any_device() {
 #[test]
 fn a_layer_of_deepseek_v4_decodes() {
     dsv4_decode::main().unwrap();
+}
+
+#[test]
+fn a_graph_decodes_or_a_gpu_is_asked_for() {
+    let ended = graph_decode::main().map_err(|error| error.to_string());
+    match sixwarp::Device::cuda(0) {
+        Ok(_) => ended.unwrap(),
+        Err(why) => assert_eq!(ended, Err(format!("CUDA graphs need a GPU: {why}"))),
+    }
 }
 
 #[test]

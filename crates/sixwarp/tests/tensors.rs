@@ -49,7 +49,10 @@ fn every_device_computes_on_its_own_tensors() {
             .input(Slot::V, &dv)
             .output(Slot::Out, &mut out)
             .output(Slot::Lse, &mut lse);
-        plan(&problem, &device).unwrap().launch(buffers).unwrap().wait().unwrap();
+        let executable = plan(&problem, &device).unwrap().prepare().unwrap();
+        let (stream, mut workspace) =
+            (device.new_stream().unwrap(), executable.alloc_workspace().unwrap());
+        executable.launch(&stream, buffers, &mut workspace).unwrap().wait().unwrap();
         for (at, (got, want)) in out.download().unwrap().iter().zip(&want).enumerate() {
             let gap = at % 80 >= 64;
             let expected = if gap { untouched } else { *want };
@@ -67,13 +70,20 @@ fn mistakes_are_named() {
         let wrong = device.upload(&[0.0f32; QUERIES]).unwrap();
         let mut integers = device.alloc::<i32>(480).unwrap();
         let mut out = device.alloc::<bf16>(480).unwrap();
-        let plan = plan(&problem, &device).unwrap();
+        let executable = plan(&problem, &device).unwrap().prepare().unwrap();
+        let (here, elsewhere) = (device.default_stream(), Device::oracle().default_stream());
         let inputs = |q| DeviceBuffers::new().input(Slot::Q, q).input(Slot::K, &keys);
-        let refused = |buffers| plan.launch(buffers).unwrap_err().to_string();
+        let launched = |stream, buffers| {
+            let mut workspace = executable.alloc_workspace().unwrap();
+            executable.launch(stream, buffers, &mut workspace).map(drop)
+        };
+        let refused = |buffers| launched(&here, buffers).unwrap_err().to_string();
         let error = refused(inputs(&wrong).input(Slot::V, &keys).output(Slot::Out, &mut out));
         assert!(error.starts_with("q: must hold bf16"), "{error}");
         let error = refused(inputs(&wrong).output(Slot::Out, &mut integers));
         assert_eq!(error, "out: must hold floats, but it is i32");
+        let error = launched(&elsewhere, inputs(&wrong)).unwrap_err().to_string();
+        assert_eq!(error, format!("stream: must be of {device}, but it is oracle"));
     }
     let mut tensor = Device::cpu().alloc::<u8>(2).unwrap();
     let error = tensor.write(&[1, 2, 3]).unwrap_err().to_string();
@@ -86,4 +96,14 @@ fn addresses_are_for_gpus() {
     // SAFETY: nothing lies there, but the CPU refuses addresses before it looks.
     let refused = unsafe { sixwarp::DeviceRef::from_raw::<f32>(&device, 64, 1) };
     assert!(matches!(refused, Err(Error::Invalid(_))));
+    let executable = plan(&problem(), &device).unwrap().prepare().unwrap();
+    let stream = device.default_stream();
+    // SAFETY: as above.
+    let refused = unsafe { executable.launch_at(&stream, |_| 64, 0) }.unwrap_err();
+    assert_eq!(refused.to_string(), "device: is a GPU where addresses are given, but it is cpu");
+    // SAFETY: as above.
+    let refused = unsafe { sixwarp::Stream::from_raw(&device, 1) };
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+    let refused = stream.capture(|| Ok(())).map(drop).unwrap_err();
+    assert_eq!(refused.to_string(), "device: is a GPU where graphs are recorded, but it is cpu");
 }

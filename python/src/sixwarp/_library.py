@@ -43,7 +43,7 @@ def _load() -> ctypes.CDLL:
         "sixwarp_plan_info": (text, [address]),
         "sixwarp_plan_free": (None, [address]),
         "sixwarp_run": (code, [address, tensor, size, tensor, size]),
-        "sixwarp_merge": (code, [text, tensor, tensor, tensor, tensor, size]),
+        "sixwarp_merge": (code, [text, tensor, tensor, tensor, tensor, size, size]),
         "sixwarp_model1_pack": (code, [tensor, ctypes.c_uint64, tensor]),
         "sixwarp_model1_unpack": (code, [tensor, ctypes.c_uint64, tensor]),
     }

@@ -7,7 +7,7 @@ from typing import Any, Sequence, Tuple
 from . import _describe as describe
 from ._exchange import is_foreign, through
 from ._options import layout_name
-from ._plan import merge_host
+from ._plan import merge_parts
 from ._tensor import CPU, adapter_for, ensure_given
 
 
@@ -42,15 +42,29 @@ def merge(
     lses = [a.floats(name, lse) for name, lse in _numbered("lses", lses).items()]
     sinks = None if sinks is None else a.floats("sinks", sinks)
     view, rows = _ensure_alike(a, outs, lses, sinks, layout)
-    if a.device(outs[0], "outs[0]") != CPU:
-        return _merge_on_gpu(outs, lses, sinks, layout)
+    while len(outs) > _MOST and a.device(outs[0], "outs[0]") != CPU:
+        groups = range(0, len(outs), _MOST)
+        merged = [_merged(a, outs[i : i + _MOST], lses[i : i + _MOST], None, layout, view, rows) for i in groups]
+        outs, lses = [out for out, _ in merged], [lse for _, lse in merged]
+        view = describe.view(a, outs[0], layout, "out")
+    return _merged(a, outs, lses, sinks, layout, view, rows)
+
+
+# Parts that one kernel merges; more are merged in groups first.
+_MOST = 64
+
+
+def _merged(a: Any, outs: list, lses: list, sinks: Any, layout: str, view: dict, rows: tuple) -> Tuple[Any, Any]:
+    """The merge of parts that are alike."""
     out, lse = a.empty_like(outs[0]), a.empty(rows, "f32", lses[0])
     if any(a.strides(x, "outs") != a.strides(out, "out") for x in outs):
         outs = [a.contiguous(x) for x in outs]
         out = a.empty_like(outs[0])
         view = describe.view(a, out, layout, "out")
     parts = [a.memory(x) for part in zip(outs, lses) for x in part]
-    merge_host(view, a.memory(out), a.memory(lse), None if sinks is None else a.memory(sinks), parts)
+    device = a.device(out, "out")
+    stream = 0 if device == CPU else a.stream(device)
+    merge_parts(view, a.memory(out), a.memory(lse), None if sinks is None else a.memory(sinks), parts, stream)
     return out, lse
 
 
@@ -70,35 +84,3 @@ def _ensure_alike(a: Any, outs: list, lses: list, sinks: Any, layout: str) -> Tu
         describe.ensure_shape(a, name, lse, rows)
     describe.ensure_shape(a, "sinks", sinks, (shape[1],))
     return views[0], rows
-
-
-def _merge_on_gpu(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:
-    """On a GPU the merge is made of torch's own operations; CuPy's arrays are lent to it."""
-    import torch
-
-    if isinstance(outs[0], torch.Tensor):
-        return merge_torch(outs, lses, sinks, layout)
-    import cupy
-
-    lend = torch.from_dlpack
-    merged = merge_torch([*map(lend, outs)], [*map(lend, lses)], None if sinks is None else lend(sinks), layout)
-    return tuple(map(cupy.from_dlpack, merged))
-
-
-def merge_torch(outs: Sequence[Any], lses: Sequence[Any], sinks: Any, layout: str) -> Tuple[Any, Any]:
-    """The merge in torch's operations, in float32."""
-    import torch
-
-    logits = torch.stack([lse.float() for lse in lses])
-    logits = logits.masked_fill(~logits.isfinite(), float("-inf"))
-    total = torch.logsumexp(logits, 0)
-    weights = torch.exp(logits - total.masked_fill(total.isinf(), 0.0))
-    if sinks is not None:
-        sink = sinks.float().view(-1, 1)
-        weights = weights * torch.sigmoid(total - sink).nan_to_num(0.0)
-    if layout == "bshd":
-        weights = weights.transpose(-1, -2)
-    parts = torch.stack([out.float() for out in outs])
-    weights = weights.unsqueeze(-1)
-    parts = parts.masked_fill(weights == 0, 0.0)
-    return (parts * weights).sum(0).to(outs[0].dtype), total

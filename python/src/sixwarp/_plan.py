@@ -120,9 +120,11 @@ def raw_stream(stream: Any) -> int:
     raise TypeError(f"stream is a CUstream as an integer, a torch or a CuPy stream, not {stream!r}")
 
 
-def merge_host(description: dict, out: Memory, lse: Memory, sinks: Optional[Memory], parts: Sequence[Memory]) -> None:
-    """Merges results in host memory; `parts` are output and log-sum-exp of each, in turn."""
+def merge_parts(
+    description: dict, out: Memory, lse: Memory, sinks: Optional[Memory], parts: Sequence[Memory], stream: int
+) -> None:
+    """Merges results; `parts` are output and log-sum-exp of each, in turn. A GPU does it on `stream`."""
     text = json.dumps(description).encode()
     logits = None if sinks is None else packed(sinks)
     all_parts = b"".join(map(packed, parts))
-    check(library.sixwarp_merge(text, packed(out), packed(lse), logits, all_parts, len(parts) // 2))
+    check(library.sixwarp_merge(text, packed(out), packed(lse), logits, all_parts, len(parts) // 2, stream))

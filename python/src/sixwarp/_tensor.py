@@ -193,6 +193,11 @@ class CudaArrayAdapter:
         kind = {"f32": "float32", "i32": "int32", "u8": "uint8"}.get(dtype) or like.dtype
         return cupy.empty(shape, kind)
 
+    def empty_like(self, x: Any) -> Any:
+        import cupy
+
+        return cupy.empty(self.shape(x), x.dtype)
+
     def contiguous(self, x: Any) -> Any:
         import cupy
 

@@ -2,7 +2,7 @@
 //! launch, so the two cannot disagree.
 
 use problem::{Problem, SegmentSlot, Slot};
-use program::{Access, Argument, Buffer, BufferId, TensorMap};
+use program::{Access, Argument, Buffer, BufferId, TensorMap, WORKSPACE_ALIGN};
 use ptx::build::{Builder, GlobalPtr, Reg, TensorMapParam};
 
 /// The buffers of a program: the problem's slots, then workspaces.
@@ -33,8 +33,8 @@ impl Memory {
 
     /// Adds scratch memory.
     pub fn workspace(&mut self, name: &str, bytes: u64) -> BufferId {
-        let access = Access::Workspace;
-        self.buffers.push(Buffer { name: name.to_string(), bytes, align: 256, access });
+        let (access, align) = (Access::Workspace, WORKSPACE_ALIGN);
+        self.buffers.push(Buffer { name: name.to_string(), bytes, align, access });
         BufferId(self.buffers.len() - 1)
     }
 

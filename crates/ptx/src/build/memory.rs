@@ -266,6 +266,13 @@ impl Builder {
         }
     }
 
+    /// Stores the lowest 1, 2 or 4 bytes of `value` to global memory, where `p` holds.
+    #[track_caller]
+    pub fn st_global_bytes(&mut self, p: Reg<bool>, to: GlobalPtr, bytes: u32, value: Reg<u32>) {
+        let text = format!("st.global.u{}", bytes * 8);
+        self.emit_if(p, &text, vec![to.operand(), value.operand()]);
+    }
+
     /// Brings what lies at `from` to L2, if it can be read there.
     #[track_caller]
     pub fn prefetch_to_l2(&mut self, from: GlobalPtr) {

@@ -45,7 +45,7 @@ fn merge(shape: &str, given: &[Memory]) -> Result<(), String> {
     let parts = [[given[3], given[4]], [given[5], given[6]]];
     // SAFETY: tensors are described as they are, or must be refused.
     let code = unsafe {
-        ffi::sixwarp_merge(text.as_ptr(), &given[0], &given[1], &given[2], parts.as_ptr(), 2)
+        ffi::sixwarp_merge(text.as_ptr(), &given[0], &given[1], &given[2], parts.as_ptr(), 2, 0)
     };
     if code == 0 { Ok(()) } else { Err(sentence()) }
 }
@@ -111,10 +111,10 @@ fn null_is_refused() {
     // SAFETY: null is what these are to refuse.
     unsafe {
         let (out, lse) = (&given[0], &given[1]);
-        refused(ffi::sixwarp_merge(null(), out, lse, null(), null(), 0), "description");
-        refused(ffi::sixwarp_merge(text.as_ptr(), null(), lse, null(), null(), 0), "out");
-        refused(ffi::sixwarp_merge(text.as_ptr(), out, null(), null(), null(), 0), "lse");
-        refused(ffi::sixwarp_merge(text.as_ptr(), out, lse, null(), null(), 1), "parts");
-        assert_eq!(ffi::sixwarp_merge(text.as_ptr(), out, lse, null(), null(), 0), 0);
+        refused(ffi::sixwarp_merge(null(), out, lse, null(), null(), 0, 0), "description");
+        refused(ffi::sixwarp_merge(text.as_ptr(), null(), lse, null(), null(), 0, 0), "out");
+        refused(ffi::sixwarp_merge(text.as_ptr(), out, null(), null(), null(), 0, 0), "lse");
+        refused(ffi::sixwarp_merge(text.as_ptr(), out, lse, null(), null(), 1, 0), "parts");
+        assert_eq!(ffi::sixwarp_merge(text.as_ptr(), out, lse, null(), null(), 0, 0), 0);
     }
 }
