@@ -364,3 +364,52 @@ def test_tensors_of_a_layer_are_on_one_device():
     q = some(2, 8, 512).bfloat16().cuda()
     with pytest.raises(ValueError, match="window_lists is on the CPU and q on GPU 0"):
         dsv4.decode(q, some(2, 64, 512).bfloat16().cuda(), some_lists(2, 128, 128), some(8).cuda())
+
+
+def test_queries_keys_and_values_begin_anywhere():
+    q, k, v = tensors()
+    want = sixwarp.attention(q, k, v, return_lse=True)
+    plan = sixwarp.plan(q, k, v, return_lse=True)
+
+    def shifted(x, by):
+        room = torch.empty(x.numel() + 8, device="cuda", dtype=x.dtype)
+        return room[by : by + x.numel()].copy_(x.flatten()).view(x.shape)
+
+    for by in (1, 4, 7):
+        for which in range(3):
+            given = [shifted(x, by) if n == which else x for n, x in enumerate((q, k, v))]
+            for _ in range(2):
+                for call in (lambda: sixwarp.attention(*given, return_lse=True), lambda: plan(*given)):
+                    for x, y in zip(call(), want):
+                        assert torch.equal(x, y)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    out = sixwarp.attention(shifted(q, 1), k, v, stream=stream)
+    stream.synchronize()
+    assert torch.equal(out, want[0])
+    heads = torch.randn(2, 300, 1, 129, device="cuda", dtype=torch.bfloat16)[..., 1:]
+    with pytest.raises(sixwarp.Unsupported, match="stride"):
+        sixwarp.attention(q, heads, heads)
+    with pytest.raises((ValueError, RuntimeError), match="out"):
+        sixwarp.attention(q, k, v, out=shifted(q, 1))
+
+
+def test_a_merge_is_one_kernel():
+    q, k, v = tensors()
+    parts = [sixwarp.attention(q, k[:, a:b], v[:, a:b], return_lse=True) for a, b in ((0, 100), (100, 300))]
+    outs, lses = zip(*parts)
+    want, want_lse = sixwarp.attention(q, k, v, return_lse=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        out, lse = sixwarp.merge(outs, lses)
+        torch.cuda.synchronize()
+    kernels = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    assert kernels == ["merge"], kernels
+    torch.testing.assert_close(out, want, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(lse, want_lse, atol=1e-4, rtol=1e-4)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured, _ = sixwarp.merge(outs, lses)
+    graph.replay()
+    assert torch.equal(captured, out)
+    odd = [torch.empty(x.numel() + 1, device="cuda", dtype=x.dtype)[1:].copy_(x.flatten()).view(x.shape) for x in outs]
+    assert torch.equal(sixwarp.merge(odd, lses)[0], out)

@@ -193,3 +193,30 @@ def test_threads_share_what_is_known():
     threads = [threading.Thread(target=work) for _ in range(4)]
     [thread.start() for thread in threads], [thread.join() for thread in threads]
     assert not wrong
+
+
+def test_what_begins_between_two_vectors_is_copied_with_its_strides():
+    """What a GPU is given, on the CPU."""
+    import contextlib
+
+    from sixwarp._plan import aligned
+    from sixwarp._tensor import torch_adapter
+
+    room = torch.arange(4096, dtype=torch.float32).to(torch.bfloat16)
+    whole = room[:2048].view(2, 8, 4, 32)
+    views = [
+        room[1:1025].view(1, 8, 4, 32), room[3:].as_strided((2, 4, 2, 32), (1024, 64, 32, 1)),
+        room[7:39].expand(2, 5, 3, 32),
+    ]  # fmt: skip
+    assert whole.data_ptr() % 16 == 0
+    used = []
+    streams = lambda: used.append(True) or contextlib.nullcontext()
+    given = {"q": whole, "k": None, "sinks": room[1:3].float()}
+    assert aligned(given, torch_adapter(), streams) is given and not used
+    for view in views:
+        for name in ("q", "k", "v", "segment 1 k"):
+            got = aligned({**given, name: view}, torch_adapter(), streams)
+            copy = got.pop(name)
+            assert all(got[other] is given[other] for other in got) and used.pop()
+            assert copy.data_ptr() % 16 == 0
+            assert torch.equal(copy.as_strided(view.shape, view.stride()), view)

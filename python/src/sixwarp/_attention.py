@@ -49,7 +49,8 @@ def attention(
 
     NumPy arrays, torch tensors, CuPy arrays, and arrays of other libraries that DLPack carries (JAX); the result
     is of the library of `q`. Tensors are `[batch, tokens, heads, dim]`, or `[batch, heads, tokens, dim]` with `layout="bhsd"`;
-    any strides with contiguous rows. Query heads are a multiple of KV heads.
+    any strides with contiguous rows. Query heads are a multiple of KV heads. On a GPU, queries, keys and values that do
+    not begin at a multiple of 16 bytes are copied first, in every call.
 
     - `causal` is aligned at the bottom right: the last query sees the last key.
     - `window=(left, right)` counts keys beside the diagonal; `None` is no limit.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ._library import check, library, raise_error, run
 from ._tensor import Memory
@@ -93,16 +93,33 @@ class Bound:
     ) -> None:
         """Runs on tensors by the names of the plan's slots."""
         plan, adapter = self.plan, self.adapter
-        fields = plan.named(tensors, adapter.memory)
         if plan.ordinal < 0:
-            plan.launch(fields, None, 0)
+            plan.launch(plan.named(tensors, adapter.memory), None, 0)
             return
+        # Copies are held until the work is queued: allocators reuse memory in the order of the stream.
+        tensors = aligned(tensors, adapter, lambda: adapter.on(stream, plan.ordinal))
+        fields = plan.named(tensors, adapter.memory)
         if plan.workspace_bytes and workspace is None:
             # Allocators reuse memory in the order of the stream it was taken on.
             with adapter.on(stream, plan.ordinal):
                 workspace = adapter.empty((plan.workspace_bytes,), "u8", like)
         scratch = adapter.memory(workspace) if plan.workspace_bytes else None
         plan.launch(fields, scratch, adapter.stream(plan.ordinal) if stream is None else stream)
+
+
+# Slots whose rows GPUs move in vectors, and of how many bytes.
+_ROWS = ("q", "k", "v", "segment 1 k", "segment 1 v")
+_VECTOR = 16
+
+
+def aligned(tensors: Mapping[str, Any], adapter: Any, on_stream: Callable) -> Mapping[str, Any]:
+    """Tensors by the names of their slots; queries, keys and values that begin between two vectors are copies."""
+    found = [(name, tensors.get(name)) for name in _ROWS]
+    between = {name: x for name, x in found if x is not None and adapter.pointer(x) % _VECTOR}
+    if not between:
+        return tensors
+    with on_stream():
+        return {**tensors, **{name: adapter.copied(x) for name, x in between.items()}}
 
 
 def packed(memory: Memory) -> bytes:

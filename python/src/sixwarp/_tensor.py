@@ -203,6 +203,14 @@ class CudaArrayAdapter:
 
         return cupy.ascontiguousarray(x)
 
+    def copied(self, x: Any) -> Any:
+        """A copy of the memory from the first element of `x` to its last, which keeps strides."""
+        import cupy
+
+        array = cupy.asarray(x)
+        elements = span(self.shape(x), self.strides(x, "the array"), 1)
+        return cupy.lib.stride_tricks.as_strided(array, (elements,), (array.itemsize,)).copy()
+
     def repeat(self, x: Any, count: int) -> Any:
         return x.repeat(count, axis=0)
 

@@ -10,7 +10,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from . import _quick, _torch_functions
-from ._tensor import CPU, ELEMENTS, INT32, UNKNOWN, Memory, ensure_int32
+from ._tensor import CPU, ELEMENTS, INT32, UNKNOWN, Memory, ensure_int32, span
 
 _NAMES = {
     torch.float64: "f64",
@@ -86,6 +86,10 @@ class TorchAdapter:
 
     def contiguous(self, x: Any) -> Any:
         return x.contiguous()
+
+    def copied(self, x: Any) -> Any:
+        """A copy of the memory from the first element of `x` to its last, which keeps strides."""
+        return x.detach().as_strided((span(x.shape, x.stride(), 1),), (1,)).clone()
 
     def repeat(self, x: Any, count: int) -> Any:
         return x.repeat_interleave(count, 0)
