@@ -1,6 +1,8 @@
 //! Attention as an operation of candle.
 
 use crate::{cpu, problem};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, Error, Layout, Result, Shape, Tensor};
 use sixwarp::{Mask, SegmentSlot, Slot};
 
@@ -126,6 +128,23 @@ impl CustomOp3 for Attention {
         let problem = problem::describe(self, q, [q_layout, k_layout, v_layout])?;
         let inputs = [(Slot::Q, q, q_layout), (Slot::K, k, k_layout), (Slot::V, v, v_layout)];
         let out = cpu::run(&problem, &inputs, &self.others, shape.elem_count())?;
+        Ok((out, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        q: &CudaStorage,
+        q_layout: &Layout,
+        k: &CudaStorage,
+        k_layout: &Layout,
+        v: &CudaStorage,
+        v_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let shape = problem::out_shape(q_layout, v_layout)?;
+        let problem = problem::describe(self, q, [q_layout, k_layout, v_layout])?;
+        let inputs = [(Slot::Q, q, q_layout), (Slot::K, k, k_layout), (Slot::V, v, v_layout)];
+        let out = crate::cuda::run(&problem, &inputs, &self.others, shape.elem_count())?;
         Ok((out, shape))
     }
 }
