@@ -266,6 +266,7 @@ pub struct Output {
 }
 
 /// A CTA's tile, opened: its sequence, the keys of one segment that it visits.
+#[derive(Clone, Copy)]
 pub struct OpenTile {
     pub tile: Tile,
     pub sequence: Sequence,
@@ -482,6 +483,14 @@ impl Params {
             let other = self.open(b, keys, sequence, tile, first_block, slice);
             body(b, n, &other);
         }
+    }
+
+    /// A tile over each of the segments; it has been opened over the first one.
+    #[track_caller]
+    pub fn open_segments(&self, b: &mut Builder, open: &OpenTile) -> Vec<OpenTile> {
+        let mut opened = Vec::new();
+        self.for_each_segment(b, open, |_, _, open| opened.push(*open));
+        opened
     }
 
     /// The number of tiles of keys in all segments.

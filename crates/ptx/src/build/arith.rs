@@ -342,6 +342,18 @@ impl Builder {
         [low[0], low[1], high[0], high[1]]
     }
 
+    /// Products of the 16-bit floats of two words, half by half.
+    #[track_caller]
+    pub fn mul_halves(&mut self, half: HalfType, a: Reg<u32>, b: Reg<u32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        let text = match half {
+            HalfType::Bf16 => "mul.rn.bf16x2",
+            HalfType::F16 => "mul.rn.f16x2",
+        };
+        self.emit(text, vec![d.operand(), a.operand(), b.operand()]);
+        d
+    }
+
     /// The two 16-bit floats of a word, the lower half's first.
     #[track_caller]
     pub fn unpack(&mut self, half: HalfType, word: Reg<u32>) -> [Reg<f32>; 2] {

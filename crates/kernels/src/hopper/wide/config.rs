@@ -100,7 +100,8 @@ impl Config {
     fn fits(&self) -> bool {
         let bytes = self.queries().bytes()
             + self.ring_bytes()
-            + self.p_stages * self.probabilities().bytes();
+            + self.p_stages * self.probabilities().bytes()
+            + if self.unpacks { gather::WAITING_BYTES } else { 0 };
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 

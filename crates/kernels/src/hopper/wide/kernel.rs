@@ -36,6 +36,8 @@ pub struct Shared {
     pub p_ring: Pipeline,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
+    /// Where packed rows wait until they are unpacked.
+    pub waiting: Option<SharedArray<u32>>,
     /// Counts a unit of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Where the parts of the keys meet.
@@ -93,6 +95,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
+        waiting: config.unpacks.then(|| gather::waiting(b, base)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }

@@ -24,7 +24,8 @@
 //! the cluster merges their results ([`merge`]).
 //!
 //! Shared memory at 512 columns: queries 64 KiB, keys 64 KiB, values 64 KiB, probabilities 2 × 8 KiB.
-//! With K = V the values' 64 KiB are a second stage of keys. Registers: output 128, scores 32,
+//! With K = V the values' 64 KiB are a second stage of keys. Packed rows wait in 24 KiB more to be
+//! unpacked; there is room for one tile of probabilities then. Registers: output 128, scores 32,
 //! probabilities 16.
 
 mod config;

@@ -36,8 +36,9 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row that is not looked up yet.
     #[track_caller]
-    fn new(b: &mut Builder) -> Self {
+    pub fn new(b: &mut Builder) -> Self {
         Row { outer: b.reg(), token: b.reg() }
     }
 
@@ -59,6 +60,7 @@ impl Row {
 }
 
 /// Where a row is.
+#[derive(Clone, Copy)]
 pub struct Place {
     /// The row, in units of 16 bytes from the first: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
@@ -67,8 +69,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// A place in `source` that is not known yet.
     #[track_caller]
-    fn new(b: &mut Builder, source: &Scattered) -> Self {
+    pub fn new(b: &mut Builder, source: &Scattered) -> Self {
         let scales = matches!(source, Scattered::Model1(_)).then(|| [b.reg(), b.reg()]);
         Place { row: b.reg(), scales }
     }
@@ -89,6 +92,20 @@ impl Place {
         let scales =
             both.map(|(own, other)| [0, 1].map(|i: usize| b.select::<u32>(p, own[i], other[i])));
         Place { row: b.select::<u32>(p, self.row, other.row), scales }
+    }
+
+    /// Makes it a place without a row.
+    #[track_caller]
+    pub fn clear(&self, b: &mut Builder) {
+        b.assign(self.row, NOWHERE);
+        self.scales.iter().flatten().for_each(|scale| b.assign(*scale, 0));
+    }
+
+    /// What lane `lane` of the warp knows.
+    #[track_caller]
+    pub fn from_lane(&self, b: &mut Builder, lane: Reg<u32>) -> Place {
+        let row = b.lane_value(self.row, lane);
+        Place { row, scales: self.scales.map(|own| own.map(|scale| b.lane_value(scale, lane))) }
     }
 
     /// Whether there is a row.

@@ -10,18 +10,20 @@
 //! multiplies with the rows fences behind the wait for them.
 
 mod elements;
+mod lane;
 mod lookup;
 mod model1;
 mod share;
 mod unpack;
 
 pub use elements::Elements;
+pub use lane::{Lane as UnpackingLane, words_of};
 #[cfg(test)]
 pub use lookup::row_of_lane;
 pub use lookup::{Lookup, Place, Row, Rows};
 pub use model1::{Model1, PackedRow};
 pub use share::Share;
-pub use unpack::{Lane as UnpackingLane, Unpack, WARPS as UNPACKING_WARPS, words_of};
+pub use unpack::{Unpack, WAITING_BYTES, WARPS as UNPACKING_WARPS, waiting};
 
 use crate::call::task::{Keys, OpenTile, Params, Source};
 use crate::call::tensors::{self, CHUNK};

@@ -197,6 +197,16 @@ impl PackedRow {
     }
 }
 
+/// The power of two that the byte from bit `bit` of a word on says, as a pair of bf16.
+#[track_caller]
+pub fn scale_pair(b: &mut Builder, scales: Reg<u32>, bit: u32) -> Reg<u32> {
+    let exponent = b.shr(scales, bit);
+    let exponent = b.and(exponent, 0xff);
+    let bits = b.shl(exponent, 7);
+    let bits = b.max(bits, SMALLEST_SCALE >> 16);
+    b.mul(bits, 0x0001_0001)
+}
+
 /// The power of two that the byte from bit `bit` of a word on says.
 #[track_caller]
 pub fn scale(b: &mut Builder, scales: Reg<u32>, bit: impl Into<Arg<u32>>) -> Reg<f32> {

@@ -125,9 +125,8 @@ impl Handed {
     /// What lane `lane` looked up.
     #[track_caller]
     fn from_lane(b: &mut Builder, place: &Place, lane: Reg<u32>) -> Self {
-        let row = b.lane_value(place.row, lane);
+        let Place { row, scales } = place.from_lane(b, lane);
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
-        let scales = place.scales.map(|scales| scales.map(|scale| b.lane_value(scale, lane)));
         Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
     }
 }

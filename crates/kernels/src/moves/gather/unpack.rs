@@ -1,113 +1,73 @@
 //! Packed rows, unpacked on their way from memory to tiles of bf16.
 //!
-//! Eight warps bring a tile, eight rows each, four lanes on a row. A lane holds a quarter of every panel of its row
-//! in registers while the tile before is multiplied: all rows of a tile are on their way at the same time. Of a
-//! panel of 64 numbers a lane makes two units of 16 bytes. Lanes of neighbouring rows store together; the swizzle
-//! gives them different banks.
+//! Eight warps bring a tile, eight rows each, four lanes on a row. While a tile is stored, the next one is asked for,
+//! piece by piece: all rows of a tile are on their way at the same time. Most of them come to shared memory by
+//! `cp.async`, each lane's to a place of its own, because loads to registers are limited by the little memory that L1
+//! has left. Of the last panels a lane holds its quarter in registers.
 //!
-//! A number times its power of two is a bf16 number: nothing is rounded.
+//! Tiles of all segments are one sequence. The four lanes of a row look it up in four tiles of it, one each, so that
+//! an entry of a list and a row's scales are loaded once: those of the next four tiles while these are brought.
 
 use super::Scattered;
-use super::lookup::{Lookup, Place, Rows};
-use super::model1::{FP8, Model1, ROW_BYTES, scale};
-use super::share::{LINE_BYTES, row_at};
+use super::lane::{LANES_PER_ROW, Lane, PANELS, Quarter, ROWS, unpack, words_of};
+use super::lookup::{Lookup, Place, Row, Rows};
 use crate::call::task::{OpenTile, Params};
-use crate::call::tensors::CHUNK;
 use crate::moves::marks::Marks;
+use layout::Layout;
 use ptx::build::{
-    Builder, Cmp, Cursor, HalfType, Pipeline, Producer, Reg, SharedTile, SharedTiles, SmemPtr,
+    Builder, Cmp, Cursor, GlobalPtr, Pipeline, Producer, Reg, SharedArray, SharedTiles, SmemPtr,
     UNIT_BYTES,
 };
 use std::ops::Range;
 
 /// Warps that bring a tile together.
 pub const WARPS: u32 = 8;
-/// Lanes that share a row.
-const LANES_PER_ROW: u32 = 4;
-/// Rows of a warp.
-const ROWS: u32 = 32 / LANES_PER_ROW;
-/// Panels of a row.
-const PANELS: u32 = FP8 / CHUNK + 1;
+/// Panels of a row that wait in shared memory until they are unpacked; the others do in registers.
+const WAITING: u32 = 6;
 
-/// A lane of the warps: its row of a tile of 64, and its quarter of every panel of it.
-pub struct Lane {
-    lane: Reg<u32>,
-    /// True in one lane of a warp.
-    pub lead: Reg<bool>,
-    row: Reg<u32>,
-    quarter: Reg<u32>,
+/// Panels that are unpacked together.
+const AT_ONCE: u32 = 2;
+
+/// Bytes of all rows of a tile that wait.
+pub const WAITING_BYTES: u32 = WAITING * WARPS * 32 * UNIT_BYTES;
+
+/// Where they wait: words of a unit, of a thread, of a panel.
+pub fn waiting(b: &mut Builder, shared: SmemPtr) -> SharedArray<u32> {
+    let words = u64::from(UNIT_BYTES / 4);
+    let shape = (words, u64::from(WARPS * 32), u64::from(WAITING));
+    SharedArray::reserve(b, shared, &Layout::column_major(shape).expect("a small layout"))
 }
 
-impl Lane {
-    /// The lane of a thread of warp `warp`.
+/// The tiles of one segment among those of all.
+struct Visited {
+    open: OpenTile,
+    /// Tiles of the segments before it, and of those up to it.
+    tiles: Range<Reg<i32>>,
+}
+
+impl Visited {
+    /// All segments of a tile of work.
     #[track_caller]
-    pub fn new(b: &mut Builder, warp: Reg<u32>) -> Self {
-        let lane = b.special("%laneid");
-        Lane {
-            lane,
-            lead: b.setp(Cmp::Eq, lane, 0),
-            row: Rows::TwoRuns(warp).first(b, lane),
-            quarter: b.rem(lane, LANES_PER_ROW),
-        }
+    fn all(b: &mut Builder, params: &Params, open: &OpenTile) -> Vec<Visited> {
+        let mut before = b.value::<i32>(0);
+        let visited = params.open_segments(b, open).into_iter().map(|open| {
+            let tiles = b.sub(open.range.end, open.range.begin);
+            let end = b.add(before, tiles);
+            Visited { open, tiles: std::mem::replace(&mut before, end)..end }
+        });
+        visited.collect()
     }
 
-    /// Loads this lane's part of some panels of the row at `place` to the words of each, zeros where there is none.
+    /// Tile `n` of all, counted as the segment counts its own: last first. One of another segment becomes one that is
+    /// not visited.
     #[track_caller]
-    pub fn load<'w>(
-        &self,
-        b: &mut Builder,
-        rows: &Model1,
-        place: &Place,
-        panels: impl Iterator<Item = (u32, &'w [Reg<u32>])>,
-    ) {
-        let exists = place.exists(b);
-        let row = b.select::<u32>(exists, place.row, 0);
-        let row = row_at(b, rows.base, row);
-        let quarter = b.mul_wide(self.quarter, UNIT_BYTES);
-        let from = b.global_add(row, quarter);
-        // Numbers of two bytes lie twice as far apart.
-        let wide = b.global_add(from, quarter);
-        for (panel, words) in panels {
-            let words = &words[..words_of(panel)];
-            words.iter().for_each(|word| b.assign(*word, 0));
-            let from = if panel * CHUNK < FP8 { from } else { wide };
-            for (unit, words) in (0..).zip(words.chunks_exact(4)) {
-                b.ld_global_if(
-                    exists,
-                    from.plus((panel * CHUNK + unit * UNIT_BYTES).into()),
-                    words,
-                );
-            }
-        }
-    }
-
-    /// Stores what was loaded of some panels of a row of these scales, unpacked, side by side in `to`.
-    #[track_caller]
-    pub fn store<'w>(
-        &self,
-        b: &mut Builder,
-        to: SharedTile,
-        scales: &[Reg<u32>; 2],
-        panels: impl Iterator<Item = (u32, &'w [Reg<u32>])>,
-    ) {
-        let first_unit = b.shl(self.quarter, 1);
-        let to = to.row(b, self.row).from_unit(b, first_unit);
-        for (i, (panel, words)) in (0..).zip(panels) {
-            let at = [0, CHUNK / 8].map(|c| to.unit(b, i * CHUNK + c));
-            store_panel(b, panel, &words[..words_of(panel)], scales, at);
-        }
-    }
-
-    /// Whether each of a warp's rows exists, a bit each, of what the lanes of a row know of it.
-    #[track_caller]
-    pub fn existing(&self, b: &mut Builder, exists: Reg<bool>) -> Reg<u32> {
-        // Lane `i` speaks for row `i`; lanes beyond the rows speak again for some of them, into bits unused.
-        let speaker = b.mul(self.lane, LANES_PER_ROW);
-        let speaker = b.and(speaker, 31);
-        let known = b.select::<u32>(exists, 1, 0);
-        let spoken = b.lane_value(known, speaker);
-        let exists = b.setp(Cmp::Ne, spoken, 0);
-        b.ballot(exists)
+    fn tile(&self, b: &mut Builder, n: Reg<i32>) -> Reg<i32> {
+        let within = b.sub(n, self.tiles.start);
+        let last = b.sub(self.open.range.end, 1);
+        let tile = b.sub(last, within);
+        let none = b.sub(self.open.range.begin, 1);
+        let begun = b.setp(Cmp::Ge, within, 0);
+        b.select::<i32>(begun, tile, none)
     }
 }
 
@@ -123,7 +83,9 @@ pub struct Unpack<'p> {
     /// Number among the warps.
     warp: Reg<u32>,
     lane: Lane,
-    /// What a lane holds of each panel of its row.
+    /// Where the lane's units of the panels before [`WAITING`] wait.
+    waiting: SmemPtr,
+    /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
 }
 
@@ -137,6 +99,7 @@ impl<'p> Unpack<'p> {
         ring: SharedTiles,
         units: impl Iterator<Item = (u32, Pipeline)>,
         marks: Option<&'p Marks>,
+        waiting: &SharedArray<u32>,
         warp: Reg<u32>,
     ) -> Self {
         let tile = ring.layout().lines() as u32;
@@ -162,71 +125,166 @@ impl<'p> Unpack<'p> {
             marks,
             warp,
             lane: Lane::new(b, warp),
-            words: (0..PANELS).map(|panel| b.regs(words_of(panel))).collect(),
+            waiting: {
+                let thread = b.thread();
+                let zero = b.value(0);
+                waiting.element(b, &[zero, thread])
+            },
+            words: (WAITING..PANELS).map(|panel| b.regs(words_of(panel))).collect(),
         }
     }
 
-    /// Brings what a tile of work asks for, last keys first. Rows are looked up three tiles ahead, brought to L2
-    /// two tiles ahead, and loaded one tile ahead.
+    /// Brings what a tile of work asks for, segment after segment, last keys first.
+    ///
+    /// Where rows are in the next four tiles is asked for in the first of four, and is known in the third.
     #[track_caller]
     pub fn bring(&self, b: &mut Builder, open: &OpenTile) {
-        self.params.for_each_segment(b, open, |b, segment, open| {
-            let (lookup, source) = &self.sources[segment];
-            let rows = source.packed();
-            let last = b.sub(open.range.end, 1);
-            let [before, long_before] = [1, 2].map(|tiles| b.sub(last, tiles));
-            let [now, next, ahead] =
-                [last, before, long_before].map(|n| lookup.look_up(b, open, n));
-            let [now, next] = [now, next].map(|row| lookup.places(b, open, source, &row).remove(0));
-            self.load(b, rows, &now);
-            open.range.for_each_down(b, |b, n| {
-                self.unpack(b, &now);
+        let segments = Visited::all(b, self.params, open);
+        let end = segments.last().expect("a segment").tiles.end;
+        let n = b.value::<i32>(0);
+        let any = b.setp(Cmp::Gt, end, 0);
+        b.if_(any, |b| {
+            let rows: Vec<_> = segments.iter().map(|_| Row::new(b)).collect();
+            let found = Place::new(b, &self.sources[0].1);
+            self.look_up(b, &segments, n, &rows);
+            self.find(b, &segments, &rows, &found);
+            // Rows are asked for before their scales are there.
+            let row = Place { scales: None, ..found };
+            let row = self.place_of(b, &row, n);
+            self.load(b, &segments, n, &row);
+            let now = self.place_of(b, &found, n);
+            b.loop_(|b| {
+                let after = b.add(n, 1);
+                let turn = b.and(after, LANES_PER_ROW as i32 - 1);
+                let next = self.place_of(b, &found, turn);
+                let first = b.setp(Cmp::Eq, turn, 1);
+                b.if_(first, |b| {
+                    let next_turn = b.add(n, LANES_PER_ROW as i32);
+                    self.look_up(b, &segments, next_turn, &rows);
+                });
+                let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
+                b.if_(last, |b| self.find(b, &segments, &rows, &found));
+                self.unpack(b, &segments, after, [&now, &next]);
                 now.assign(b, &next);
-                self.load(b, rows, &now);
-                lookup.place_into(b, open, source, &ahead[0], &next);
-                self.prefetch(b, rows, &next);
-                let after = b.sub(n, 3);
-                lookup.look_up_into(b, open, after, &ahead);
+                b.assign(n, after);
+                b.setp(Cmp::Lt, n, end)
             });
+            b.cp_async_wait(0);
         });
     }
 
-    /// Loads this lane's part of the row at `place`, zeros where there is none.
+    /// Asks where this lane's row is in that of the four tiles from `first` on which is the lane's.
     #[track_caller]
-    fn load(&self, b: &mut Builder, rows: &Model1, place: &Place) {
-        self.lane.load(b, rows, place, self.panels(0..PANELS));
+    fn look_up(&self, b: &mut Builder, segments: &[Visited], first: Reg<i32>, rows: &[Row]) {
+        let n = b.add(first, self.lane.quarter.reinterpret::<i32>());
+        for ((segment, (lookup, _)), row) in segments.iter().zip(&self.sources).zip(rows) {
+            let n = segment.tile(b, n);
+            lookup.look_up_into(b, &segment.open, n, std::slice::from_ref(row));
+        }
     }
 
-    /// Panels, and what the lane holds of each.
-    fn panels(&self, panels: Range<u32>) -> impl Iterator<Item = (u32, &[Reg<u32>])> {
-        panels.map(|panel| (panel, self.words[panel as usize].as_slice()))
+    /// The place of the row that was looked up.
+    #[track_caller]
+    fn find(&self, b: &mut Builder, segments: &[Visited], rows: &[Row], found: &Place) {
+        found.clear(b);
+        for ((segment, (lookup, source)), row) in segments.iter().zip(&self.sources).zip(rows) {
+            let exists = lookup.exists(b, row);
+            b.if_(exists, |b| {
+                lookup.place_into(b, &segment.open, source, row, found);
+            });
+        }
     }
 
-    /// Brings the row at `place` to L2: each of its lanes a line, and the last one.
+    /// The place of this lane's row in tile `turn` of four, from the lane that looked it up.
     #[track_caller]
-    fn prefetch(&self, b: &mut Builder, rows: &Model1, place: &Place) {
-        let exists = place.exists(b);
-        b.if_(exists, |b| {
-            let row = row_at(b, rows.base, place.row);
-            let line = b.mul_wide(self.lane.quarter, LINE_BYTES);
-            let from = b.global_add(row, line);
-            b.prefetch_to_l2(from);
-            b.prefetch_to_l2(row.plus(i64::from(ROW_BYTES - UNIT_BYTES)));
-        });
+    fn place_of(&self, b: &mut Builder, found: &Place, turn: Reg<i32>) -> Place {
+        let first = b.and(self.lane.lane, !(LANES_PER_ROW - 1));
+        let lane = b.or(first, turn.reinterpret::<u32>());
+        found.from_lane(b, lane)
     }
 
-    /// Stores what was loaded of the row at `place`, unpacked, and says so.
+    /// Asks for this lane's part of the row at `place` of tile `n`.
     #[track_caller]
-    fn unpack(&self, b: &mut Builder, place: &Place) {
+    fn load(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, place: &Place) {
+        let base = self.base_of(b, segments, n);
+        let quarter = self.lane.quarter_of(b, base, place);
+        let pieces = self.units.iter().flat_map(|(panels, _)| pieces(panels));
+        pieces.for_each(|piece| self.load_piece(b, &quarter, piece));
+    }
+
+    /// Asks for a piece. What goes through L1 is limited by what the shared memory leaves of it: most goes past it.
+    #[track_caller]
+    fn load_piece(&self, b: &mut Builder, quarter: &Quarter, piece: Range<u32>) {
+        let waits = piece.start < WAITING;
+        for panel in piece {
+            match panel.checked_sub(WAITING) {
+                Some(held) => quarter.load(b, panel, &self.words[held as usize]),
+                None => quarter.copy(b, panel, self.waiting_at(panel)),
+            }
+        }
+        if waits {
+            b.cp_async_commit();
+        }
+    }
+
+    /// The words of each panel of a piece that was asked for, when it is there.
+    #[track_caller]
+    fn loaded(&self, b: &mut Builder, piece: Range<u32>) -> Vec<Vec<Reg<u32>>> {
+        if piece.start < WAITING {
+            // The other pieces of this tile and of the next one have been asked for since.
+            let all = self.units.iter().flat_map(|(panels, _)| pieces(panels));
+            let others = all.filter(|other| other.start < WAITING).count() - 1;
+            b.cp_async_wait(others as u32);
+        }
+        let words = |panel: u32| match panel.checked_sub(WAITING) {
+            Some(held) => self.words[held as usize].clone(),
+            None => b.ld_shared_vector(self.waiting_at(panel), words_of(panel)),
+        };
+        piece.map(words).collect()
+    }
+
+    fn waiting_at(&self, panel: u32) -> SmemPtr {
+        self.waiting.plus(panel * WAITING_BYTES / WAITING)
+    }
+
+    /// The first row of the segment of tile `n`.
+    #[track_caller]
+    fn base_of(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>) -> GlobalPtr {
+        let mut bases = self.sources.iter().map(|(_, source)| source.packed().base);
+        let first = bases.next().expect("a segment");
+        bases.zip(&segments[1..]).fold(first, |before, (base, segment)| {
+            let begun = b.setp(Cmp::Ge, n, segment.tiles.start);
+            b.select::<u64>(begun, base.base, before.base).into()
+        })
+    }
+
+    /// Stores what was loaded of the row at `now`, unpacked, and says so; loads the one at `next` of tile `n` meanwhile.
+    #[track_caller]
+    fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
         let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
-        let scales = place.scales.expect("rows with scales");
+        let scales = now.scales.expect("rows with scales");
+        let base = self.base_of(b, segments, n);
+        let coming = self.lane.quarter_of(b, base, next);
         for ((panels, _), slot) in self.units.iter().zip(&slots) {
-            slot.wait(b);
-            let to = slot.tile(b, self.ring).blocks(panels.clone());
-            self.lane.store(b, to, &scales, self.panels(panels.clone()));
+            let mut writer = None;
+            for piece in pieces(panels) {
+                let words = self.loaded(b, piece.clone());
+                let panels_of_it = piece.clone().zip(&words);
+                let unpacked: Vec<_> =
+                    panels_of_it.map(|(panel, words)| unpack(b, panel, words, &scales)).collect();
+                let writer = writer.get_or_insert_with(|| {
+                    slot.wait(b);
+                    let to = slot.tile(b, self.ring).blocks(panels.clone());
+                    self.lane.writer(b, to)
+                });
+                for (i, unpacked) in (piece.start - panels.start..).zip(&unpacked) {
+                    writer.store(b, i, unpacked);
+                }
+                self.load_piece(b, &coming, piece);
+            }
         }
         if let Some(marks) = self.marks {
-            self.write_marks(b, marks, place, slots[0].stage());
+            self.write_marks(b, marks, now, slots[0].stage());
         }
         b.fence_proxy_async();
         b.warp_sync();
@@ -245,37 +303,8 @@ impl<'p> Unpack<'p> {
     }
 }
 
-/// Stores a lane's quarter of a panel: two units.
-#[track_caller]
-fn store_panel(
-    b: &mut Builder,
-    panel: u32,
-    words: &[Reg<u32>],
-    scales: &[Reg<u32>; 2],
-    to: [SmemPtr; 2],
-) {
-    let packed = panel * CHUNK < FP8;
-    let scale = packed.then(|| scale(b, scales[panel as usize / 4], panel % 4 * 8));
-    for (words, to) in words.chunks_exact(words.len() / 2).zip(to) {
-        match scale {
-            None => b.st_shared_vector(to, words),
-            Some(scale) => {
-                let pairs = words.iter().flat_map(|word| unpack_word(b, *word, scale));
-                let pairs: Vec<_> = pairs.collect();
-                b.st_shared_vector(to, &pairs);
-            }
-        }
-    }
-}
-
-/// Words of a panel that a lane holds.
-pub fn words_of(panel: u32) -> usize {
-    if panel * CHUNK < FP8 { 4 } else { 8 }
-}
-
-/// Four numbers of e4m3 times a power of two, as pairs of bf16.
-#[track_caller]
-fn unpack_word(b: &mut Builder, word: Reg<u32>, scale: Reg<f32>) -> [Reg<u32>; 2] {
-    let [x, y, z, w] = b.unpack_e4m3(word).map(|number| b.mul(number, scale));
-    [b.pack(HalfType::Bf16, x, y), b.pack(HalfType::Bf16, z, w)]
+/// The pieces of a unit of panels: those that are unpacked together.
+fn pieces(panels: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+    let end = panels.end;
+    panels.clone().step_by(AT_ONCE as usize).map(move |first| first..(first + AT_ONCE).min(end))
 }
