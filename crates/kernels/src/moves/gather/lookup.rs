@@ -103,7 +103,7 @@ impl Place {
 
     /// What lane `lane` of the warp knows.
     #[track_caller]
-    pub fn from_lane(&self, b: &mut Builder, lane: Reg<u32>) -> Place {
+    pub fn of_lane(&self, b: &mut Builder, lane: Reg<u32>) -> Place {
         let row = b.lane_value(self.row, lane);
         Place { row, scales: self.scales.map(|own| own.map(|scale| b.lane_value(scale, lane))) }
     }

@@ -125,7 +125,7 @@ impl Handed {
     /// What lane `lane` looked up.
     #[track_caller]
     fn from_lane(b: &mut Builder, place: &Place, lane: Reg<u32>) -> Self {
-        let Place { row, scales } = place.from_lane(b, lane);
+        let Place { row, scales } = place.of_lane(b, lane);
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
     }

@@ -200,7 +200,7 @@ impl<'p> Unpack<'p> {
     fn place_of(&self, b: &mut Builder, found: &Place, turn: Reg<i32>) -> Place {
         let first = b.and(self.lane.lane, !(LANES_PER_ROW - 1));
         let lane = b.or(first, turn.reinterpret::<u32>());
-        found.from_lane(b, lane)
+        found.of_lane(b, lane)
     }
 
     /// Asks for this lane's part of the row at `place` of tile `n`.
