@@ -16,7 +16,6 @@ mod simd;
 
 pub use attention::{attention, attention_on};
 pub use compare::{Comparison, compare};
-pub use inputs::check_inputs;
 pub use interrupt::{Interrupted, interruptible};
 pub use reference::{Magnitudes, Reference};
 pub use simd::Isa;

@@ -4,7 +4,7 @@
 //! weighted sum of values. Two passes, no tiling, no shared code with any engine. Numbers that are not finite
 //! have the meaning that [`problem`] gives them.
 
-use crate::inputs::{Inputs, RowAt, SegmentInputs};
+use crate::inputs::{Inputs, LoadQueries, LoadRows, RowAt, SegmentInputs};
 use crate::interrupt::Stop;
 use crate::reference::{Magnitudes, Reference, dense_row};
 use problem::{HostBuffers, HostMut, InvalidProblem, Problem, Slot};
@@ -227,9 +227,10 @@ fn visible_rows<'s>(
             let position = inputs.position(query.b);
             let index = query.token - query.first;
             let range = segment.visible(query.b, index, query.count, position);
+            let mask = segment.mask();
             rows.extend(range.filter_map(|key| {
                 let at = [query.b, query.head, index, key];
-                let bias = segment.attn_mask.map_or(0.0, |mask| mask.bias(at));
+                let bias = mask.map_or(0.0, |mask| mask.bias(at));
                 let seen = bias != f64::NEG_INFINITY;
                 seen.then(|| Seen { row: &all[key as usize], bias })
             }));

@@ -1,7 +1,7 @@
 use crate::device::Kind;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, PlanOptions, programs};
-use problem::{DType, HostBuffers, Problem};
+use problem::{DType, HostBuffers, Inputs, Problem};
 
 /// How a problem will be computed on a device; can be run many times.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Plan {
     pub fn run(&self, buffers: &mut HostBuffers) -> Result<(), Error> {
         if self.emitted.is_some() {
             // Kernels believe what they read.
-            cpu::check_inputs(&self.problem, buffers)?;
+            Inputs::new(&self.problem, buffers)?;
         }
         match (&self.device.0, &self.emitted) {
             (Kind::Cuda { device, .. }, Some(plan)) => {

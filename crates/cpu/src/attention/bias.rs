@@ -1,7 +1,7 @@
 //! Mask tensors: biases of a tile's scores, which are to base 2.
 
 use super::plan::Item;
-use crate::inputs::{Inputs, SegmentInputs};
+use crate::inputs::{Inputs, LoadRows, SegmentInputs};
 use crate::mask::MaskTensor;
 
 /// The mask tensor of a segment, over the keys of a tile and the rows of an item.
@@ -20,7 +20,7 @@ impl<'a> TileBias<'a> {
         item: &'a Item,
         first_key: u64,
     ) -> Option<Self> {
-        segment.attn_mask.map(|mask| Self { mask, inputs, item, first_key })
+        segment.mask().map(|mask| Self { mask, inputs, item, first_key })
     }
 
     /// Adds to the scores `[key][row]` of `count` keys and a panel of `width` rows from `first_row` on.

@@ -7,7 +7,7 @@
 //! value that is not finite, its output is not finite this way either.
 
 use super::plan::{Item, RowPlace};
-use crate::inputs::{Inputs, RowAt, SegmentInputs};
+use crate::inputs::{Inputs, LoadQueries, LoadRows, RowAt, SegmentInputs};
 use problem::Problem;
 
 /// The output of `item`'s row `row`.
@@ -46,9 +46,9 @@ fn for_each_visible(
     let keys = segment.visible(item.b, index, count, inputs.position(item.b));
     let rows = segment.runs(item.b, keys.clone());
     let rows = rows.flat_map(|(first, count)| (0..count).map(move |n| first.after(n)));
+    let mask = segment.mask();
     for (key, at) in keys.zip(rows) {
-        let bias =
-            segment.attn_mask.map_or(0.0, |mask| mask.bias([item.b, place.head, index, key]));
+        let bias = mask.map_or(0.0, |mask| mask.bias([item.b, place.head, index, key]));
         if bias != f64::NEG_INFINITY {
             body(at, bias);
         }
