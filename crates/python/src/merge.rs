@@ -5,7 +5,7 @@ use crate::memory::{CPU, Memory, overlap, range};
 use crate::plan::opened;
 use problem::{DType, Element, InvalidProblem, View};
 use serde::Deserialize;
-use sixwarp::{Error, HostRef, MergeExecutable, MergeSlot, Stream, plan_merge};
+use sixwarp::{Device, Error, HostRef, MergeExecutable, MergeSlot, Stream, plan_merge};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,7 +81,13 @@ type Key = (String, i32, usize, bool, u64);
 /// Kernels that are kept.
 const MOST: usize = 1024;
 
-static LOADED: Mutex<Option<HashMap<Key, Arc<MergeExecutable>>>> = Mutex::new(None);
+/// A kernel on its GPU.
+struct Loaded {
+    device: Device,
+    executable: MergeExecutable,
+}
+
+static LOADED: Mutex<Option<HashMap<Key, Arc<Loaded>>>> = Mutex::new(None);
 
 /// # Safety
 /// As [`merge`], with tensors that were checked.
@@ -91,17 +97,21 @@ unsafe fn on_gpu(
     tensors: &Tensors<'_>,
     stream: usize,
 ) -> Result<(), Error> {
-    let device = opened(tensors.out.device)?;
     let outputs = tensors.parts.iter().map(|[out, _]| out.address).chain([tensors.out.address]);
     // Of addresses, only whether they are multiples of 16 matters.
     let align =
         if outputs.fold(0, |all, address| all | address).is_multiple_of(16) { 16 } else { 1 };
     let (parts, sinks) = (tensors.parts.len(), tensors.sinks.is_some());
     let key = (description.to_string(), tensors.out.device, parts, sinks, align);
-    let executable = match find(&key) {
+    let loaded = match find(&key) {
         Some(found) => found,
-        None => keep(key, plan_merge(view, parts, sinks, align, &device)?.prepare()?),
+        None => {
+            let device = opened(tensors.out.device)?;
+            let executable = plan_merge(view, parts, sinks, align, &device)?.prepare()?;
+            keep(key, Loaded { device, executable })
+        }
     };
+    let Loaded { device, executable } = &*loaded;
     let address = |slot: MergeSlot| match slot {
         MergeSlot::Out => tensors.out.address,
         MergeSlot::Lse => tensors.lse.address,
@@ -110,23 +120,23 @@ unsafe fn on_gpu(
         MergeSlot::PartLse(n) => tensors.parts[n][1].address,
     };
     // SAFETY: as the caller says.
-    unsafe { executable.launch_at(&Stream::from_raw(&device, stream)?, address) }
+    unsafe { executable.launch_at(&Stream::from_raw(device, stream)?, address) }
 }
 
-fn find(key: &Key) -> Option<Arc<MergeExecutable>> {
+fn find(key: &Key) -> Option<Arc<Loaded>> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.as_ref()?.get(key).cloned()
 }
 
-fn keep(key: Key, executable: MergeExecutable) -> Arc<MergeExecutable> {
-    let executable = Arc::new(executable);
+fn keep(key: Key, kernel: Loaded) -> Arc<Loaded> {
+    let kernel = Arc::new(kernel);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = loaded.get_or_insert_default();
     if loaded.len() >= MOST {
         loaded.clear();
     }
-    loaded.insert(key, executable.clone());
-    executable
+    loaded.insert(key, kernel.clone());
+    kernel
 }
 
 fn view(description: &str) -> Result<View, InvalidProblem> {
