@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BIAS, MASK_KINDS, with_mask};
-use problem::{DType, Mask, Problem, Segment, Storage, View};
+use problem::{DType, Mask, Problem, QueryLengths, Segment, Storage, View};
 use ptx::toolchain::assemble;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
@@ -63,11 +63,23 @@ fn every_head_dim() {
     }
 }
 
+/// Sequences of any lengths, in pages, the work of which is shared out on the device.
+fn ragged(key_dim: u64, value_dim: u64, mask: Mask) -> Problem {
+    let view = |shape| View::bshd(DType::Bf16, shape);
+    let segment = Segment::new(view([64, 2, 16, key_dim]), view([64, 2, 16, value_dim]));
+    let q = view([1, 8, 2000, key_dim]);
+    let problem = Problem::builder(q).segment(segment.paged(32).mask(mask));
+    let lengths = QueryLengths::Packed { batch: 80, longest: 300 };
+    problem.query_lengths(lengths).sinks().return_lse().build().expect("a valid problem")
+}
+
 #[test]
 fn every_head_dim_on_blackwell_ultra() {
     for (key_dim, value_dim) in DIMS {
-        let options = PlanOptions::for_arch(Arch::Sm103);
-        assembles(&problem(key_dim, value_dim, Mask::Full), Arch::Sm103, &options);
+        let options =
+            PlanOptions { row_blocks: RowBlocks::One, ..PlanOptions::for_arch(Arch::Sm103) };
+        let problem = ragged(key_dim, value_dim, Mask::Causal);
+        assembles(&problem, Arch::Sm103, &options);
     }
 }
 
@@ -103,9 +115,10 @@ fn every_placement_of_probabilities_and_every_layout() {
 fn two_blocks_of_rows() {
     let options = PlanOptions { row_blocks: RowBlocks::Two, ..PlanOptions::for_arch(Arch::Sm100) };
     for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128), (320, 320)] {
-        for mask in [Mask::Full, Mask::Window { left: Some(128), right: Some(0) }] {
-            assembles(&problem(key_dim, value_dim, mask), Arch::Sm100, &options);
-        }
+        let window = Mask::Window { left: Some(128), right: Some(0) };
+        assembles(&ragged(key_dim, value_dim, window), Arch::Sm100, &options);
+        let capped = Problem { softcap: Some(50.0), ..ragged(key_dim, value_dim, Mask::Causal) };
+        assembles(&capped, Arch::Sm100, &options);
     }
 }
 

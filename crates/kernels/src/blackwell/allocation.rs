@@ -1,5 +1,6 @@
 //! Tensor memory for the time of a kernel.
 
+use crate::call::task::Params;
 use ptx::build::{Builder, Cmp, CtaGroup, SharedArray, SmemPtr, TmemPtr, Warp};
 
 /// What is allocated, and by whom.
@@ -26,10 +27,11 @@ impl Allocation {
     }
 
     /// A kernel around its `roles`. One thread initialises the barriers (`init`), the owning warp
-    /// allocates; everyone waits for both. When all roles are done the memory is freed.
+    /// allocates; everyone waits for both, and finds the CTA's work. When all roles are done the memory is freed.
     pub fn around(
         &self,
         b: &mut Builder,
+        params: &Params,
         init: impl FnOnce(&mut Builder),
         roles: impl FnOnce(&mut Builder, Warp, TmemPtr),
     ) {
@@ -45,7 +47,7 @@ impl Allocation {
             b.tmem_alloc(self.group, self.address, self.columns);
             b.tmem_relinquish(self.group);
         });
-        self.meet(b);
+        self.begin(b, params);
         let tmem = TmemPtr { base: b.ld_shared::<u32>(self.address), column: 0 };
         roles(b, warp, tmem);
         b.tcgen05_fence_before();
@@ -55,6 +57,15 @@ impl Allocation {
             b.tcgen05_fence_after();
             b.tmem_dealloc(self.group, tmem.base, self.columns);
         });
+    }
+
+    /// Everyone waits for everyone else, and a CTA finds its work.
+    fn begin(&self, b: &mut Builder, params: &Params) {
+        b.warp_sync();
+        match self.group {
+            CtaGroup::One => params.share_out(b),
+            CtaGroup::Two => b.cluster_barrier(),
+        }
     }
 
     /// Everyone who shares the memory waits for everyone else.

@@ -2,12 +2,15 @@
 
 use super::epilogue::staging_tile;
 use super::gatherers::Gathering;
+use super::parts;
+use super::rows::ROW_WARPS;
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::Panel;
 use crate::plan::options::{Loads, PlanOptions, Probabilities, RowBlocks};
+use crate::work::exchange::Size;
 use layout::hw::{Major, SmemSwizzle, SmemTile};
-use problem::{DType, Problem, Values};
+use problem::{DType, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
 
 /// Rows of a block: lanes of tensor memory.
@@ -74,7 +77,8 @@ impl Config {
         let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
         let slices = value_dim.div_ceil(MOST_VALUE_COLUMNS);
         let gathering = Gathering::of(&problem.segments[n]);
-        let two = gathering.is_none() && wants_two_blocks(problem, options);
+        let packing = packing(problem, gathering);
+        let two = gathering.is_none() && wants_two_blocks(problem, packing, options);
         let blocks = if two { 2 } else { 1 };
         let narrow = key_dim > 256 / blocks || key_dim.max(value_dim / slices) <= 64;
         let mut config = Config {
@@ -82,10 +86,7 @@ impl Config {
             key_dim,
             value_dim,
             slices,
-            packing: match gathering {
-                Some(Gathering { listed: true, .. }) => Packing::of_one_token(problem, ROWS),
-                _ => Packing::choose(problem, ROWS),
-            },
+            packing,
             blocks,
             group: problem.group() as u32,
             panel: match options.loads {
@@ -237,6 +238,17 @@ impl Config {
         (self.key_pieces().len() + values) as u32
     }
 
+    /// Whether work can be shared out by lengths on the device. Where each token has its own list, lengths say little;
+    /// slices of the columns remain as an option, on lists of tiles.
+    pub fn shares_out(&self) -> bool {
+        self.slices == 1 && self.gathering.is_none_or(|how| !how.listed)
+    }
+
+    /// What the warps of a CTA hold of a unit of work: a row per thread, its maximum and its sum.
+    pub fn part_size(&self) -> Size {
+        Size { warps: self.blocks * ROW_WARPS, words: parts::words(self) }
+    }
+
     /// Warps of a CTA that gather.
     pub fn gathering_warps(&self) -> u32 {
         self.gathering.map_or(0, |how| how.warps)
@@ -253,8 +265,17 @@ fn fits_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
         && !problem.has_attn_mask()
 }
 
-fn wants_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
-    let packing = Packing::choose(problem, ROWS);
+/// How queries fill the rows of a block.
+fn packing(problem: &Problem, gathering: Option<Gathering>) -> Packing {
+    match gathering {
+        Some(Gathering { listed: true, .. }) => Packing::of_one_token(problem, ROWS),
+        // Some sequences have one token, others many: both fill rows with heads.
+        _ if problem.query_lengths != QueryLengths::Full => Packing::of_heads(problem, ROWS),
+        _ => Packing::choose(problem, ROWS),
+    }
+}
+
+fn wants_two_blocks(problem: &Problem, packing: Packing, options: &PlanOptions) -> bool {
     let per_head = packing.blocks(problem.group() as u32, problem.longest_query());
     let all = per_head * problem.kv_heads() * problem.batch();
     let enough = per_head >= 4 && all >= 2 * u64::from(options.processors);

@@ -47,6 +47,7 @@ mod gatherers;
 mod marked;
 pub mod one_block;
 mod operand;
+mod parts;
 mod products;
 mod rows;
 mod tensor_memory;

@@ -280,6 +280,20 @@ pub struct OpenTile {
     pub part: Option<Part>,
 }
 
+impl OpenTile {
+    /// Runs `body` unless another CTA finishes the unit of which this is a part.
+    #[track_caller]
+    pub fn if_finished_here(&self, b: &mut Builder, body: impl FnOnce(&mut Builder)) {
+        match &self.part {
+            None => body(b),
+            Some(part) => {
+                let finishes = b.not(part.gives);
+                b.if_(finishes, body);
+            }
+        }
+    }
+}
+
 impl Params {
     /// Declares the parameters of `task`; values are copied apart from keys if `values_apart`.
     pub fn declare(
@@ -345,9 +359,13 @@ impl Params {
         }
     }
 
-    /// Reserves the shared memory that watching what is written and sharing out work take.
-    pub fn reserve(&mut self, b: &mut Builder) {
+    /// Reserves words of shared memory for what is noted of written rows, instead of registers.
+    pub fn reserve_watch(&mut self, b: &mut Builder) {
         self.watch = Some(Watch::reserve(b));
+    }
+
+    /// Reserves the shared memory that sharing out work takes.
+    pub fn reserve_shares(&mut self, b: &mut Builder) {
         if let Order::Shares(shares) = &mut self.order {
             shares.reserve(b);
         }

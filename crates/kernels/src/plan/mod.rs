@@ -293,6 +293,7 @@ fn shared_out(
         kv_heads: problem.kv_heads() as u32,
         most_tiles: most_tiles(problem, n, &schedule),
         threads: schedule.threads(),
+        lonely_tile: schedule.lonely_tile(),
         exchange,
     };
     let task = Task {

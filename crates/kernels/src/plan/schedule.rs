@@ -126,7 +126,16 @@ impl Schedule {
     pub fn shares_out(&self) -> bool {
         match self {
             Schedule::Hopper(config) => !config.listed,
-            _ => false,
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.shares_out(),
+            Schedule::HopperWide(_) | Schedule::PairOfCtas(_) => false,
+        }
+    }
+
+    /// What a tile of keys costs where only one of a CTA's blocks of rows has queries.
+    pub fn lonely_tile(&self) -> f32 {
+        match self {
+            Schedule::Hopper(config) => config.lonely_tile(),
+            _ => 1.0,
         }
     }
 
@@ -134,6 +143,7 @@ impl Schedule {
     pub fn part_size(&self) -> Size {
         match self {
             Schedule::Hopper(config) => config.part_size(),
+            Schedule::SixWarps(config) | Schedule::Paired(config) => config.part_size(),
             _ => panic!("a kernel whose work is not shared out by lengths"),
         }
     }

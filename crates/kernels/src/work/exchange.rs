@@ -66,7 +66,7 @@ pub struct Exchange {
     size: Size,
 }
 
-/// What a thread has left for its namesake in another CTA.
+/// What a thread leaves for its namesake in another CTA.
 #[derive(Clone, Copy)]
 pub struct Given {
     at: GlobalPtr,
@@ -76,8 +76,20 @@ impl Given {
     /// Words `first` to `first + n`, both multiples of four.
     #[track_caller]
     pub fn load(&self, b: &mut Builder, first: usize, n: usize) -> Vec<Reg<f32>> {
-        let fours = (first / 4..(first + n) / 4).map(|n| self.at.plus(n as i64 * FOUR_WORDS));
+        let fours = (first / 4..(first + n) / 4).map(|n| self.four_words(n));
         fours.flat_map(|at| b.ld_global_vector::<f32>(at, 4)).collect()
+    }
+
+    /// Leaves `words` from word `first` on, both multiples of four.
+    #[track_caller]
+    pub fn store(&self, b: &mut Builder, first: usize, words: &[Reg<f32>]) {
+        for (n, four) in words.chunks_exact(4).enumerate() {
+            b.st_global_vector(self.four_words(first / 4 + n), four);
+        }
+    }
+
+    fn four_words(&self, n: usize) -> GlobalPtr {
+        self.at.plus(n as i64 * FOUR_WORDS)
     }
 }
 
@@ -103,7 +115,7 @@ impl Exchange {
         }
     }
 
-    /// Leaves what the warp of number `warp` holds, and raises its flag to `state`.
+    /// Leaves what the warp of number `warp` holds, by `store`, and raises its flag to `state`.
     #[track_caller]
     pub fn give(
         &self,
@@ -111,14 +123,11 @@ impl Exchange {
         part: &Part,
         warp: Reg<u32>,
         state: Reg<u32>,
-        values: &[Reg<f32>],
+        store: impl FnOnce(&mut Builder, Given),
     ) {
-        assert_eq!(values.len() as u32, self.size.words, "words of a thread");
         let number = b.mad(part.share, self.size.warps, warp);
-        let at = self.place(b, number);
-        for (n, four) in values.chunks_exact(4).enumerate() {
-            b.st_global_vector(at.plus(n as i64 * FOUR_WORDS), four);
-        }
+        let given = Given { at: self.place(b, number) };
+        store(b, given);
         b.warp_sync();
         let lane = b.special("%laneid");
         let leads = b.setp(Cmp::Eq, lane, 0);

@@ -23,10 +23,6 @@ use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
 /// What the ends of a unit cost, in tiles of keys.
 pub const ENDS: f32 = 1.0;
-/// What a tile of keys costs where only one block of rows has queries: for rows of up to [`NARROW`] columns, whose
-/// tiles have few bytes, and for others (measured on an H200).
-const LONELY: [f32; 2] = [0.7, 0.85];
-const NARROW: u32 = 64;
 /// The least share, in tiles of keys.
 const LEAST: f32 = 4.0;
 /// Units of fewer tiles of keys are not cut.
@@ -51,6 +47,8 @@ pub struct SharesOf {
     pub most_tiles: f32,
     /// Threads of a CTA.
     pub threads: u32,
+    /// What a tile of keys costs where only one block of rows has queries; 1 where all have.
+    pub lonely_tile: f32,
     /// Memory for the parts of units that are cut; none are without it.
     pub exchange: Option<Buffers>,
 }
@@ -68,6 +66,7 @@ pub struct Shares {
     kv_heads: Reg<u32>,
     scale: Reg<f32>,
     unscale: Reg<f32>,
+    lonely_tile: f32,
     exchange: Option<Exchange>,
     cluster: u32,
     /// Threads that add up sequences.
@@ -141,6 +140,7 @@ impl Shares {
             kv_heads: args.u32(b, "kv_heads", of.kv_heads),
             scale: args.f32(b, "cost_scale", of.scale()),
             unscale: args.f32(b, "cost_unscale", 1.0 / of.scale()),
+            lonely_tile: of.lonely_tile,
             exchange: of.exchange.map(|buffers| Exchange::declare(b, args, &buffers)),
             cluster,
             threads: of.threads,
@@ -280,10 +280,9 @@ impl Shares {
         let (end, begin) = bounds.ramps(b, tokens);
         let blocks = b.setp(Cmp::Le, sequence.q_len, tiling.packing.tokens);
         let step = 1.0 / bounds.tile() as f32;
-        let weight = LONELY[usize::from(params.value_dim > NARROW)];
         let lonely = tiling.packing.head_blocks(tiling.group) == 1 && tiling.blocks > 1;
         let step = match lonely {
-            true => b.select::<f32>(blocks, weight * step, step),
+            true => b.select::<f32>(blocks, self.lonely_tile * step, step),
             false => b.value(step),
         };
         Costs { sequence, batch, tiles, step, end, begin }

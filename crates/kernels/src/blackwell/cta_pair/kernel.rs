@@ -75,6 +75,7 @@ pub fn emit(b: &mut Builder, config: Config, params: Params) {
     let frame = &Frame { config, params, shared, map: config.map(), rank };
     memory.around(
         b,
+        &frame.params,
         |b| frame.init(b),
         |b, warp, tmem| {
             b.roles(warp, |roles| match config.unpacks_quarters() {

@@ -42,11 +42,13 @@ pub struct Shared {
 
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, params: Params) {
-    let frame = &Frame { config, params, map: TensorMemory::of(&config) };
-    let (shared, memory) = reserve(b, frame);
-    let shared = &shared;
+    let mut frame = Frame { config, params, map: TensorMemory::of(&config) };
+    let (shared, memory) = reserve(b, &frame);
+    frame.params.reserve_shares(b);
+    let (frame, shared) = (&frame, &shared);
     memory.around(
         b,
+        &frame.params,
         |b| init(b, &config, shared),
         |b, warp, tmem| {
             b.roles(warp, |roles| {

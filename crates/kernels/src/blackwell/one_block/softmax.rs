@@ -8,6 +8,7 @@ use super::kernel::Shared;
 use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
+use crate::blackwell::parts::HeldRow;
 use crate::blackwell::rows::{RowThread, TileOfKeys};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -20,6 +21,8 @@ use ptx::build::{
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
     rows: RowThread<'f>,
+    /// Number of the warp.
+    warp: Reg<u32>,
     queries: (SharedTiles, Cursor<Consumer>),
     p: Option<SharedTile>,
     scores: SignalCursor,
@@ -39,6 +42,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
     rows.marks = marks.map(|marks| marks.reader(b));
     let thread = SoftmaxThread {
         frame,
+        warp,
         queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),
         p: shared.p,
         scores: shared.scores.cursor(b),
@@ -55,29 +59,70 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let frame = self.frame;
+        let config = &self.frame.config;
         self.state.reset(b);
-        let block = Block::at(b, frame.config.packing, frame.config.group, open.first_block);
-        let output = BlockOutput { params: &frame.params, open, block: &block };
+        let block = Block::at(b, config.packing, config.group, open.first_block);
         let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        self.accumulate(b, open, &block, any);
+        let finishes = self.held().exchange(b, open, self.warp);
+        let write = |b: &mut Builder, accumulated, staging| {
+            self.write_if(b, finishes, open, &block, accumulated, staging);
+        };
         b.if_else(
             any,
             |b| {
                 let (ring, cursor) = &self.queries;
                 let q = cursor.take(b);
-                let no = b.predicate(false);
-                b.assign(self.started, no);
-                self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
-                self.output.wait(b);
-                b.tcgen05_fence_after();
                 let staging = q.tile(b, *ring).at();
-                self.write(b, &output, Some(self.accumulated), staging);
+                write(b, Some(self.accumulated), staging);
                 b.fence_proxy_async();
                 b.warp_sync();
                 q.release_if(b, self.rows.lead);
             },
-            |b| self.write(b, &output, None, self.queries.0.at()),
+            |b| write(b, None, self.queries.0.at()),
         );
+    }
+
+    /// All tiles of keys, until the output has them; no key where there is not `any`.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block, any: Reg<bool>) {
+        let keys = |b: &mut Builder| {
+            let no = b.predicate(false);
+            b.assign(self.started, no);
+            self.rows.for_each_tile(b, open, block, |b, keys| self.step(b, keys));
+            self.output.wait(b);
+            b.tcgen05_fence_after();
+        };
+        match open.part {
+            None => b.if_(any, keys),
+            Some(_) => b.if_else(any, keys, |b| self.held().clear(b)),
+        }
+    }
+
+    /// The part of the row that the thread holds.
+    fn held(&self) -> HeldRow<'_> {
+        HeldRow {
+            thread: &self.rows,
+            accumulated: self.accumulated,
+            columns: self.frame.map.output_stride,
+            state: &self.state,
+        }
+    }
+
+    /// Writes the rows out, where `finishes` holds or is not asked.
+    fn write_if(
+        &self,
+        b: &mut Builder,
+        finishes: Option<Reg<bool>>,
+        open: &OpenTile,
+        block: &Block,
+        accumulated: Option<TmemPtr>,
+        staging: SmemPtr,
+    ) {
+        let output = BlockOutput { params: &self.frame.params, open, block };
+        match finishes {
+            None => self.write(b, &output, accumulated, staging),
+            Some(yes) => b.if_(yes, |b| self.write(b, &output, accumulated, staging)),
+        }
     }
 
     fn write(
@@ -98,7 +143,9 @@ impl SoftmaxThread<'_> {
         let block = Block::at(b, config.packing, config.group, open.first_block);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let (column, columns) = self.columns(b, open);
-        epilogue::write_again(b, &self.rows, &output, column, columns);
+        open.if_finished_here(b, |b| {
+            epilogue::write_again(b, &self.rows, &output, column, columns);
+        });
     }
 
     /// The first output column of a tile, and how many it has.

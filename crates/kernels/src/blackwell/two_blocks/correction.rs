@@ -4,7 +4,8 @@ use super::kernel::{BLOCKS, Shared};
 use crate::blackwell::config::ROWS;
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
-use crate::blackwell::rows::RowThread;
+use crate::blackwell::parts::HeldRow;
+use crate::blackwell::rows::{ROW_WARPS, RowThread};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::softmax::RowState;
@@ -14,6 +15,8 @@ use ptx::build::{Builder, Cmp, Reg, SignalCursor, TmemPtr};
 struct Corrector<'f> {
     frame: &'f Frame,
     rows: RowThread<'f>,
+    /// Number of the warp within its warpgroup.
+    warp: Reg<u32>,
     shared: &'f Shared,
     factors: SignalCursor,
     probabilities: SignalCursor,
@@ -29,6 +32,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
     let corrector = Corrector {
         frame,
         rows: RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS),
+        warp,
         shared,
         factors: shared.factors.cursor(b),
         probabilities: shared.probabilities.cursor(b),
@@ -44,17 +48,15 @@ impl Corrector<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let tiles = b.sub(open.range.end, open.range.begin);
         let any = b.setp(Cmp::Gt, tiles, 0);
-        b.if_else(
-            any,
-            |b| {
-                let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
-                b.range(0, steps, |b, step| self.correct(b, step));
-                b.range(0, BLOCKS, |b, block| self.write_block(b, open, block));
-                let other = b.xor(self.copy, 1);
-                b.assign(self.copy, other);
-            },
-            |b| b.range(0, BLOCKS, |b, block| self.write_empty_block(b, open, block)),
-        );
+        b.if_(any, |b| {
+            let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
+            b.range(0, steps, |b, step| self.correct(b, step));
+        });
+        b.range(0, BLOCKS, |b, block| self.end_block(b, open, block, any));
+        b.if_(any, |b| {
+            let other = b.xor(self.copy, 1);
+            b.assign(self.copy, other);
+        });
     }
 
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
@@ -62,7 +64,9 @@ impl Corrector<'_> {
             let block = self.block(b, open, number);
             let output = BlockOutput { params: &self.frame.params, open, block: &block };
             let column = b.value(0);
-            epilogue::write_again(b, &self.rows, &output, column, self.frame.config.value_dim);
+            open.if_finished_here(b, |b| {
+                epilogue::write_again(b, &self.rows, &output, column, self.frame.config.value_dim);
+            });
         });
     }
 
@@ -98,32 +102,68 @@ impl Corrector<'_> {
         TmemPtr { base, ..self.rows.tmem }.columns(map.output)
     }
 
-    fn write_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) {
+    /// Writes out or gives away the rows of block `number`, which saw no keys unless there were `any`.
+    fn end_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>, any: Reg<bool>) {
+        let state = RowState::new(b);
+        b.if_(any, |b| self.await_block(b, number, &state));
+        let block = self.block(b, open, number);
+        let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
+        b.if_(live, |b| self.end_rows(b, open, number, &block, &state, any));
+    }
+
+    /// The same for a block that has queries.
+    fn end_rows(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        number: Reg<u32>,
+        block: &Block,
+        state: &RowState,
+        any: Reg<bool>,
+    ) {
+        let accumulated = self.accumulated(b, number);
+        let columns = self.frame.map.output_stride;
+        let held = HeldRow { thread: &self.rows, accumulated, columns, state };
+        if open.part.is_some() {
+            let none = b.not(any);
+            b.if_(none, |b| held.clear(b));
+        }
+        let warp = b.mad(number, ROW_WARPS, self.warp);
+        let finishes = held.exchange(b, open, warp);
+        let write = |b: &mut Builder| {
+            b.if_else(
+                any,
+                |b| self.write(b, open, block, state, Some(accumulated)),
+                |b| self.write(b, open, block, state, None),
+            );
+        };
+        match finishes {
+            None => write(b),
+            Some(yes) => b.if_(yes, write),
+        }
+        b.warp_sync();
+    }
+
+    /// Waits for the output of block `number`, and for the states of its rows.
+    fn await_block(&self, b: &mut Builder, number: Reg<u32>, state: &RowState) {
         self.sums.wait(b);
         self.sums.advance(b);
         let (row, shared) = (self.rows.row, self.shared);
         let max = shared.maxima_at.of_row_in(b, self.copy, number, row);
+        let max = b.ld_shared::<f32>(max);
+        b.assign(state.max, max);
         let sum = shared.sums_at.of_row_in(b, self.copy, number, row);
-        let state = RowState { max: b.ld_shared(max), sum: b.ld_shared(sum) };
+        let sum = b.ld_shared::<f32>(sum);
+        b.assign(state.sum, sum);
         // Waited for, not stepped over: the next tile's first correction waits for the same.
         self.wait_output_of(b, number);
         b.tcgen05_fence_after();
-        let accumulated = self.accumulated(b, number);
-        let block = self.block(b, open, number);
-        self.write(b, open, &block, &state, Some(accumulated));
-        b.warp_sync();
     }
 
     /// Waits for everything block `number` accumulated. The cursor is at block 0 between tiles, and
     /// both blocks are in the same phase.
     fn wait_output_of(&self, b: &mut Builder, number: Reg<u32>) {
         self.output.at_stage(number).wait(b);
-    }
-
-    fn write_empty_block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) {
-        let state = RowState::new(b);
-        let block = self.block(b, open, number);
-        self.write(b, open, &block, &state, None);
     }
 
     fn write(

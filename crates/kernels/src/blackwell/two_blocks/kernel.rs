@@ -8,7 +8,7 @@ use crate::blackwell::fill::{self, Buffers, Order};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::{SCORE_TILES, TensorMemory};
-use crate::call::task::Params;
+use crate::call::task::{Order as Sharing, Params};
 use layout::Layout;
 use ptx::build::{Budget, Builder, CtaGroup, Reg, SharedArray, SharedTile, Signals, SmemPtr};
 
@@ -20,11 +20,18 @@ pub const THREADS: u32 = 4 * 128;
 const ISSUING_WARP: u32 = 12;
 /// Warp that loads.
 const LOADING_WARP: u32 = 13;
-/// Registers of a thread by role; together what 512 threads of 128 have.
-const SOFTMAX_REGISTERS: Budget = Budget::Grown(200);
-const CORRECTION_REGISTERS: Budget = Budget::Shrunk(80);
+/// Registers of a thread that neither exponentiates nor corrects.
 const OTHER_REGISTERS: Budget = Budget::Shrunk(32);
 const _: () = assert!(BLOCKS == SCORE_TILES, "each block has its own tile of scores");
+
+/// Registers of a softmax and of a correction thread; with the others what 512 threads of 128 have. Correction threads
+/// need more where they add parts of other CTAs.
+fn registers(params: &Params) -> (Budget, Budget) {
+    match params.order {
+        Sharing::List(_) => (Budget::Grown(200), Budget::Shrunk(80)),
+        Sharing::Shares(_) => (Budget::Grown(192), Budget::Shrunk(96)),
+    }
+}
 
 /// One float per row of every block, in `copies` copies that are used in turn.
 pub struct PerRow(SharedArray<f32>);
@@ -74,19 +81,22 @@ pub struct Shared {
 
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, params: Params) {
-    let frame = &Frame { config, params, map: TensorMemory::of(&config) };
-    let (shared, memory) = reserve(b, frame);
-    let shared = &shared;
+    let mut frame = Frame { config, params, map: TensorMemory::of(&config) };
+    let (shared, memory) = reserve(b, &frame);
+    frame.params.reserve_shares(b);
+    let (frame, shared) = (&frame, &shared);
+    let (softmax_registers, correction_registers) = registers(&frame.params);
     memory.around(
         b,
+        &frame.params,
         |b| init(b, shared),
         |b, warp, tmem| {
             b.roles(warp, |roles| {
-                roles.warpgroups(0..BLOCKS, SOFTMAX_REGISTERS, |b, block| {
+                roles.warpgroups(0..BLOCKS, softmax_registers, |b, block| {
                     let warp = b.and(warp.index(), 3);
                     softmax::emit(b, frame, shared, tmem, block, warp);
                 });
-                roles.warpgroup(BLOCKS, CORRECTION_REGISTERS, |b| {
+                roles.warpgroup(BLOCKS, correction_registers, |b| {
                     let warp = b.and(warp.index(), 3);
                     correction::emit(b, frame, shared, tmem, warp);
                 });

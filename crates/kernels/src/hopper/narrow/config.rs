@@ -19,6 +19,11 @@ use ptx::build::HalfType;
 /// (measured on an H200: pages of 16 rows at head dim 128, for single tokens).
 const SHORT_RUN: u64 = 4096;
 
+/// What a tile of keys costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose
+/// tiles have few bytes, and for others (measured on an H200).
+const LONELY: [f32; 2] = [0.7, 0.85];
+const NARROW: u32 = 64;
+
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -167,6 +172,11 @@ impl Config {
             panel: Panel::Swizzled,
             gathers: self.gathers,
         }
+    }
+
+    /// What a tile of keys costs where only one warpgroup has queries, the others passing by.
+    pub fn lonely_tile(&self) -> f32 {
+        LONELY[usize::from(self.value_dim > NARROW)]
     }
 
     /// What the warps of a CTA hold of a unit.

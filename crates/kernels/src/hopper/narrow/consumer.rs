@@ -142,7 +142,7 @@ impl<'f> Warpgroup<'f> {
         let state = exchange.take(b, part, warp, |b, given| self.merge(b, given));
         b.if_else(
             part.gives,
-            |b| exchange.give(b, part, warp, state, &self.held()),
+            |b| exchange.give(b, part, warp, state, |b, given| given.store(b, 0, &self.held())),
             |b| self.finish(b, open, block),
         );
     }
@@ -194,13 +194,7 @@ impl<'f> Warpgroup<'f> {
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
         let block = self.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        match self.frame.params.exchange(open) {
-            None => self.columns().write_again(b, &output),
-            Some((_, part)) => {
-                let finishes = b.not(part.gives);
-                b.if_(finishes, |b| self.columns().write_again(b, &output));
-            }
-        }
+        open.if_finished_here(b, |b| self.columns().write_again(b, &output));
     }
 
     /// The rows of the warpgroup.

@@ -34,7 +34,8 @@ pub struct Frame {
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let shared = reserve(b, &config);
-    params.reserve(b);
+    params.reserve_watch(b);
+    params.reserve_shares(b);
     Frame { config, params, shared }.emit(b);
 }
 

@@ -58,7 +58,7 @@ pub struct Frame {
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let shared = reserve(b, &config);
-    params.reserve(b);
+    params.reserve_watch(b);
     let rank = match config.cluster() {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
