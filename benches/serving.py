@@ -2,8 +2,10 @@
 
     PYTHONPATH=python/src python benches/serving.py --json serving.json
     python benches/serving.py --only mixed --pages 64
+    python benches/serving.py --only short
 
-Every row is one call on a paged cache, causal, bf16. Where FlashAttention 3 is installed (`flash_attn_interface`), it
+Every row is one call on a paged cache, causal, bf16; those that begin with `short` are what an embedding model asks:
+many short sequences one after the other, each of which sees all of itself. Where FlashAttention 3 is installed (`flash_attn_interface`), it
 is timed beside it. `parts` is the sum of the times of the batch's parts run alone: single tokens together, and each
 longer query by itself. Calls are captured in CUDA graphs and replayed in turn; times are medians of one call.
 `--invariant N` does something else: it runs N random batches without cuts and compares one sequence's bits.
@@ -85,6 +87,46 @@ class Batch:
         return worst
 
 
+class Packed:
+    """Sequences of `lengths` tokens one after the other, without a mask."""
+
+    def __init__(self, heads, kv_heads, dim, lengths):
+        torch.manual_seed(1)
+        tokens = lambda heads: torch.randn(sum(lengths), heads, dim, device=DEVICE, dtype=torch.bfloat16)
+        self.q, self.k, self.v = tokens(heads), tokens(kv_heads), tokens(kv_heads)
+        self.lengths, self.group = lengths, heads // kv_heads
+        offsets = torch.tensor([0, *lengths], device=DEVICE).cumsum(0).to(torch.int32)
+        longest = max(lengths)
+        self.packed = dict(cu_seqlens_q=offsets, cu_seqlens_k=offsets, max_seqlen_q=longest, max_seqlen_k=longest)
+
+    def ours(self):
+        return sixwarp.attention(self.q, self.k, self.v, **self.packed)
+
+    def theirs(self):
+        return flash_attn_interface.flash_attn_varlen_func(self.q, self.k, self.v, **self.packed)
+
+    def parts(self):
+        """None: a short sequence alone says nothing."""
+        return ()
+
+    def error(self):
+        """The largest difference from attention computed in f32."""
+        worst, sequences = 0.0, [x.float().split(self.lengths) for x in (self.q, self.k, self.v, self.ours())]
+        for q, k, v, out in zip(*sequences):
+            k, v = (x.repeat_interleave(self.group, 1) for x in (k, v))
+            weights = (torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5).softmax(-1)
+            worst = max(worst, (out - torch.einsum("hqk,khd->qhd", weights, v)).abs().max().item())
+        return worst
+
+
+def short_rows():
+    """Names and batches of many short sequences."""
+    numbers = random.Random(5)
+    lengths = [numbers.randint(20, 200) for _ in range(512)]
+    for heads, kv_heads, dim in ((16, 16, 64), (16, 16, 128), (32, 8, 128)):
+        yield f"short {heads}/{kv_heads} d{dim} 512 sequences of 20..200", (heads, kv_heads, dim, lengths)
+
+
 def rows():
     """Names and batches. Random lengths are those of one seed, in this order."""
     lengths = random.Random(5)
@@ -109,8 +151,7 @@ def rows():
             yield f"ragged prefill {name} 8 sequences page 64", (heads, kv_heads, dim, queries, queries, page)
 
 
-def measure(description, rounds):
-    batch = Batch(*description)
+def measure(batch, rounds):
     sides = [Replayed(batch.ours)]
     if flash_attn_interface:
         sides.append(Replayed(batch.theirs))
@@ -157,11 +198,13 @@ def main():
         with torch.inference_mode():
             return check_invariance(options.invariant)
     figures = []
-    for name, description in rows():
-        if not name.startswith(options.only) or name.split()[-1] not in options.pages.split(","):
+    pages = options.pages.split(",")
+    paged = [(name, Batch, batch) for name, batch in rows() if name.split()[-1] in pages]
+    for name, kind, batch in paged + [(name, Packed, batch) for name, batch in short_rows()]:
+        if not name.startswith(options.only):
             continue
         with torch.inference_mode():
-            row = measure(description, options.rounds)
+            row = measure(kind(*batch), options.rounds)
         figures.append(dict(row=name, **row))
         others = "  ".join(f"{side} {row[side]:7.1f} us ({row[side] / row['ours']:.2f} x)" for side in ("fa3", "parts") if side in row)
         print(f"{name:46s} {row['ours']:7.1f} us  {others}  error {row['error']:.0e}", flush=True)
