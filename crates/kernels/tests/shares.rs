@@ -61,20 +61,6 @@ fn any_lengths_give_the_right_numbers() {
     }
 }
 
-/// Parts that are handed from one processor to the next, each at its own time.
-#[test]
-fn parts_are_exchanged_in_any_order() {
-    let cut = case("cut", &(vec![5, 140, 1], vec![900, 500, 1400]));
-    for kernel in KERNELS {
-        for mode in ["latest", "adversarial", "random"] {
-            let mut engine = simulated(kernel);
-            engine.simulator = sim::Options::mode(mode, 3).expect("a mode");
-            let outcome = cases::check(&cut, &mut engine);
-            assert!(matches!(outcome, Outcome::Passed(_)), "{mode} {kernel:?}: {outcome}");
-        }
-    }
-}
-
 /// A NaN that some rows do not see, in units that are cut: the CTA that finishes one has the whole row.
 #[test]
 fn rows_of_cut_units_are_computed_again() {

@@ -143,6 +143,11 @@ fn sm90_gather() {
 }
 
 #[test]
+fn sm90_cut() {
+    check(&subjects::SM90_CUT);
+}
+
+#[test]
 fn sm90_combine() {
     check(&subjects::SM90_COMBINE);
 }
@@ -183,6 +188,11 @@ fn sm100_six_shared() {
 }
 
 #[test]
+fn sm100_six_cut() {
+    check(&subjects::SM100_SIX_CUT);
+}
+
+#[test]
 fn sm100_six_lists() {
     check(&subjects::SM100_SIX_LISTS);
 }
@@ -190,6 +200,11 @@ fn sm100_six_lists() {
 #[test]
 fn sm100_sixteen() {
     check(&subjects::SM100_SIXTEEN);
+}
+
+#[test]
+fn sm100_sixteen_cut() {
+    check(&subjects::SM100_SIXTEEN_CUT);
 }
 
 #[test]

@@ -25,6 +25,14 @@ pub struct Subject {
 /// What gathers rows, and waits for what that says about them.
 const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs"];
 
+/// What hands parts of units from one CTA to another.
+const EXCHANGE: &[&str] = &["work/exchange.rs", "blackwell/parts.rs"];
+
+/// Three processors, among which units are cut.
+fn three(options: PlanOptions) -> PlanOptions {
+    PlanOptions { processors: 3, ..options }
+}
+
 /// One processor: one CTA works on all tiles.
 fn alone(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 1, split: Split::Never, ..options }
@@ -98,6 +106,21 @@ pub const SM90_GATHER: Subject = Subject {
     options: alone,
     function: None,
     files: &[],
+};
+
+/// Hopper, a unit that three CTAs have parts of.
+pub const SM90_CUT: Subject = Subject {
+    name: "sm90-cut",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 64
+        queries = [1, 40]
+        keys = [1700, 60]
+        mask = "causal"
+    "#,
+    options: three,
+    function: None,
+    files: EXCHANGE,
 };
 
 /// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
@@ -236,7 +259,7 @@ pub const SM100_SIX_SHARED: Subject = Subject {
         amplitude = 2.5
         queries = 128
         batch = 8
-        keys = [700, 0, 100, 100, 40, 100, 100, 384]
+        keys = [384, 0, 100, 100, 40, 100, 100, 700]
         mask = "causal"
         shared = true
     "#,
@@ -247,6 +270,21 @@ pub const SM100_SIX_SHARED: Subject = Subject {
     },
     function: None,
     files: &[],
+};
+
+/// Blackwell, six warps, a unit that three CTAs have parts of.
+pub const SM100_SIX_CUT: Subject = Subject {
+    name: "sm100-six-cut",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 64
+        queries = [1, 40]
+        keys = [1700, 60]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { row_blocks: RowBlocks::One, ..three(options) },
+    function: None,
+    files: EXCHANGE,
 };
 
 /// Blackwell, rows that lists name.
@@ -284,6 +322,21 @@ pub const SM100_SIXTEEN: Subject = Subject {
     options: |options| PlanOptions { row_blocks: RowBlocks::Two, ..alone(options) },
     function: None,
     files: &[],
+};
+
+/// Blackwell, sixteen warps, a unit that three CTAs have parts of.
+pub const SM100_SIXTEEN_CUT: Subject = Subject {
+    name: "sm100-sixteen-cut",
+    arch: Arch::Sm100,
+    case: r#"
+        dim = 64
+        queries = [1, 40]
+        keys = [1700, 60]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { row_blocks: RowBlocks::Two, ..three(options) },
+    function: None,
+    files: EXCHANGE,
 };
 
 /// Blackwell, a pair of CTAs, in pages.

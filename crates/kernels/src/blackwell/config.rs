@@ -244,7 +244,7 @@ impl Config {
         self.slices == 1 && self.gathering.is_none_or(|how| !how.listed)
     }
 
-    /// What the warps of a CTA hold of a unit of work: a row per thread, its maximum and its sum.
+    /// What the warps of a CTA hold of a work tile: a row per thread, its maximum and its sum.
     pub fn part_size(&self) -> Size {
         Size { warps: self.blocks * ROW_WARPS, words: parts::words(self) }
     }

@@ -24,16 +24,18 @@
 //!   order of their use; its grain does not grow with the head dim, so even 576/512 streams.
 //! - Registers. A softmax thread holds a row of 128 scores and 64 packed probabilities: 175 to 243 of
 //!   the 255 it may have in a CTA of six warps, 200 in one of sixteen, where the correction warps have
-//!   80 and the others 32. Two warps that gather make eight, and a CTA of eight warps still has 255 each.
+//!   80 and the others 32 (192 and 96 where correction adds parts of other CTAs). Two warps that gather make eight,
+//!   and a CTA of eight warps still has 255 each.
 //!
 //! The table in `docs/blackwell.md` has the figures of every head dim; a test keeps it current.
 //!
 //! What the schedules share, in the order a tile comes by: `config` (tiles, slots, budgets),
 //! `allocation` (start and end of a kernel around its roles), `fill` (the loading warp), `gatherers` and `marked` (the
 //! warps in its place where rows are gathered, and what they say about keys that lists leave out), `products`
-//! (the two multiplies of a tile), `rows` (a thread's row: scores, probabilities, rescaling),
-//! `epilogue` (rows out); `operand` and `tensor_memory` know descriptors and columns. A schedule's own
-//! folder has its barriers (`kernel`), the order of its multiplies (`issuer`) and its `softmax`.
+//! (the two multiplies of a tile), `rows` (a thread's row: scores, probabilities, rescaling), `parts` (what CTAs
+//! that share a work tile hand to each other), `epilogue` (rows out); `operand` and `tensor_memory` know
+//! descriptors and columns. A schedule's own folder has its barriers (`kernel`), the order of its multiplies
+//! (`issuer`) and its `softmax`.
 
 mod allocation;
 #[cfg(test)]
