@@ -412,10 +412,7 @@ impl Cluster<'_> {
                 kept.push(issued);
             }
         }
-        // In-order pipes: an older entry says nothing a newer one does not.
-        let excess = kept.len().saturating_sub(256);
-        kept.drain(..excess);
-        checker.issued = kept;
+        checker.issued = without_old_entries(kept);
     }
 
     /// A warp waited until groups have read their sources.
@@ -427,4 +424,20 @@ impl Cluster<'_> {
             }
         }
     }
+}
+
+/// Entries of in-order pipes that are kept.
+const MOST_IN_ORDER: usize = 256;
+
+/// Of in-order pipes an older entry says nothing that a newer one does not; bulk copies have no order.
+fn without_old_entries(mut issued: Vec<Issued>) -> Vec<Issued> {
+    let in_order = |issued: &Issued| !matches!(issued.group, Group::Bulk(..));
+    let count = issued.iter().filter(|issued| in_order(issued)).count();
+    let mut excess = count.saturating_sub(MOST_IN_ORDER);
+    issued.retain(|issued| {
+        let old = in_order(issued) && excess > 0;
+        excess -= usize::from(old);
+        !old
+    });
+    issued
 }

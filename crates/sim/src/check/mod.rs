@@ -21,6 +21,7 @@ mod pages;
 mod pipes;
 mod report;
 mod shadow;
+mod slots;
 mod swizzles;
 mod touched;
 mod transfers;

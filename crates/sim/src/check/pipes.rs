@@ -1,6 +1,7 @@
 use super::clock::{Clock, Clocks};
 use super::lanes::Lanes;
 use super::shadow::{Access, Conflict, Shadow, Viewer};
+use super::slots::Slots;
 use super::swizzles::Swizzles;
 use crate::engine::Group;
 use crate::op::Pc;
@@ -48,8 +49,8 @@ pub(crate) enum Pipe {
 /// Host memory of what was published at an address, about.
 const LOCATION_BYTES: usize = 512;
 
-/// Bulk copies in flight that are told apart.
-const SLOTS: usize = 64;
+/// Pipes of a warp, itself included.
+const PIPES: usize = 6;
 
 /// A group of work and when its reads and writes are done.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +74,10 @@ pub(crate) struct Checker {
     pub(crate) known: Vec<Clocks>,
     /// Time of each agent.
     pub(super) times: Vec<u32>,
-    /// Who issued what a slot holds.
-    owners: Vec<usize>,
-    next_slot: usize,
+    /// The agents of copies.
+    slots: Slots,
+    /// Whether an agent has reached the last time that an [`Access`] can hold.
+    exhausted: bool,
     shadows: Shadows,
     /// Knowledge published at addresses by strong operations.
     locations: HashMap<(Memory, u64), Clocks>,
@@ -100,9 +102,9 @@ impl Checker {
         Checker {
             warps,
             known,
-            times: vec![1; 6 * warps + SLOTS + 1],
-            owners: vec![0; SLOTS],
-            next_slot: 0,
+            times: vec![1; PIPES * warps + 1],
+            slots: Slots::default(),
+            exhausted: false,
             shadows: Shadows::default(),
             locations: HashMap::new(),
             swizzles: Swizzles::default(),
@@ -119,9 +121,9 @@ impl Checker {
         self.shadows.0.iter().map(|(_, shadow)| shadow.bytes()).sum::<u64>() + locations as u64
     }
 
-    /// Whether an agent's time is about to outgrow what an [`Access`] can hold.
+    /// Whether an agent's time has reached the last one that an [`Access`] can hold.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.times.iter().any(|time| *time > Access::LAST_TIME)
+        self.exhausted
     }
 
     /// The moment of what a warp does next.
@@ -139,17 +141,28 @@ impl Checker {
         pipe as usize * self.warps + w
     }
 
-    /// An agent for a copy of its own, issued by `w`.
+    /// An agent for a copy of its own, issued by `w`: one whose last copy `w` knows to be over, since
+    /// whoever hears of the new copy then hears of that one, too.
     pub(crate) fn slot(&mut self, w: usize) -> usize {
-        let slot = self.next_slot;
-        self.next_slot = (slot + 1) % SLOTS;
-        self.owners[slot] = w;
-        6 * self.warps + slot
+        let first = self.first_slot();
+        let Checker { slots, times, known, .. } = self;
+        let all = &known[w].all;
+        let is_over = |slot: usize| all.get(first + slot) >= times[first + slot];
+        let agent = first + slots.take(w, Access::AGENTS - first, is_over);
+        if times.len() <= agent {
+            times.push(1);
+        }
+        agent
+    }
+
+    /// The agent of the first slot; others follow it.
+    fn first_slot(&self) -> usize {
+        PIPES * self.warps + 1
     }
 
     /// The agent that stands for all launches before this one.
     fn earlier_grids(&self) -> usize {
-        6 * self.warps + SLOTS
+        PIPES * self.warps
     }
 
     /// A warp executes `griddepcontrol.wait`.
@@ -165,14 +178,22 @@ impl Checker {
 
     /// The next time of an agent; copies take two, one for reads and one for writes.
     pub(crate) fn advance(&mut self, agent: usize) -> u32 {
-        self.times[agent] += 2;
-        self.times[agent]
+        self.tick(agent, 2)
+    }
+
+    /// Moves an agent's time on. At the last time it stands still: what happens until the launch is stopped
+    /// counts as known.
+    fn tick(&mut self, agent: usize, by: u32) -> u32 {
+        let time = &mut self.times[agent];
+        *time = (*time + by).min(Access::LAST_TIME);
+        self.exhausted |= *time == Access::LAST_TIME;
+        *time
     }
 
     /// The warp behind an agent.
     pub(crate) fn warp_of(&self, agent: usize) -> usize {
-        match agent.checked_sub(6 * self.warps) {
-            Some(slot) => self.owners[slot],
+        match agent.checked_sub(self.first_slot()) {
+            Some(slot) => self.slots.owner(slot),
             None => agent % self.warps,
         }
     }
@@ -207,8 +228,7 @@ impl Checker {
 
     /// A warp's own time moves on: what it does from here is not part of what it published.
     pub(crate) fn step(&mut self, w: usize) {
-        self.times[w] += 1;
-        let time = self.times[w];
+        let time = self.tick(w, 1);
         self.known[w].all.raise(w, time);
     }
 
@@ -341,7 +361,7 @@ impl Checker {
         };
         let tensor = matches!(memory, Memory::Tensor(_));
         let w = self.warp_of(agent);
-        let stranger = |agent: usize| agent % warps != w || agent >= 6 * warps;
+        let stranger = |agent: usize| agent % warps != w || agent >= PIPES * warps;
         let pedantic = self.ordered.is_some();
         // CUTLASS and FlashAttention 3 let wgmma read what cp.async wrote behind a wait and no fence.
         let cp_async = |agent: usize| pedantic && agent / warps == Pipe::CpAsync as usize;
@@ -382,4 +402,32 @@ pub(crate) enum Proxy {
     Async,
     /// Tensor memory, by this warp.
     Tensor(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stands_still_at_the_last_that_can_be_told() {
+        let mut checker = Checker::new(2, false);
+        let copy = checker.slot(0);
+        for agent in [0, copy] {
+            checker.times[agent] = Access::LAST_TIME - 3;
+        }
+        assert_eq!(checker.advance(copy), Access::LAST_TIME - 1);
+        assert!(!checker.is_exhausted());
+        assert_eq!([0; 2].map(|_| checker.advance(copy)), [Access::LAST_TIME; 2]);
+        assert!(checker.is_exhausted());
+        (0..9).for_each(|_| checker.step(0));
+        let access = Access::new(0, checker.times[0], 7, 15);
+        assert_eq!((access.agent(), access.time()), (0, Access::LAST_TIME));
+    }
+
+    #[test]
+    fn the_largest_cluster_has_room_for_copies() {
+        let mut checker = Checker::new(16 * 32, false);
+        let last = (0..2000).map(|_| checker.slot(511)).max();
+        assert!(last.is_some_and(|agent| agent < Access::AGENTS), "{last:?}");
+    }
 }

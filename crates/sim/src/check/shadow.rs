@@ -13,12 +13,14 @@ pub struct Access(u64);
 impl Access {
     /// The last instruction that can be told.
     pub(crate) const LAST_PC: Pc = (1 << 20) - 1;
-    /// The last time at which a launch goes on: what happens until the watchdog looks again can still be told.
-    pub(crate) const LAST_TIME: u32 = (1 << 27) - (1 << 20);
+    /// The last time that can be told.
+    pub(crate) const LAST_TIME: u32 = (1 << 27) - 1;
+    /// Agents that can be told apart.
+    pub(crate) const AGENTS: usize = 1 << 12;
 
     /// An access of the bytes in `mask` of a cell.
     pub fn new(agent: usize, time: u32, pc: Pc, mask: u8) -> Access {
-        debug_assert!(agent < 1 << 12 && pc < 1 << 20 && time < 1 << 27);
+        debug_assert!(agent < Access::AGENTS && pc <= Access::LAST_PC && time <= Access::LAST_TIME);
         Access(u64::from(time) << 37 | (agent as u64) << 25 | u64::from(pc) << 4 | u64::from(mask))
     }
 
