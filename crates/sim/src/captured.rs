@@ -6,7 +6,7 @@ use crate::load;
 use crate::memory::{Contents, Global, Request};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
-use crate::run::Machine;
+use crate::run::{Machine, repeatable};
 use program::Launch;
 use program::check::check_shape;
 
@@ -81,15 +81,12 @@ pub fn run_captured(launch: &CapturedLaunch, options: &Options) -> Result<Report
 /// As [`run_captured`], but keeps what was found before an error ended the run.
 pub fn captured_outcome(launch: &CapturedLaunch, options: &Options) -> Outcome {
     let geometry = launch.geometry();
-    let checked = check_shape(&launch.module, &geometry).map_err(Error::Invalid);
-    match checked.and_then(|()| launch.place_buffers(&options.limits)) {
-        Ok(global) => {
-            let mut machine = Machine::new(global);
-            let error = launch.run(&geometry, &mut machine, options).err();
-            Outcome { report: machine.report, error }
-        }
-        Err(error) => Outcome { error: Some(error), ..Outcome::default() },
-    }
+    repeatable(options, |options| {
+        check_shape(&launch.module, &geometry).map_err(Error::Invalid)?;
+        let mut machine = Machine::new(launch.place_buffers(&options.limits)?);
+        let ended = launch.run(&geometry, &mut machine, options);
+        Ok((machine, ended))
+    })
 }
 
 impl CapturedLaunch {

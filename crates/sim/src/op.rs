@@ -597,3 +597,19 @@ pub enum Op {
     /// `tcgen05.*`.
     Tcgen05(Box<Tcgen05>),
 }
+
+impl Op {
+    /// Whether a cluster can learn by it what another one did, or when: order decides what comes out.
+    pub fn reaches_clusters(&self) -> bool {
+        let outside = |space: MemSpace| matches!(space, MemSpace::Global | MemSpace::Generic);
+        match self {
+            Op::Load(load) => load.strong && outside(load.space),
+            Op::Store(store) => store.strong && outside(store.space),
+            Op::Atomic(atomic) => outside(atomic.space),
+            Op::Bulk(copy) => copy.reduce.is_some() && outside(copy.dst_space),
+            Op::Tensor(copy) => matches!(copy.direction, TensorDirection::Reduce(_)),
+            Op::TryCancel { .. } => true,
+            _ => false,
+        }
+    }
+}

@@ -274,9 +274,14 @@ pub struct Allowed {
 
 /// Adds a finding to those so far.
 pub(crate) fn count(found: &mut Vec<Allowed>, finding: Finding) {
-    match found.iter_mut().find(|allowed| allowed.finding.is_at(&finding)) {
-        Some(allowed) => allowed.times += 1,
-        None => found.push(Allowed { finding, times: 1 }),
+    add_allowed(found, Allowed { finding, times: 1 });
+}
+
+/// Adds what was found several times.
+pub(crate) fn add_allowed(found: &mut Vec<Allowed>, more: Allowed) {
+    match found.iter_mut().find(|allowed| allowed.finding.is_at(&more.finding)) {
+        Some(allowed) => allowed.times += more.times,
+        None => found.push(more),
     }
 }
 

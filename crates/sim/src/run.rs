@@ -1,6 +1,6 @@
 //! Running programs: memory, parameters, launches, host threads.
 
-use crate::check::{Earlier, Unwritten, Written};
+use crate::check::{Earlier, Meeting, Unwritten, Written};
 use crate::cluster::{Cluster, LaunchState, Results, Status};
 use crate::error::Error;
 use crate::geometry;
@@ -15,7 +15,7 @@ use program::{Access, Argument, BufferId, Launch, Program};
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Runs a program on `buffers`, one per [`Program::buffers`] and in their order.
 ///
@@ -27,12 +27,26 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    match prepare(program, buffers, &options.limits) {
-        Ok(mut machine) => {
-            let error = machine.run(program, options).err();
-            Outcome { report: machine.report, error }
-        }
-        Err(error) => Outcome { error: Some(error), ..Outcome::default() },
+    repeatable(options, |options| {
+        let mut machine = prepare(program, buffers, &options.limits)?;
+        let ended = machine.run(program, options);
+        Ok((machine, ended))
+    })
+}
+
+/// Runs something on as many host threads as the options say. Where clusters met in memory on several threads, it is
+/// run again on one: which of them came first must not depend on the host.
+pub(crate) fn repeatable(
+    options: &Options,
+    run: impl Fn(&Options) -> Result<(Machine, Result<(), Error>), Error>,
+) -> Outcome {
+    let once = |options: &Options| match run(options) {
+        Ok((machine, ended)) => (machine.raced, machine.outcome(ended)),
+        Err(error) => (false, Outcome { error: Some(error), ..Outcome::default() }),
+    };
+    match once(options) {
+        (true, _) => once(&Options { threads: 1, ..options.clone() }).1,
+        (false, outcome) => outcome,
     }
 }
 
@@ -81,11 +95,17 @@ pub(crate) struct Machine {
     pub(crate) report: Report,
     /// What was written by launches that the last one did not wait for.
     behind: Option<Written>,
+    /// Whether clusters met in memory on several host threads.
+    raced: bool,
 }
 
 impl Machine {
     pub(crate) fn new(global: Global) -> Self {
-        Machine { global, report: Report::default(), behind: None }
+        Machine { global, report: Report::default(), behind: None, raced: false }
+    }
+
+    fn outcome(self, ended: Result<(), Error>) -> Outcome {
+        Outcome { report: self.report, error: ended.err() }
     }
 
     /// Runs all launches of a program whose buffers come first in memory.
@@ -151,22 +171,21 @@ impl Machine {
             options,
             earlier: launch.overlaps_previous.then(|| Earlier::of(&self.global, behind)),
             undefined: options.checks.then(|| Unwritten::at_start(kernel)).flatten(),
-            owners: Default::default(),
-            synchronised: AtomicBool::new(false),
-            allowed: Mutex::default(),
+            clusters: Default::default(),
             wide_atomics: Mutex::new(()),
             watchdog: Watchdog::new(options.limits),
             heartbeat: AtomicU64::new(0),
             next: AtomicU32::new(0),
         };
-        let (results, error) = run_clusters(&state);
-        state.owners.give_back(self.global.tally());
-        let mut allowed = state.allowed.into_inner().expect("no worker panicked");
-        allowed.sort_by_key(|allowed| allowed.finding.site().line);
+        let threads = host_threads(&state);
+        let (mut results, error) = run_clusters(&state, threads);
+        state.clusters.give_back(self.global.tally());
+        self.raced |= threads > 1 && decides(state.clusters.meeting(), error.is_some());
+        results.allowed.sort_by_key(|allowed| allowed.finding.site().line);
         self.behind = state.earlier.and_then(Earlier::left_behind);
         self.report.counters += results.counters;
         self.report.notes.extend(results.notes);
-        self.report.allowed.extend(allowed);
+        self.report.allowed.extend(results.allowed);
         if options.trace {
             let trace = self.report.trace.get_or_insert_default();
             trace.slices.extend(results.trace.slices);
@@ -182,32 +201,48 @@ const SHORT_TURN: u64 = 1 << 10;
 /// Clusters resident at a time where they take over the work of others.
 const RESIDENT: usize = 2;
 
-/// Runs all clusters on as many host threads as the options allow. Where clusters cancel others it
-/// is one: who gets which must not depend on the host.
-fn run_clusters(state: &LaunchState) -> (Results, Option<Error>) {
+/// Whether it matters which cluster came first where they met: writes of the same bytes do no harm.
+fn decides(meeting: Meeting, failed: bool) -> bool {
+    match meeting {
+        Meeting::None => false,
+        Meeting::Writes => failed,
+        Meeting::Read => true,
+    }
+}
+
+/// Host threads for a launch. Where clusters communicate it is one: who hears of what must not depend on the
+/// host.
+fn host_threads(state: &LaunchState) -> usize {
     let threads = match state.options.threads {
-        _ if state.kernel.cancels_clusters => 1,
+        _ if state.kernel.clusters_communicate => 1,
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    let threads = threads.min(state.clusters() as usize).max(1);
-    let outcome = Mutex::new((Results::default(), None::<Error>));
-    let worker = || {
-        let mut results = Results::default();
-        let ended = work(state, &mut results);
-        let mut outcome = outcome.lock().expect("no worker panics with the lock");
-        outcome.0.add(results);
-        if let Err(error) = ended {
-            state.watchdog.fail();
-            outcome.1.get_or_insert(*error);
-        }
-    };
-    if threads == 1 {
-        worker();
-    } else {
-        (0..threads).into_par_iter().for_each(|_| worker());
+    threads.min(state.clusters() as usize).max(1)
+}
+
+/// What running one cluster gave, by its number.
+type Ended = (u32, Results, Option<Error>);
+
+/// Runs all clusters, or those until the first that fails, and adds up what they gave in the order of their numbers.
+fn run_clusters(state: &LaunchState, threads: usize) -> (Results, Option<Error>) {
+    let ended: Mutex<Vec<Ended>> = Mutex::default();
+    match threads {
+        1 => work(state, &ended),
+        _ => (0..threads).into_par_iter().for_each(|_| work(state, &ended)),
     }
-    outcome.into_inner().expect("no worker panicked")
+    let mut ended = ended.into_inner().expect("no worker panicked");
+    if threads > 1 {
+        ended.sort_by_key(|(number, ..)| *number);
+        let last = ended.iter().position(|(.., error)| error.is_some());
+        ended.truncate(last.map_or(ended.len(), |last| last + 1));
+    }
+    let (mut total, mut failed) = (Results::default(), None);
+    for (_, results, error) in ended {
+        total.add(results);
+        failed = failed.or(error);
+    }
+    (total, failed)
 }
 
 /// Rounds of nothing but polling, while no cluster moves, that prove a livelock.
@@ -215,49 +250,100 @@ const POLLING_ROUNDS: u32 = 500;
 /// The same where there is but one cluster, and all its warps poll.
 const POLLING_ALONE: u32 = 32;
 
-/// One host thread: starts clusters and runs them in turn until none is left or a worker has failed.
-fn work(state: &LaunchState, total: &mut Results) -> Result<(), Box<Error>> {
-    let mut resident: VecDeque<Cluster> = VecDeque::new();
-    let mut polled = 0;
-    let mut heartbeat = 0;
-    let (wanted, turn) =
-        if state.kernel.cancels_clusters { (RESIDENT, SHORT_TURN) } else { (1, TURN) };
-    loop {
-        if state.watchdog.has_failed() {
-            return Ok(());
+/// One host thread: starts clusters and runs them in turn until none is left. When one has failed, those of higher
+/// numbers are given up.
+fn work(state: &LaunchState, ended: &Mutex<Vec<Ended>>) {
+    let mut worker = Worker { state, resident: VecDeque::new(), polled: 0, heartbeat: 0 };
+    while let Some((number, outcome)) = worker.turn() {
+        let (results, error) = match outcome {
+            Ok(results) => (results, None),
+            Err((results, error)) => (results, Some(*error)),
+        };
+        let failed = error.is_some();
+        ended.lock().expect("no worker panics with the lock").push((number, results, error));
+        if failed {
+            return state.watchdog.fail(number);
         }
-        // What those that run wait for may be the work of one that has not started.
-        let more = if polled > 0 { 1 } else { wanted.saturating_sub(resident.len()) };
-        for number in (0..more).map_while(|_| state.start_next()) {
-            resident.push_front(Cluster::new(state, number)?);
-        }
-        let Some(mut cluster) = resident.pop_front() else { return Ok(()) };
-        let ran = cluster.run(turn);
-        match ran.inspect_err(|_| total.notes.append(&mut cluster.notes))? {
-            Status::Done => {
-                polled = 0;
-                total.add(cluster.into_results());
+    }
+}
+
+/// The clusters of a host thread.
+struct Worker<'a> {
+    state: &'a LaunchState<'a>,
+    resident: VecDeque<Cluster<'a>>,
+    /// Turns in which clusters only polled, and how far the machine was when they began.
+    polled: u32,
+    heartbeat: u64,
+}
+
+/// What a cluster gave; with an error, until then.
+type ClusterOutcome = Result<Results, (Results, Box<Error>)>;
+
+impl<'a> Worker<'a> {
+    /// Runs clusters until one has ended; its number and what it gave. `None` when there is nothing left to do.
+    fn turn(&mut self) -> Option<(u32, ClusterOutcome)> {
+        loop {
+            if let Err((number, error)) = self.start() {
+                return Some((number, Err((Results::default(), error))));
             }
-            Status::Running => {
-                polled = 0;
-                resident.push_back(cluster);
-            }
-            Status::Abandoned => return Ok(()),
-            Status::Polling { everyone } => {
-                let now = state.heartbeat.load(Ordering::Relaxed);
-                polled = if now == heartbeat { polled + 1 } else { 1 };
-                heartbeat = now;
-                let alone = everyone && state.clusters() == 1;
-                let rounds = if alone { POLLING_ALONE } else { POLLING_ROUNDS };
-                if polled > rounds * (resident.len() as u32 + 1) && !state.any_left() {
-                    let others = resident.iter_mut();
-                    if !std::iter::once(&mut cluster).chain(others).any(Cluster::release_late) {
-                        return cluster.deadlock();
-                    }
-                    polled = 0;
+            let mut cluster = self.resident.pop_front()?;
+            let number = cluster.number;
+            let turn = if self.state.kernel.cancels_clusters { SHORT_TURN } else { TURN };
+            let mut ran = cluster.run(turn);
+            match ran {
+                Ok(Status::Polling { everyone }) if self.is_stuck(&mut cluster, everyone) => {
+                    ran = cluster.deadlock();
                 }
-                resident.push_back(cluster);
+                Ok(Status::Polling { .. }) => {}
+                _ => self.polled = 0,
+            }
+            match ran {
+                Ok(Status::Done) => return Some((number, Ok(cluster.into_results()))),
+                Ok(Status::Running | Status::Polling { .. }) => self.resident.push_back(cluster),
+                Ok(Status::Abandoned) => {}
+                Err(error) => {
+                    let mut results = cluster.into_results();
+                    let others = self.resident.drain(..);
+                    others.for_each(|other| results.add(other.into_results()));
+                    return Some((number, Err((results, error))));
+                }
             }
         }
+    }
+
+    /// Starts the clusters that should run next.
+    fn start(&mut self) -> Result<(), (u32, Box<Error>)> {
+        let Worker { state, resident, polled, .. } = self;
+        let wanted = if state.kernel.cancels_clusters { RESIDENT } else { 1 };
+        // What those that run wait for may be the work of one that has not started.
+        let waits = *polled > 0 && state.kernel.clusters_communicate;
+        let more = if waits { 1 } else { wanted.saturating_sub(resident.len()) };
+        for number in (0..more).map_while(|_| state.start_next()) {
+            let cluster = Cluster::new(state, number).map_err(|error| (number, error))?;
+            resident.push_front(cluster);
+        }
+        Ok(())
+    }
+
+    /// Whether clusters have polled for so long that nothing will ever happen. Those that may have come late are
+    /// let go first.
+    fn is_stuck(&mut self, cluster: &mut Cluster<'a>, everyone: bool) -> bool {
+        let Worker { state, resident, polled, heartbeat } = self;
+        // Clusters that do not communicate are alone, each with its own heartbeat.
+        let communicate = state.kernel.clusters_communicate;
+        let now = match communicate {
+            true => state.heartbeat.load(Ordering::Relaxed),
+            false => cluster.events,
+        };
+        *polled = if now == *heartbeat { *polled + 1 } else { 1 };
+        *heartbeat = now;
+        let alone = !communicate || state.clusters() == 1;
+        let rounds = if alone && everyone { POLLING_ALONE } else { POLLING_ROUNDS };
+        let left = communicate && state.any_left();
+        if left || *polled <= rounds * (resident.len() as u32 + 1) {
+            return false;
+        }
+        *polled = 0;
+        !std::iter::once(cluster).chain(resident.iter_mut()).any(Cluster::release_late)
     }
 }

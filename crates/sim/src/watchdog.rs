@@ -2,7 +2,7 @@
 
 use crate::limits::Limits;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Why a cluster must not go on.
@@ -44,31 +44,33 @@ pub(crate) struct Watchdog {
     limits: Limits,
     start: Instant,
     executed: AtomicU64,
-    failed: AtomicBool,
+    /// The lowest number of a cluster that failed.
+    failed: AtomicU32,
 }
 
 impl Watchdog {
     /// The launch starts now.
     pub(crate) fn new(limits: Limits) -> Watchdog {
-        let (executed, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (executed, failed) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
         Watchdog { limits, start: Instant::now(), executed, failed }
     }
 
-    /// A cluster failed, and the others can stop.
-    pub(crate) fn fail(&self) {
-        self.failed.store(true, Relaxed);
+    /// A cluster failed, and those of higher numbers can stop. Others go on: one of them may fail, too, and the
+    /// first by number is reported, whatever the host's threads do.
+    pub(crate) fn fail(&self, number: u32) {
+        self.failed.fetch_min(number, Relaxed);
     }
 
-    /// Whether a cluster failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Relaxed)
+    /// Whether a cluster before `number` failed.
+    pub(crate) fn has_failed_before(&self, number: u32) -> bool {
+        self.failed.load(Relaxed) < number
     }
 
-    /// Adds `instructions` to what the launch has executed; why it must stop, if it must.
-    pub(crate) fn count(&self, instructions: u64) -> Option<Stop> {
+    /// Adds `instructions` of cluster `number` to what the launch has executed; why it must stop, if it must.
+    pub(crate) fn count(&self, number: u32, instructions: u64) -> Option<Stop> {
         let Limits { instructions: most, time, .. } = self.limits;
         let executed = self.executed.fetch_add(instructions, Relaxed) + instructions;
-        if self.has_failed() {
+        if self.has_failed_before(number) {
             return Some(Stop::Failed);
         }
         if executed > most {
@@ -85,12 +87,17 @@ mod tests {
     #[test]
     fn each_limit_stops_a_launch() {
         let dog = Watchdog::new(Limits { instructions: 10, ..Limits::default() });
-        assert_eq!(dog.count(10), None);
-        assert_eq!(dog.count(1), Some(Stop::Instructions(10)));
+        assert_eq!(dog.count(0, 10), None);
+        assert_eq!(dog.count(0, 1), Some(Stop::Instructions(10)));
         let dog = Watchdog::new(Limits { time: Some(Duration::ZERO), ..Limits::default() });
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(dog.count(0), Some(Stop::Time(Duration::ZERO)));
-        dog.fail();
-        assert_eq!(dog.count(0), Some(Stop::Failed));
+        assert_eq!(dog.count(0, 0), Some(Stop::Time(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_failure_stops_the_clusters_behind_it() {
+        let dog = Watchdog::new(Limits::default());
+        [7, 3, 5].into_iter().for_each(|number| dog.fail(number));
+        assert_eq!([2, 3, 4].map(|number| dog.count(number, 0)), [None, None, Some(Stop::Failed)]);
     }
 }

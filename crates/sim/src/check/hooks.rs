@@ -1,6 +1,7 @@
 //! Where execution tells the checker what happens.
 
 use super::clock::Clocks;
+use super::clusters::{Met, Touch, Toucher};
 use super::pipes::{Issued, Memory, Pipe, Proxy};
 use super::report::verb;
 use super::shadow::Conflict;
@@ -11,7 +12,6 @@ use crate::exec::{Access, BarrierId, Order, Place, Work};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::op::{Fence, Op, Pc, Tcgen05};
 use crate::rules::Rule;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Cluster<'_> {
     pub(crate) fn publish_named(&mut self, w: usize, cta: usize, id: u32) {
@@ -61,8 +61,7 @@ impl Cluster<'_> {
         let Some(checker) = &mut self.checker else { return };
         match fence {
             Fence::ProxyAsync => checker.proxy_fence(w),
-            Fence::Thread => self.launch.synchronised.store(true, Relaxed),
-            Fence::EarlierGrids | Fence::MbarrierInit | Fence::Proxy => {}
+            Fence::Thread | Fence::EarlierGrids | Fence::MbarrierInit | Fence::Proxy => {}
         }
     }
 
@@ -151,7 +150,7 @@ impl Cluster<'_> {
 
     pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
         let place = Place::Shared(id.0, id.1);
-        let access = Access { place, bytes: 8, write: true, order: Order::Weak };
+        let access = Access { place, bytes: 8, write: true, order: Order::Weak, compared: false };
         self.note_access(w, access, |_, _| Ok(false))
     }
 
@@ -184,7 +183,7 @@ impl Cluster<'_> {
         access: Access,
         mut forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
     ) -> Run<()> {
-        let Access { place, bytes, write, order } = access;
+        let Access { place, bytes, write, order, .. } = access;
         let (memory, start) = match place {
             Place::Shared(cta, offset) => (Memory::Shared(cta), u64::from(offset)),
             Place::Global(at) => (Memory::Global, at),
@@ -199,7 +198,7 @@ impl Cluster<'_> {
         }
         if memory == Memory::Global {
             self.check_earlier_grids(w, (start, bytes.into()), write)?;
-            self.note_owner(w, (start, bytes.into()), write, order)?;
+            self.note_cluster_access(w, (start, bytes.into()), access)?;
         }
         let range = (start, bytes.into());
         loop {
@@ -264,20 +263,16 @@ impl Cluster<'_> {
         }
     }
 
-    /// Ranges of global memory that the lanes of a warp load, `bytes` each.
+    /// Ranges of global memory that the lanes of a warp load.
     pub(crate) fn note_global_reads(
         &mut self,
         w: usize,
         ranges: impl Iterator<Item = (u64, u64)> + Clone,
-        bytes: u64,
     ) -> Run<()> {
         let pc = self.pc(w);
         for range in ranges.clone() {
             self.check_earlier_grids(w, range, false)?;
-            // Of narrower loads, see `note_owner`.
-            if bytes >= 4 {
-                self.note_owner(w, range, false, Order::Weak)?;
-            }
+            self.meet_clusters(w, range, Touch::Read)?;
         }
         loop {
             let Some(checker) = &mut self.checker else { return Ok(()) };
@@ -289,34 +284,51 @@ impl Cluster<'_> {
         }
     }
 
-    /// Ordinary accesses of different clusters to the same word, with nothing in the launch that
-    /// could order them.
-    fn note_owner(
-        &mut self,
-        w: usize,
-        (at, bytes): (u64, u64),
-        write: bool,
-        order: Order,
-    ) -> Run<()> {
-        if order == Order::Strong {
-            self.launch.synchronised.store(true, Relaxed);
+    /// An access to global memory that is part of no asynchronous operation.
+    fn note_cluster_access(&mut self, w: usize, range: (u64, u64), access: Access) -> Run<()> {
+        match access.order {
+            Order::Strong => {
+                self.exchange_knowledge(range.0, access.write);
+                Ok(())
+            }
+            Order::Weak if access.write => {
+                self.meet_clusters(w, range, Touch::Write { compared: access.compared })
+            }
+            Order::Weak => self.meet_clusters(w, range, Touch::Read),
+            Order::Async => Ok(()),
         }
-        if order != Order::Weak || self.launch.synchronised.load(Relaxed) {
+    }
+
+    /// A strong access publishes what the cluster did, or learns what another one published.
+    fn exchange_knowledge(&mut self, at: u64, write: bool) {
+        if !self.kernel.clusters_communicate {
+            return;
+        }
+        match write {
+            true => self.launch.clusters.publish(self.number, &mut self.knowledge, at),
+            false => self.launch.clusters.learn(&mut self.knowledge, at),
+        }
+    }
+
+    /// Accesses of two clusters to the same bytes, which nothing orders.
+    fn meet_clusters(&mut self, w: usize, range: (u64, u64), touch: Touch) -> Run<()> {
+        if self.launch.clusters() == 1 {
             return Ok(());
         }
-        // Neighbouring parts of a word may belong to different clusters.
-        if bytes < 4 || self.launch.clusters() == 1 {
+        let by = Toucher { cluster: self.number, warp: w, pc: self.pc(w), knows: &self.knowledge };
+        let Some(Met { at, other, wrote }) = self.launch.clusters.touch(&by, range, touch) else {
             return Ok(());
-        }
-        let conflict = self.launch.owners.touch((at, bytes), self.number, write);
-        let Some((at, other)) = conflict else { return Ok(()) };
+        };
         let place = self.name_place(Memory::Global, at);
+        let (mine, theirs) = (verb(touch != Touch::Read), if wrote { "wrote" } else { "read" });
         let message = format!(
-            "{} of {place}, which cluster {other} also wrote: nothing orders the two",
-            verb(write)
+            "{mine} of {place}, which cluster {} also {theirs}: nothing orders the two",
+            other.cluster()
         );
+        let site = self.site_in(other.cluster(), other.warp(), other.pc());
         let help = "clusters run in any order: use atomics, or a flag with release and acquire";
-        self.hazard(w, Rule::Race, message, None, Some(help))
+        let other = Some((format!("the other {}:", verb(wrote)), site));
+        self.hazard(w, Rule::Race, message, other, Some(help))
     }
 
     /// An asynchronous operation is issued: what it touches is checked and recorded now, whenever it
@@ -336,6 +348,11 @@ impl Cluster<'_> {
             touched.iter().filter(|touched| touched.memory == Memory::Global)
         {
             self.check_earlier_grids(w, (*start, *len), *write)?;
+            // Reductions are atomic.
+            if !work.reduces() {
+                let touch = if *write { Touch::Copy } else { Touch::Read };
+                self.meet_clusters(w, (*start, *len), touch)?;
+            }
         }
         let pc = self.pc(w);
         let Some(checker) = &mut self.checker else { return Ok(Clocks::default()) };

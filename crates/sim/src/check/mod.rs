@@ -11,12 +11,12 @@
 //! wherever on the way from writer to reader the fence might have stood.
 
 mod clock;
+mod clusters;
 mod effects;
 mod flow;
 mod grids;
 mod hooks;
 mod lanes;
-mod owners;
 mod pages;
 mod pipes;
 mod report;
@@ -29,8 +29,8 @@ mod unwritten;
 mod visits;
 
 pub use clock::Clocks;
+pub(crate) use clusters::{Clusters, Knowledge, Meeting};
 pub(crate) use grids::{Earlier, Written};
-pub(crate) use owners::WordOwners;
 pub(crate) use pipes::{Checker, Moment};
 pub(crate) use shadow::{Access, Conflict};
 pub(crate) use transfers::TmemLoad;

@@ -13,7 +13,7 @@ pub use barrier::{ClusterBarrier, NamedBarrier};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
-use crate::check::{Checker, Earlier, Moment, Unwritten, WordOwners};
+use crate::check::{Checker, Clusters, Earlier, Knowledge, Moment, Unwritten};
 use crate::engine::{Engines, Group};
 use crate::error::Site;
 use crate::exec::{Numbers, PartialWgmma, TensorState};
@@ -25,14 +25,15 @@ use crate::memory::{Global, Shared, address};
 use crate::options::{Options, Random};
 use crate::register::{R64, Reg, Registers, Row32, Row64};
 use crate::report::Counters;
-use crate::rules::{Allowed, Rule};
+use crate::rules::{Allowed, Rule, add_allowed};
 use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
 use crate::warp::Warp;
 use crate::watchdog::Watchdog;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Everything the clusters of a launch share.
 pub struct LaunchState<'a> {
@@ -60,12 +61,8 @@ pub struct LaunchState<'a> {
     pub(crate) undefined: Option<Box<Unwritten>>,
     /// What earlier launches wrote that may still be at work.
     pub(crate) earlier: Option<Earlier>,
-    /// Who touched which word of global memory.
-    pub(crate) owners: WordOwners,
-    /// Whether anything that could order clusters was executed.
-    pub(crate) synchronised: AtomicBool,
-    /// Broken rules that are allowed.
-    pub(crate) allowed: Mutex<Vec<Allowed>>,
+    /// What clusters did to global memory.
+    pub(crate) clusters: Clusters,
     /// Held during an atomic operation that is wider than the host's.
     pub(crate) wide_atomics: Mutex<()>,
     /// Ends the launch when it takes too long or a cluster has failed.
@@ -87,10 +84,12 @@ impl LaunchState<'_> {
         self.next.load(Ordering::Relaxed) < self.clusters()
     }
 
-    /// Takes the next cluster off the grid, to run it or because another cancels it.
+    /// Takes the next cluster off the grid, to run it or because another cancels it; none once an earlier one
+    /// has failed.
     pub fn start_next(&self) -> Option<u32> {
         let number = self.any_left().then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
-        (number < self.clusters()).then_some(number)
+        let failed = self.watchdog.has_failed_before(number);
+        (number < self.clusters() && !failed).then_some(number)
     }
 
     /// `%ctaid` of the first CTA of a cluster; linear numbers have x fastest.
@@ -98,6 +97,12 @@ impl LaunchState<'_> {
         let per_axis: [u32; 3] = std::array::from_fn(|i| self.grid[i] / self.cluster[i]);
         let at = split(number, per_axis);
         std::array::from_fn(|i| at[i] * self.cluster[i])
+    }
+
+    /// `%ctaid` of the CTA of a rank in a cluster.
+    pub(crate) fn cta(&self, number: u32, rank: u32) -> [u32; 3] {
+        let (first, inside) = (self.first_cta(number), split(rank, self.cluster));
+        std::array::from_fn(|i| first[i] + inside[i])
     }
 
     fn threads(&self) -> u32 {
@@ -177,6 +182,10 @@ pub struct Cluster<'a> {
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
     pub(crate) notes: Vec<String>,
+    /// Broken rules that are allowed.
+    pub(crate) allowed: RefCell<Vec<Allowed>>,
+    /// What it knows of other clusters.
+    pub(crate) knowledge: Knowledge,
     /// The numbers that registers hold, as far as anyone asked.
     pub(crate) numbers: HashMap<Reg, Option<Numbers>>,
     /// The first wait that looked too late.
@@ -218,6 +227,8 @@ impl<'a> Cluster<'a> {
             group_times: Vec::new(),
             trace: Trace::default(),
             notes: Vec::new(),
+            allowed: RefCell::default(),
+            knowledge: Knowledge::default(),
             numbers: HashMap::new(),
             missed: None,
             favourite: 0,
@@ -225,7 +236,7 @@ impl<'a> Cluster<'a> {
             held,
         };
         for rank in 0..size {
-            cluster.add_cta(rank, launch.first_cta(number));
+            cluster.add_cta(rank, launch.cta(number, rank));
         }
         // The youngest warp first: it is the one others wait for least often.
         cluster.favourite = cluster.warps.len() - 1;
@@ -243,12 +254,10 @@ impl<'a> Cluster<'a> {
         let slices = self.trace.slices.len() * size_of::<crate::trace::Slice>();
         let bytes = self.launch.cluster_bytes() + shadows + slices as u64;
         self.held.grow("what is known of a cluster", bytes)?;
-        Ok(self.launch.owners.hold(self.launch.global.tally())?)
+        Ok(self.launch.clusters.hold(self.launch.global.tally())?)
     }
 
-    fn add_cta(&mut self, rank: u32, first_cta: [u32; 3]) {
-        let inside = split(rank, self.launch.cluster);
-        let id = std::array::from_fn(|i| first_cta[i] + inside[i]);
+    fn add_cta(&mut self, rank: u32, id: [u32; 3]) {
         let threads = self.launch.threads();
         let first = self.warps.len();
         for index in 0..threads.div_ceil(32) {
@@ -383,7 +392,8 @@ impl<'a> Cluster<'a> {
             self.trace_slice(Track::Warp(w), "run", since, time);
         }
         self.counters.cycles += end;
-        Results { counters: self.counters, trace: self.trace, notes: self.notes }
+        let allowed = self.allowed.into_inner();
+        Results { counters: self.counters, trace: self.trace, notes: self.notes, allowed }
     }
 }
 
@@ -399,6 +409,8 @@ pub struct Results {
     pub trace: Trace,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// Broken rules that are allowed.
+    pub allowed: Vec<Allowed>,
 }
 
 impl Results {
@@ -408,6 +420,7 @@ impl Results {
         self.trace.slices.extend(other.trace.slices);
         let room = MOST_NOTES.saturating_sub(self.notes.len());
         self.notes.extend(other.notes.into_iter().take(room));
+        other.allowed.into_iter().for_each(|allowed| add_allowed(&mut self.allowed, allowed));
     }
 }
 

@@ -107,7 +107,7 @@ impl Cluster<'_> {
             return self.stopped(Stop::Clock);
         }
         let instructions = self.steps - std::mem::replace(&mut self.watched, self.steps);
-        match self.launch.watchdog.count(instructions) {
+        match self.launch.watchdog.count(self.number, instructions) {
             None => Ok(false),
             Some(Stop::Failed) => Ok(true),
             Some(limit) => self.stopped(limit),

@@ -11,21 +11,25 @@ impl Cluster<'_> {
     /// Where `warp` is when it executes `pc`.
     pub(crate) fn site(&self, warp: usize, pc: Pc, lane: Option<usize>) -> Site {
         let warp = &self.warps[warp];
-        let source = &self.kernel.sources;
+        let (cta, warp) = (self.ctas[warp.cta].id, warp.index);
+        Site { cta, warp, lane: lane.map(|l| l as u32), ..self.source_of(pc) }
+    }
+
+    /// Where a warp of another cluster is when it executes `pc`.
+    pub(crate) fn site_in(&self, cluster: u32, warp: usize, pc: Pc) -> Site {
+        let per_cta = self.ctas[0].warps.len();
+        let cta = self.launch.cta(cluster, (warp / per_cta) as u32);
+        Site { cta, warp: (warp % per_cta) as u32, ..self.source_of(pc) }
+    }
+
+    /// An instruction, whoever executes it.
+    fn source_of(&self, pc: Pc) -> Site {
         let index = self.kernel.code[pc as usize].source as usize;
-        let (instruction, line, loc) = match source.get(index) {
+        let (instruction, line, loc) = match self.kernel.sources.get(index) {
             Some(s) => (s.text.clone(), s.line, s.loc.clone()),
             None => ("(end of kernel)".into(), 0, None),
         };
-        Site {
-            kernel: self.kernel.name.clone(),
-            instruction,
-            line,
-            loc,
-            cta: self.ctas[warp.cta].id,
-            warp: warp.index,
-            lane: lane.map(|l| l as u32),
-        }
+        Site { kernel: self.kernel.name.clone(), instruction, line, loc, ..Site::default() }
     }
 
     /// Instruction the warp's running fragment is at.
@@ -97,8 +101,7 @@ impl Cluster<'_> {
         if !allow.contains(&rule) && (*pedantic || !rule.is_listed_only()) {
             return Err(Box::new(finding.into()));
         }
-        let mut allowed = self.launch.allowed.lock().expect("nobody panics with the lock");
-        count(&mut allowed, finding);
+        count(&mut self.allowed.borrow_mut(), finding);
         Ok(())
     }
 

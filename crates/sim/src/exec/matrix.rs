@@ -150,7 +150,8 @@ impl Cluster<'_> {
                 let replicas = replicas.get_or_insert_with(|| this.replicas(w, &stored));
                 Ok(this.repeats(w, conflict) && this.forgives(w, replicas, (place, 2, 8), conflict))
             };
-            let access = Access { place, bytes: 16, write: true, order: Order::Weak };
+            let access =
+                Access { place, bytes: 16, write: true, order: Order::Weak, compared: true };
             self.before_access(w, lane, access, forgives)?;
             self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
         }

@@ -48,6 +48,8 @@ pub(crate) struct Access {
     pub(crate) bytes: u32,
     pub(crate) write: bool,
     pub(crate) order: Order,
+    /// Whether a store of what is there already is found out.
+    pub(crate) compared: bool,
 }
 
 /// One lane's address.
@@ -424,7 +426,7 @@ impl Cluster<'_> {
         bytes: u32,
         order: Order,
     ) -> Run<()> {
-        let access = Access { place, bytes, write: false, order };
+        let access = Access { place, bytes, write: false, order, compared: false };
         self.before_access(w, lane, access, |_, _| Ok(false))
     }
 
@@ -438,7 +440,7 @@ impl Cluster<'_> {
         bytes: u32,
         order: Order,
     ) -> Run<()> {
-        let access = Access { place, bytes, write: true, order };
+        let access = Access { place, bytes, write: true, order, compared: false };
         self.before_access(w, lane, access, |_, _| Ok(false))
     }
 

@@ -73,7 +73,7 @@ impl<'a> Cluster<'a> {
             }
             if !allocation.read_only {
                 let ranges = places.ranges().map(|(at, bytes)| (allocation.base + at, bytes));
-                self.note_global_reads(w, ranges, places.bytes)?;
+                self.note_global_reads(w, ranges)?;
             }
         }
         for (dst, delta) in load.dst.iter().zip((0..).step_by(load.bytes.into())) {

@@ -134,6 +134,22 @@ pub enum Work {
 }
 
 impl Work {
+    /// Whether it combines with what is in memory, element by element.
+    pub(crate) fn reduces(&self) -> bool {
+        match self {
+            Work::TensorStore { reduce, .. } => reduce.is_some(),
+            Work::Bulk { reduce, .. } | Work::StoreAsync { reduce, .. } => reduce.is_some(),
+            Work::TensorLoad { .. }
+            | Work::CpAsync(_)
+            | Work::Arrive(_)
+            | Work::CancelResponse { .. }
+            | Work::Wgmma(_)
+            | Work::Mma(_)
+            | Work::TmemCopy { .. }
+            | Work::Shift { .. } => false,
+        }
+    }
+
     /// Barriers it signals.
     pub(crate) fn signals(&self) -> &[BarrierId] {
         match self {

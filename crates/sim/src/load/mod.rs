@@ -74,6 +74,8 @@ pub struct Kernel {
     pub registers_at_launch: Option<u32>,
     /// Whether its clusters may take over the work of others (`clusterlaunchcontrol.try_cancel`).
     pub cancels_clusters: bool,
+    /// Whether one of its clusters can learn what another one did, or when.
+    pub clusters_communicate: bool,
 }
 
 /// Where an instruction was read.
@@ -381,6 +383,7 @@ impl<'m> Loader<'m> {
             first_shared,
             has_grid_workspace: meets.contains(&true),
             cancels_clusters: self.code.iter().any(cancels),
+            clusters_communicate: self.code.iter().any(|inst| inst.op.reaches_clusters()),
             name: function.name.to_string(),
             sources: self.sources,
             code: self.code,

@@ -49,6 +49,7 @@ impl Case {
     }
 
     /// An input of 32-bit words.
+    #[allow(dead_code)]
     pub fn input(self, words: &[u32]) -> Case {
         self.buffer(words.iter().flat_map(|w| w.to_le_bytes()).collect(), Access::Read)
     }
@@ -61,6 +62,7 @@ impl Case {
     }
 
     /// An output of `words` 32-bit words.
+    #[allow(dead_code)]
     pub fn output(self, words: usize) -> Case {
         self.buffer(vec![0; 4 * words], Access::Write)
     }

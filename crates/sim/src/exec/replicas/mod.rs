@@ -96,8 +96,8 @@ impl Cluster<'_> {
     ) -> Run<()> {
         let (bytes, count) = (u32::from(store.bytes), store.src.len() as u32);
         let values = (place, bytes.min(8), count * bytes.div_ceil(8));
-        let access =
-            Access { place, bytes: bytes * count, write: true, order: Order::of(store.strong) };
+        let order = Order::of(store.strong);
+        let access = Access { place, bytes: bytes * count, write: true, order, compared: true };
         let forgives = |this: &mut Self, conflict: &Conflict| {
             let replicas = this.replicas_of(w, store, mask, replicas)?;
             Ok(this.forgives(w, replicas, values, conflict))
