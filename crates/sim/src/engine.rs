@@ -6,7 +6,7 @@
 
 use crate::check::Clocks;
 use crate::exec::Work;
-use crate::op::Pc;
+use crate::instruction::Pc;
 
 /// Operations of the same stream complete in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The mbarrier object: arrivals, transaction bytes, phases.
 
 use crate::check::Clocks;
-use crate::op::Pc;
+use crate::instruction::Pc;
 use crate::register::LANES;
 use std::collections::HashMap;
 

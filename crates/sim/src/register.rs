@@ -190,3 +190,15 @@ impl Registers {
         self.r64[r.0 as usize + 1].0[lane] = (value >> 64) as u64;
     }
 }
+
+/// The lanes of `mask`.
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        (left != 0).then(|| {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            lane
+        })
+    })
+}

@@ -11,9 +11,8 @@
 
 use crate::cluster::Cluster;
 use crate::engine::{Group, Pending};
-use crate::exec::{RESPONSE_BYTES, Work, is_exchange};
-use crate::matrix::InstructionDescriptor;
-use crate::op::{Op, Tcgen05};
+use crate::exec::Work;
+use crate::instruction::{MmaWork, RESPONSE_BYTES, WgmmaOp};
 use crate::trace::Track;
 
 /// Kinds of instructions, for counters.
@@ -38,62 +37,11 @@ pub enum Class {
 /// Number of classes.
 pub const CLASSES: usize = 7;
 
-/// Issue cycles and class of an instruction; `mufu` says that its opcode is a special function.
-pub fn cost(op: &Op, mufu: bool) -> (u8, Class) {
-    match op {
-        _ if mufu => (8, Class::Mufu),
-        Op::Branch { .. }
-        | Op::BranchIndex { .. }
-        | Op::Exit
-        | Op::Trap(_)
-        | Op::Nop
-        | Op::Sleep
-        | Op::SetRegisters(_) => (1, Class::Control),
-        Op::Load(load) => (vector_cycles(load.dst.len(), load.bytes), Class::Memory),
-        Op::Store(store) => (vector_cycles(store.src.len(), store.bytes), Class::Memory),
-        Op::Atomic(_) => (4, Class::Memory),
-        Op::Ldmatrix { d, .. } => (d.len() as u8, Class::Memory),
-        Op::Stmatrix { s, .. } => (s.len() as u8, Class::Memory),
-        op if is_exchange(op) => (2, Class::Synchronisation),
-        Op::Bar { .. }
-        | Op::ClusterArrive { .. }
-        | Op::ClusterWait { .. }
-        | Op::Fence(_)
-        | Op::Mbarrier(_) => (2, Class::Synchronisation),
-        Op::CpAsync { .. }
-        | Op::CpAsyncCommit
-        | Op::CpAsyncWait(_)
-        | Op::CpAsyncArrive { .. }
-        | Op::Bulk(_)
-        | Op::Tensor(_)
-        | Op::BulkCommit
-        | Op::BulkWait { .. }
-        | Op::StoreAsync { .. }
-        | Op::TensormapReplace { .. }
-        | Op::TensormapCopy { .. }
-        | Op::TryCancel { .. } => (2, Class::Copy),
-        Op::Tcgen05(op) => match &**op {
-            Tcgen05::Load { d, .. } => (d.len().min(128) as u8, Class::Matrix),
-            Tcgen05::Store { s, .. } => (s.len().min(128) as u8, Class::Matrix),
-            _ => (2, Class::Matrix),
-        },
-        Op::MmaSync(parts) => (16 * parts.len() as u8, Class::Matrix),
-        Op::MmaF64 { .. } | Op::WmmaLoad(_) | Op::WmmaStore(_) => (16, Class::Matrix),
-        Op::Wgmma(_)
-        | Op::WgmmaFence
-        | Op::WgmmaCommit
-        | Op::WgmmaWait(_)
-        | Op::Movmatrix { .. } => (2, Class::Matrix),
-        Op::Mov32 { .. } | Op::Mov64 { .. } => (0, Class::Arithmetic),
-        Op::Pack { bits: 32, .. } | Op::Unpack { bits: 32, .. } => (0, Class::Arithmetic),
-        _ => (1, Class::Arithmetic),
-    }
-}
+/// Issue cycles and class of an instruction.
+pub type Cost = (u8, Class);
 
-/// 32 lanes of a vector at 128 bytes per cycle.
-fn vector_cycles(elements: usize, bytes: u8) -> u8 {
-    (elements * usize::from(bytes) * 32 / 128).clamp(1, 64) as u8
-}
+/// The cost of a special function.
+pub const MUFU: Cost = (8, Class::Mufu);
 
 /// When the engines of a multiprocessor are free.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,7 +59,8 @@ impl Cluster<'_> {
     pub(crate) fn finish_time(&mut self, pending: &Pending) -> u64 {
         let cta = self.warps[pending.warp].cta;
         let (name, tensor, busy) = match &pending.work {
-            Work::Wgmma(_) | Work::Mma(_) => ("mma", true, self.tensor_cycles(pending)),
+            Work::Wgmma(work) => ("mma", true, wgmma_cycles(&work.op)),
+            Work::Mma(work) => ("mma", true, mma_cycles(work)),
             Work::TmemCopy { .. } | Work::Shift { .. } => ("tcgen05.cp", true, 32),
             Work::Arrive(_) => return pending.time.max(self.engine_times[cta].tensor),
             Work::TensorLoad { plan, .. } => {
@@ -154,35 +103,25 @@ impl Cluster<'_> {
             self.warps[w].time = done;
         }
     }
+}
 
-    fn tensor_cycles(&self, pending: &Pending) -> u64 {
-        let (flops, bits, rate) = match &pending.work {
-            Work::Wgmma(work) => match &self.kernel.code[work.pc as usize].op {
-                Op::Wgmma(op) => {
-                    let flops = 2 * 64 * op.mma.columns * op.mma.depth();
-                    (flops as u64, 32 / op.mma.a.per_register() as u64, 4096)
-                }
-                _ => return 0,
-            },
-            Work::Mma(work) => match &self.kernel.code[work.pc as usize].op {
-                Op::Tcgen05(op) => match &**op {
-                    Tcgen05::Mma(op) => {
-                        let fields =
-                            InstructionDescriptor::decode(op.mma.kind, work.operands.descriptor);
-                        let Ok(fields) = fields else { return 0 };
-                        let flops = 2 * fields.rows * fields.columns * op.mma.kind.depth()
-                            / work.ctas.len();
-                        (flops as u64, 32 / fields.a.per_register() as u64, 8192)
-                    }
-                    _ => return 0,
-                },
-                _ => return 0,
-            },
-            _ => return 0,
-        };
-        // The rate is for 16-bit operands; narrower ones go faster, wider ones slower.
-        (flops * bits / (16 * rate)).max(1)
-    }
+/// Cycles of a tensor unit. The rate is for 16-bit operands; narrower ones go faster, wider ones slower.
+fn tensor_cycles(flops: u64, bits: u64, rate: u64) -> u64 {
+    (flops * bits / (16 * rate)).max(1)
+}
+
+/// FLOP of 16-bit operands per cycle.
+const WGMMA_RATE: u64 = 4096;
+const TCGEN05_RATE: u64 = 8192;
+
+fn wgmma_cycles(op: &WgmmaOp) -> u64 {
+    let flops = 2 * 64 * (op.mma.columns * op.mma.depth()) as u64;
+    tensor_cycles(flops, 32 / op.mma.a.per_register() as u64, WGMMA_RATE)
+}
+
+fn mma_cycles(work: &MmaWork) -> u64 {
+    let flops = work.mma.flops() / work.ctas.len() as u64;
+    tensor_cycles(flops, work.mma.element_bits(), TCGEN05_RATE)
 }
 
 fn copy_cycles(bytes: u32) -> u64 {

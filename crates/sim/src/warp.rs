@@ -5,9 +5,10 @@
 //! that waits lets the others run, as independent thread scheduling promises.
 
 use crate::check::{TmemLoad, Unwritten};
+use crate::instruction::{Pc, WgmmaOp};
 use crate::memory::Shared;
-use crate::op::Pc;
 use crate::register::{P, R32, Reg, Registers};
+use std::sync::Arc;
 
 /// What a fragment waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,13 +58,23 @@ pub struct Fragment {
     pub wait_pc: Pc,
 }
 
+/// A `wgmma` that a warp has not waited for.
+pub struct LiveWgmma {
+    /// Its group.
+    pub group: u64,
+    /// The instruction.
+    pub pc: Pc,
+    /// What it does.
+    pub op: Arc<WgmmaOp>,
+}
+
 /// A warp's `wgmma`s in flight, and the registers that are theirs.
 #[derive(Default)]
 pub struct WgmmaState {
     /// Number of the open group.
     pub group: u64,
-    /// Group and instruction of each `wgmma` not waited for.
-    pub live: Vec<(u64, Pc)>,
+    /// Each `wgmma` not waited for.
+    pub live: Vec<LiveWgmma>,
     /// Whether a `wgmma.fence` came since the last wait.
     pub fenced: bool,
     /// Whether there was a `wgmma.fence` at all: the first `wgmma` of a kernel needs one.
@@ -103,9 +114,9 @@ impl WgmmaState {
 
     /// A `wgmma` was issued: its accumulators hold what it makes of them, no longer what the warp
     /// wrote before.
-    pub fn enter(&mut self, group: u64, pc: Pc, d: &[R32]) {
-        self.live.push((group, pc));
-        for r in d {
+    pub fn enter(&mut self, group: u64, pc: Pc, op: &Arc<WgmmaOp>) {
+        self.live.push(LiveWgmma { group, pc, op: op.clone() });
+        for r in &op.d {
             set_bit(&mut self.flying, *r);
             if let Some(word) = self.dirty.get_mut(r.0 as usize / 64) {
                 *word &= !(1 << (r.0 % 64));
@@ -114,12 +125,12 @@ impl WgmmaState {
     }
 
     /// Groups below `below` were waited for.
-    pub fn leave<'k>(&mut self, below: u64, d: impl Fn(Pc) -> &'k [R32]) {
-        self.live.retain(|(group, _)| *group >= below);
+    pub fn leave(&mut self, below: u64) {
+        self.live.retain(|live| live.group >= below);
         self.fenced = false;
         self.flying.fill(0);
-        for (_, pc) in &self.live {
-            d(*pc).iter().for_each(|r| set_bit(&mut self.flying, *r));
+        for live in &self.live {
+            live.op.d.iter().for_each(|r| set_bit(&mut self.flying, *r));
         }
     }
 }

@@ -11,8 +11,8 @@
 use super::clock::Clock;
 use super::pages::PageMap;
 use crate::error::Error;
+use crate::instruction::Pc;
 use crate::limits::Tally;
-use crate::op::Pc;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};

@@ -7,9 +7,12 @@
 use super::flow::Operands;
 use super::unwritten::{Bits, Unwritten, whole};
 use crate::cluster::{Cluster, Run};
-use crate::exec::{Place, advance, transpose_8x8};
+use crate::instruction::{
+    AsyncCopy, Control, Inst, MatrixSource, MemoryAccess, MmaSyncOp, Op, Store, Tcgen05,
+    WarpMatrix, WarpgroupMma, WgmmaOp,
+};
+use crate::instruction::{Place, advance, transpose_8x8};
 use crate::load::rows;
-use crate::op::{Inst, MatrixSource, MmaSyncOp, Op, Store, Tcgen05, WgmmaOp};
 use crate::register::{FULL, LANES, R32, R64, Reg};
 
 /// The fragments of a matrix multiply.
@@ -78,11 +81,19 @@ impl Cluster<'_> {
             return Ok(());
         }
         match &inst.op {
-            Op::Store(store) => return self.check_stored_address(w, store, mask),
-            Op::MmaSync(parts) => self.follow_products(w, parts.iter().map(Product::of_mma)),
-            Op::MmaF64 { d, s } => self.follow_products(w, [Product::of_mma_f64(d, s)]),
-            Op::Movmatrix { d, a } => self.follow_transpose(w, Reg::R32(*d), Reg::R32(*a)),
-            Op::Wgmma(op) => {
+            Op::MemoryAccess(MemoryAccess::Store(store)) => {
+                return self.check_stored_address(w, store, mask);
+            }
+            Op::WarpMatrix(WarpMatrix::MmaSync(parts)) => {
+                self.follow_products(w, parts.iter().map(Product::of_mma))
+            }
+            Op::WarpMatrix(WarpMatrix::MmaF64 { d, s }) => {
+                self.follow_products(w, [Product::of_mma_f64(d, s)])
+            }
+            Op::WarpMatrix(WarpMatrix::Movmatrix { d, a }) => {
+                self.follow_transpose(w, Reg::R32(*d), Reg::R32(*a))
+            }
+            Op::WarpgroupMma(WarpgroupMma::Mma(op)) => {
                 self.check_uses(w, &inst.op, mask)?;
                 let (p, negated) = op.accumulate;
                 let adds = (self.warps[w].registers.p(p) & 1 != 0) != negated;
@@ -213,12 +224,16 @@ struct Stored {
 /// shared memory have their addresses in the first lanes.
 fn users(op: &Op, row: Reg) -> u32 {
     match op {
-        Op::Wgmma(op) => {
+        Op::WarpgroupMma(WarpgroupMma::Mma(op)) => {
             let passed_on = |r: R32| op.d.contains(&r) || registers_of(&op.a).contains(&r);
             if matches!(row, Reg::R32(r) if passed_on(r)) { 0 } else { FULL }
         }
-        Op::Ldmatrix { shape, addr, .. } if row == addr.base => first_lanes(shape.rows()),
-        Op::Stmatrix { shape, addr, .. } if row == addr.base => first_lanes(shape.rows()),
+        Op::WarpMatrix(WarpMatrix::Ldmatrix { shape, addr, .. }) if row == addr.base => {
+            first_lanes(shape.rows())
+        }
+        Op::WarpMatrix(WarpMatrix::Stmatrix { shape, addr, .. }) if row == addr.base => {
+            first_lanes(shape.rows())
+        }
         _ => FULL,
     }
 }
@@ -230,16 +245,17 @@ fn first_lanes(count: usize) -> u32 {
 /// What an operation does with its operands.
 fn does(op: &Op) -> &'static str {
     match op {
-        Op::Atomic(_) | Op::Stmatrix { .. } | Op::WmmaStore(_) | Op::StoreAsync { .. } => {
-            "stores a value that comes from"
-        }
+        Op::MemoryAccess(MemoryAccess::Atomic(_))
+        | Op::WarpMatrix(WarpMatrix::Stmatrix { .. })
+        | Op::WarpMatrix(WarpMatrix::WmmaStore(_))
+        | Op::AsyncCopy(AsyncCopy::StoreAsync { .. }) => "stores a value that comes from",
         Op::Tcgen05(op) if matches!(**op, Tcgen05::Store { .. }) => {
             "stores a value that comes from"
         }
-        Op::Load(_) | Op::Ldmatrix { .. } | Op::WmmaLoad(_) => {
-            "loads from an address that comes from"
-        }
-        Op::BranchIndex { .. } => "branches on a value that comes from",
+        Op::MemoryAccess(MemoryAccess::Load(_))
+        | Op::WarpMatrix(WarpMatrix::Ldmatrix { .. })
+        | Op::WarpMatrix(WarpMatrix::WmmaLoad(_)) => "loads from an address that comes from",
+        Op::Control(Control::BranchIndex { .. }) => "branches on a value that comes from",
         _ => "uses a value that comes from",
     }
 }

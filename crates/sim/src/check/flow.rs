@@ -7,10 +7,10 @@
 
 use super::unwritten::{Bits, Unwritten, whole};
 use crate::cluster::{Cluster, Run};
-use crate::exec;
+use crate::instruction::{
+    Arithmetic, Control, Exchange, Flow, Inst, Op, Use, Visit, exchange, execute_arithmetic,
+};
 use crate::load::rows;
-use crate::op::{Flow, Inst, Op};
-use crate::operands::Use;
 use crate::register::{FULL, LANES, P, Reg, Registers};
 
 /// Values that marked bits are tried with.
@@ -32,10 +32,15 @@ pub(super) struct Operands {
 }
 
 impl Operands {
-    /// Those that are named.
+    /// Those of an operation; the carry flag is not among them.
     pub(super) fn of(op: &Op) -> Operands {
+        Operands::told(|visit| op.registers(visit))
+    }
+
+    /// Those that are told one by one.
+    fn told(registers: impl FnOnce(Visit<'_>)) -> Operands {
         let mut operands = Operands { reads: Vec::new(), writes: Vec::new() };
-        op.registers(&mut |reg, how| match how {
+        registers(&mut |reg, how| match how {
             Use::Read => operands.reads.extend(rows(reg)),
             Use::Write => operands.writes.extend(rows(reg)),
         });
@@ -43,9 +48,9 @@ impl Operands {
     }
 
     /// The same, and the carry flag.
-    fn with_carry(op: &Op, carry: P) -> Operands {
-        let mut operands = Operands::of(op);
-        if let Op::Carry { carry_in, carry_out, .. } = op {
+    fn with_carry(op: &Arithmetic, carry: P) -> Operands {
+        let mut operands = Operands::told(|visit| op.registers(visit));
+        if let Arithmetic::Carry { carry_in, carry_out, .. } = op {
             operands.reads.extend(carry_in.then_some(Reg::P(carry)));
             operands.writes.extend(carry_out.then_some(Reg::P(carry)));
         }
@@ -73,12 +78,21 @@ impl Cluster<'_> {
         let doubtful = inst.guard.map_or(0, |(p, _)| unwritten.lanes(Reg::P(p)) & here);
         match &inst.op {
             // Lanes exchange when all have come.
-            op if exec::is_exchange(op) => self.doubt(w, inst, doubtful),
-            op if exec::is_arithmetic(op) => {
-                self.follow_arithmetic(w, inst, mask, doubtful);
+            Op::Exchange(_) => self.doubt(w, inst, doubtful),
+            Op::Arithmetic(op) => {
+                self.follow_arithmetic(w, (inst, op), mask, doubtful);
                 Ok(())
             }
-            _ => {
+            Op::Nop => Ok(()),
+            Op::Control(_)
+            | Op::MemoryAccess(_)
+            | Op::Barrier(_)
+            | Op::Mbarrier(_)
+            | Op::AsyncCopy(_)
+            | Op::LaunchControl(_)
+            | Op::WarpMatrix(_)
+            | Op::WarpgroupMma(_)
+            | Op::Tcgen05(_) => {
                 self.doubt(w, inst, doubtful)?;
                 self.follow_effect(w, inst, mask)
             }
@@ -89,30 +103,37 @@ impl Cluster<'_> {
     fn doubt(&self, w: usize, inst: &Inst, doubtful: u32) -> Run<()> {
         let Some((p, _)) = inst.guard.filter(|_| doubtful != 0) else { return Ok(()) };
         let does = match inst.op {
-            Op::Branch { .. } | Op::BranchIndex { .. } => "branches on a value that comes from",
+            Op::Control(Control::Branch { .. }) | Op::Control(Control::BranchIndex { .. }) => {
+                "branches on a value that comes from"
+            }
             _ => "executes this or not by a value that comes from",
         };
         self.used_unwritten(w, Reg::P(p), doubtful.trailing_zeros(), does)
     }
 
     /// Arithmetic passes marks on; where nobody wrote the guard, whether a result is old or new.
-    fn follow_arithmetic(&mut self, w: usize, inst: &Inst, mask: u32, doubtful: u32) {
+    fn follow_arithmetic(
+        &mut self,
+        w: usize,
+        (inst, op): (&Inst, &Arithmetic),
+        mask: u32,
+        doubtful: u32,
+    ) {
+        let carry = self.kernel.carry;
         let warp = &mut self.warps[w];
         let Some(mut unwritten) = warp.unwritten.take() else { return };
-        let operands = Operands::with_carry(&inst.op, self.kernel.carry);
+        let operands = Operands::with_carry(op, carry);
         let origin = match (inst.guard, doubtful) {
             (Some((p, _)), 1..) => unwritten.origin(Reg::P(p)),
             _ => operands.origin(&unwritten, mask),
         };
         let results = match inst.flow {
             Flow::Bits(unit) => {
-                let execute = |r: &mut Registers| {
-                    exec::execute_alu(r, &inst.op, mask);
-                };
+                let execute = |r: &mut Registers| execute_arithmetic(r, op, carry, mask);
                 moved(&mut warp.registers, &unwritten, &operands, unit, execute)
             }
             Flow::Upwards => upwards(&unwritten, &operands),
-            Flow::Whole => whole_lanes(&warp.registers, &unwritten, &inst.op, &operands),
+            Flow::Whole => whole_lanes(&warp.registers, &unwritten, op, &operands),
         };
         for (row, mut bits) in operands.writes.iter().zip(results) {
             (0..LANES).filter(|i| doubtful >> i & 1 != 0).for_each(|i| bits[i] = whole(*row));
@@ -122,18 +143,18 @@ impl Cluster<'_> {
     }
 
     /// Lanes are about to exchange values.
-    pub(crate) fn follow_exchange(&mut self, w: usize, op: &Op, mask: u32) -> Run<()> {
+    pub(crate) fn follow_exchange(&mut self, w: usize, op: &Exchange, mask: u32) -> Run<()> {
         let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
-        let members = Reg::R32(exec::members(op));
+        let members = Reg::R32(op.members());
         if let marked @ 1.. = unwritten.lanes(members) & mask {
             let does = "names the lanes that take part by a value that comes from";
             self.used_unwritten(w, members, marked.trailing_zeros(), does)?;
         }
         let warp = &mut self.warps[w];
         let Some(mut unwritten) = warp.unwritten.take() else { return Ok(()) };
-        let operands = Operands::of(op);
+        let operands = Operands::told(|visit| op.registers(visit));
         let origin = operands.origin(&unwritten, mask);
-        let execute = |r: &mut Registers| exec::exchange(r, op, mask);
+        let execute = |r: &mut Registers| exchange(r, op, mask);
         let results = moved(&mut warp.registers, &unwritten, &operands, 1, execute);
         for (row, bits) in operands.writes.iter().zip(results) {
             unwritten.set(*row, mask, &bits, origin);
@@ -200,12 +221,12 @@ fn upwards(unwritten: &Unwritten, operands: &Operands) -> Vec<Bits> {
 fn whole_lanes(
     registers: &Registers,
     unwritten: &Unwritten,
-    op: &Op,
+    op: &Arithmetic,
     operands: &Operands,
 ) -> Vec<Bits> {
     let mut marked = operands.reads.iter().fold(0, |lanes, row| lanes | unwritten.lanes(*row));
     // `setp.and` with a predicate that is false is false, whatever is compared.
-    if let Op::Compare { with: Some((join, p, negated)), .. } = op
+    if let Arithmetic::Compare { with: Some((join, p, negated)), .. } = op
         && unwritten.lanes(Reg::P(*p)) == 0
     {
         let other = registers.p(*p) ^ if *negated { FULL } else { 0 };

@@ -8,9 +8,9 @@ use super::shadow::Conflict;
 use super::touched::Touched;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
-use crate::exec::{Access, BarrierId, Order, Place, Work};
+use crate::exec::Work;
+use crate::instruction::{Access, BarrierId, Fence, Op, Order, Pc, Place, Tcgen05};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
-use crate::op::{Fence, Op, Pc, Tcgen05};
 use crate::rules::Rule;
 
 impl Cluster<'_> {

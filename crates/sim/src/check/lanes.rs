@@ -7,7 +7,7 @@
 //! followed: their values are there when they are used.)
 
 use crate::cluster::{Cluster, Run};
-use crate::op::Pc;
+use crate::instruction::Pc;
 use crate::rules::Rule;
 use std::collections::HashMap;
 

@@ -33,5 +33,6 @@ pub(crate) use clusters::{Clusters, Knowledge, Meeting};
 pub(crate) use grids::{Earlier, Written};
 pub(crate) use pipes::{Checker, Moment};
 pub(crate) use shadow::{Access, Conflict};
+pub(crate) use touched::{Operand, Touched, operand, rect_ranges};
 pub(crate) use transfers::TmemLoad;
 pub use unwritten::Unwritten;

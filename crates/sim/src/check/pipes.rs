@@ -4,7 +4,7 @@ use super::shadow::{Access, Conflict, Shadow, Viewer};
 use super::slots::Slots;
 use super::swizzles::Swizzles;
 use crate::engine::Group;
-use crate::op::Pc;
+use crate::instruction::Pc;
 use std::collections::HashMap;
 
 /// A memory the checker shadows.

@@ -4,7 +4,7 @@ use super::pipes::{Memory, Outcome};
 use super::shadow::Conflict;
 use crate::cluster::{Cluster, Run};
 use crate::demangle::readable;
-use crate::exec::Place;
+use crate::instruction::Place;
 use crate::matrix::TMEM_COLUMNS;
 use crate::rules::Rule;
 

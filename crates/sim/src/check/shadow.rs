@@ -2,7 +2,7 @@
 
 use super::clock::{Clock, Clocks};
 use super::pages::PageMap;
-use crate::op::Pc;
+use crate::instruction::Pc;
 
 /// An access: agent, its time, the instruction, whether it is strong, and the bytes of the cell.
 ///

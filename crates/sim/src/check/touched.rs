@@ -2,32 +2,32 @@
 
 use super::pipes::Memory;
 use crate::cluster::{Cluster, Run};
-use crate::exec::{End, RESPONSE_BYTES, Work};
-use crate::matrix::{SharedMatrix, SharedOperands, TMEM_COLUMNS, TmemRect};
-use crate::op::{MatrixSource, Op, Tcgen05};
+use crate::exec::{End, Work};
+use crate::instruction::{RESPONSE_BYTES, shift_footprint};
+use crate::matrix::{SharedMatrix, TMEM_COLUMNS, TmemRect};
 use crate::tensor_copy::Piece;
 
 /// A byte range of a memory that an operation touches.
-pub(super) struct Touched {
-    pub(super) memory: Memory,
-    pub(super) start: u64,
-    pub(super) len: u64,
-    pub(super) write: bool,
+pub(crate) struct Touched {
+    pub(crate) memory: Memory,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) write: bool,
     /// The matrix operand it is part of, in shared memory.
-    pub(super) operand: Option<Operand>,
+    pub(crate) operand: Option<Operand>,
 }
 
 /// A matrix operand in shared memory.
 #[derive(Clone, Copy)]
-pub(super) struct Operand {
+pub(crate) struct Operand {
     /// What it is called.
-    pub(super) name: &'static str,
-    pub(super) matrix: SharedMatrix,
+    pub(crate) name: &'static str,
+    pub(crate) matrix: SharedMatrix,
 }
 
 impl Cluster<'_> {
     /// What an operation touches.
-    pub(super) fn touched(&self, w: usize, work: &Work) -> Run<Vec<Touched>> {
+    pub(crate) fn touched(&self, w: usize, work: &Work) -> Run<Vec<Touched>> {
         let mut list = Vec::new();
         let mut shared = |cta: usize, start: u32, len: u32, write: bool| {
             list.push(Touched {
@@ -81,9 +81,12 @@ impl Cluster<'_> {
                 let range = |end: &End| self.end_range(*end, RESPONSE_BYTES, true);
                 list.extend(ends.iter().flat_map(range));
             }
-            Work::Wgmma(_) | Work::Mma(_) | Work::TmemCopy { .. } | Work::Shift { .. } => {
-                return self.matrix_touched(w, work);
+            Work::Wgmma(work) => return Ok(work.footprint(self.warps[work.first_warp].cta)),
+            Work::Mma(work) => return Ok(work.footprint()),
+            Work::TmemCopy { ctas, copy, address, descriptor } => {
+                return self.copy_footprint(w, ctas, copy, (*address, *descriptor));
             }
+            Work::Shift { ctas, address } => list.extend(shift_footprint(ctas, *address)),
         }
         Ok(list)
     }
@@ -100,62 +103,6 @@ impl Cluster<'_> {
     /// Memory nobody writes needs no shadow.
     pub(crate) fn is_tracked(&self, at: u64) -> bool {
         self.launch.global.find(at, 1, &mut 0).is_ok_and(|(allocation, _)| !allocation.read_only)
-    }
-
-    fn matrix_touched(&self, w: usize, work: &Work) -> Run<Vec<Touched>> {
-        let mut list = Vec::new();
-        match work {
-            Work::Wgmma(work) => {
-                let Op::Wgmma(op) = &self.kernel.code[work.pc as usize].op else { return Ok(list) };
-                let cta = self.warps[work.first_warp].cta;
-                let depth = op.mma.depth();
-                if matches!(op.a, MatrixSource::Descriptor(_)) {
-                    let a = op.mma.decode_a(work.descriptors[0], op.transpose[0]);
-                    let ranges = a.footprint(64, depth, op.mma.a);
-                    operand(&mut list, cta, Operand { name: "operand A", matrix: a }, ranges);
-                }
-                let b = op.mma.decode_b(work.descriptors[1], op.transpose[1]);
-                let ranges = b.footprint(op.mma.columns, depth, op.mma.b);
-                operand(&mut list, cta, Operand { name: "operand B", matrix: b }, ranges);
-            }
-            Work::Mma(work) => {
-                let Op::Tcgen05(op) = &self.kernel.code[work.pc as usize].op else {
-                    return Ok(list);
-                };
-                let Tcgen05::Mma(op) = &**op else { return Ok(list) };
-                let SharedOperands { a, b } = match op.mma.shared_operands(&work.operands) {
-                    Ok(shared) => shared,
-                    Err(error) => return self.operand_error(w, &error),
-                };
-                for (index, cta) in work.ctas.iter().enumerate() {
-                    let footprint = match op.mma.footprint(&work.operands, index) {
-                        Ok(footprint) => footprint,
-                        Err(error) => return self.operand_error(w, &error),
-                    };
-                    if let Some((matrix, _)) = a {
-                        let a = Operand { name: "operand A", matrix };
-                        operand(&mut list, *cta, a, footprint.shared_a);
-                    }
-                    let b = Operand { name: "operand B", matrix: b.0 };
-                    operand(&mut list, *cta, b, footprint.shared_b);
-                    list.extend(rect_ranges(*cta, &footprint.tensor_reads, false));
-                    list.extend(rect_ranges(*cta, &footprint.tensor_writes, true));
-                }
-            }
-            Work::TmemCopy { ctas, copy, address, descriptor } => {
-                let (matrix, source) = match copy.shared_footprint(*descriptor) {
-                    Ok(source) => source,
-                    Err(error) => return self.operand_error(w, &error),
-                };
-                for cta in ctas {
-                    let copied = Operand { name: "the source", matrix };
-                    operand(&mut list, *cta, copied, source.clone());
-                    list.extend(rect_ranges(*cta, &copy.rects(*address), true));
-                }
-            }
-            _ => {}
-        }
-        Ok(list)
     }
 }
 
@@ -193,13 +140,13 @@ fn global_pieces(pieces: &[Piece], write: bool, tracked: impl Fn(u64) -> bool) -
 }
 
 /// Shared memory a matrix operand is read from.
-fn operand(
+pub(crate) fn operand(
     list: &mut Vec<Touched>,
     cta: usize,
     operand: Operand,
-    ranges: Vec<std::ops::Range<u32>>,
+    ranges: &[std::ops::Range<u32>],
 ) {
-    list.extend(ranges.into_iter().map(|r| Touched {
+    list.extend(ranges.iter().map(|r| Touched {
         memory: Memory::Shared(cta),
         start: r.start.into(),
         len: (r.end - r.start).into(),
@@ -208,7 +155,7 @@ fn operand(
     }));
 }
 
-pub(super) fn rect_ranges(cta: usize, rects: &[TmemRect], write: bool) -> Vec<Touched> {
+pub(crate) fn rect_ranges(cta: usize, rects: &[TmemRect], write: bool) -> Vec<Touched> {
     let row = |rect: &TmemRect, lane: usize| Touched {
         memory: Memory::Tensor(cta),
         start: 4 * (lane * TMEM_COLUMNS + rect.columns.start) as u64,

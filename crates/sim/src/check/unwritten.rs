@@ -10,8 +10,8 @@
 //! through global memory.
 
 use crate::cluster::{Cluster, Run};
+use crate::instruction::{Arithmetic, Inst, Op, Pc};
 use crate::load::Kernel;
-use crate::op::{Inst, Op, Pc};
 use crate::register::{LANES, P, Reg};
 use crate::rules::Rule;
 use std::collections::HashMap;
@@ -111,7 +111,8 @@ impl Unwritten {
 
     fn touches(&self, inst: &Inst, carry: P) -> bool {
         let mut touched = inst.guard.is_some_and(|(p, _)| self.marked.contains(Reg::P(p)));
-        touched |= matches!(inst.op, Op::Carry { .. }) && self.marked.contains(Reg::P(carry));
+        touched |= matches!(inst.op, Op::Arithmetic(Arithmetic::Carry { .. }))
+            && self.marked.contains(Reg::P(carry));
         inst.op.registers(&mut |reg, _| {
             let mut rows = crate::load::rows(reg);
             touched |= rows.any(|row| self.marked.contains(row));

@@ -16,7 +16,7 @@ pub(crate) use site::Run;
 use crate::check::{Checker, Clusters, Earlier, Knowledge, Moment, Unwritten};
 use crate::engine::{Engines, Group};
 use crate::error::Site;
-use crate::exec::{Numbers, PartialWgmma, TensorState};
+use crate::instruction::{Numbers, PartialWgmma, TensorState};
 use crate::limits::Held;
 use crate::load::{Fill, Frame, Kernel, RESERVED_SHARED, SHARED_SCRATCH, Special};
 use crate::matrix::{TMEM_COLUMNS, TMEM_LANES};

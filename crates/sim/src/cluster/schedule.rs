@@ -3,8 +3,8 @@
 use super::Cluster;
 use super::site::Run;
 use crate::check::Checker;
-use crate::exec::BarrierId;
-use crate::op::Pc;
+use crate::instruction::BarrierId;
+use crate::instruction::Pc;
 use crate::options::{Completion, Schedule};
 use crate::warp::{Fragment, Wait};
 use crate::watchdog::Stop;

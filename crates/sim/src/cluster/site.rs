@@ -1,6 +1,6 @@
 use super::Cluster;
 use crate::error::{Error, Fault, Finding, Hazard, Site, Unsupported};
-use crate::op::Pc;
+use crate::instruction::Pc;
 use crate::options::Options;
 use crate::rules::{Rule, count};
 

@@ -3,7 +3,7 @@
 use super::Cluster;
 use super::site::Run;
 use crate::error::{Error, Running, Stopped};
-use crate::op::{Op, Pc};
+use crate::instruction::{Control, Op, Pc};
 use crate::warp::Wait;
 use crate::watchdog::Stop;
 use std::collections::BTreeMap;
@@ -44,9 +44,9 @@ impl Cluster<'_> {
 
     /// The shortest loop around an instruction: where a branch behind it goes, and that branch.
     fn innermost_loop(&self, pc: Pc) -> Option<(Pc, Pc)> {
-        let backward = |(last, inst): (usize, &crate::op::Inst)| match &inst.op {
-            Op::Branch { target } if *target <= pc => Some((*target, last as Pc)),
-            Op::BranchIndex { targets, .. } => {
+        let backward = |(last, inst): (usize, &crate::instruction::Inst)| match &inst.op {
+            Op::Control(Control::Branch { target }) if *target <= pc => Some((*target, last as Pc)),
+            Op::Control(Control::BranchIndex { targets, .. }) => {
                 let first = targets.iter().copied().filter(|target| *target <= pc).max()?;
                 Some((first, last as Pc))
             }

@@ -1,12 +1,9 @@
 //! What asynchronous operations do when they complete.
 
-use super::launch_control::RESPONSE_BYTES;
-use super::matrix::WgmmaWork;
-use super::mbarrier::BarrierId;
-use super::tensor_memory::MmaWork;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault};
+use crate::instruction::{BarrierId, MmaWork, RESPONSE_BYTES, WgmmaWork};
 use crate::matrix::{TmemAddress, TmemCopy};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::tensor_copy::{CopyPlan, Piece, ReduceOp, ReduceType, convert, fill_bytes, reduce};
@@ -150,6 +147,23 @@ impl Work {
         }
     }
 
+    /// Bytes that it tells its barriers of.
+    fn transaction_bytes(&self) -> u32 {
+        match self {
+            Work::TensorLoad { plan, .. } => plan.transaction_bytes,
+            Work::Bulk { bytes, .. } => *bytes,
+            Work::CancelResponse { .. } => RESPONSE_BYTES,
+            Work::StoreAsync { data, .. } => data.len() as u32,
+            Work::TensorStore { .. }
+            | Work::CpAsync(_)
+            | Work::Arrive(_)
+            | Work::Wgmma(_)
+            | Work::Mma(_)
+            | Work::TmemCopy { .. }
+            | Work::Shift { .. } => 0,
+        }
+    }
+
     /// Barriers it signals.
     pub(crate) fn signals(&self) -> &[BarrierId] {
         match self {
@@ -158,7 +172,12 @@ impl Work {
             | Work::CancelResponse { signals, .. }
             | Work::Arrive(signals) => signals,
             Work::StoreAsync { signal, .. } => std::slice::from_ref(signal),
-            _ => &[],
+            Work::TensorStore { .. }
+            | Work::CpAsync(_)
+            | Work::Wgmma(_)
+            | Work::Mma(_)
+            | Work::TmemCopy { .. }
+            | Work::Shift { .. } => &[],
         }
     }
 }
@@ -219,13 +238,7 @@ impl Cluster<'_> {
     pub(crate) fn complete(&mut self, pending: Pending) -> Run<()> {
         self.event();
         self.perform(&pending)?;
-        let bytes = match &pending.work {
-            Work::TensorLoad { plan, .. } => plan.transaction_bytes,
-            Work::Bulk { bytes, .. } => *bytes,
-            Work::CancelResponse { .. } => RESPONSE_BYTES,
-            Work::StoreAsync { data, .. } => data.len() as u32,
-            _ => 0,
-        };
+        let bytes = pending.work.transaction_bytes();
         let arrives = matches!(pending.work, Work::Arrive(_));
         let time = self.finish_time(&pending);
         for id in pending.work.signals().to_vec() {

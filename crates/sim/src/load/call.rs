@@ -10,7 +10,9 @@ use super::operand::kind;
 use super::pointer::{pointer, taken};
 use super::{Decoded, Loader, Op};
 use crate::error::{Error, Unsupported};
-use crate::op::{Addr, Load, MemSpace, Pc, Store, SystemCall};
+use crate::instruction::{
+    Addr, Arithmetic, Control, Load, MemSpace, MemoryAccess, Pc, Store, SystemCall,
+};
 use crate::register::Reg;
 use ptx::Symbol;
 use ptx::ast::{Item, Module, Space, Type, Variable};
@@ -18,13 +20,13 @@ use ptx::resolve::{Arg, Body, Resolved, Var, resolve};
 use std::collections::HashMap;
 
 /// Device functions by name.
-pub(super) type Functions<'m> = HashMap<Symbol, Body<'m>>;
+pub(crate) type Functions<'m> = HashMap<Symbol, Body<'m>>;
 
 /// Decoded instructions a kernel may have, its calls inlined.
 const MAX_CODE: usize = 1 << 20;
 
 /// The functions with a body that a kernel calls, directly or not.
-pub(super) fn reachable<'m>(module: &'m Module, kernel: &Body<'m>) -> Result<Functions<'m>, Error> {
+pub(crate) fn reachable<'m>(module: &'m Module, kernel: &Body<'m>) -> Result<Functions<'m>, Error> {
     let mut found = Functions::new();
     let mut left = called(module, kernel);
     while let Some(name) = left.pop() {
@@ -73,7 +75,7 @@ fn function_of(i: &Resolved) -> Option<Symbol> {
     })
 }
 
-pub(super) fn unsupported(i: &Resolved, reason: String) -> Error {
+pub(crate) fn unsupported(i: &Resolved, reason: String) -> Error {
     let instruction = i.instruction.to_string();
     Error::Unsupported(Unsupported { instruction, line: i.instruction.line.0, reason })
 }
@@ -85,7 +87,7 @@ fn target(i: &Resolved) -> usize {
 }
 
 /// The operands in front of what is called, which take its results, and those behind it.
-pub(super) fn passed<'a>(i: &'a Resolved, at: usize) -> [&'a [Arg]; 2] {
+pub(crate) fn passed<'a>(i: &'a Resolved, at: usize) -> [&'a [Arg]; 2] {
     let list = |args: &'a [Arg]| match args {
         [Arg::List(list), ..] => &list[..],
         other => other,
@@ -101,12 +103,12 @@ enum Slot {
 
 impl<'m> Loader<'m> {
     /// Whether a function is being inlined.
-    pub(super) fn inlined(&self) -> bool {
+    pub(crate) fn inlined(&self) -> bool {
         !self.calls.is_empty()
     }
 
     /// The function an instruction calls, if the module defines it.
-    pub(super) fn callee(&self, i: &Resolved) -> Option<&'m Body<'m>> {
+    pub(crate) fn callee(&self, i: &Resolved) -> Option<&'m Body<'m>> {
         if i.instruction.opcode != "call" {
             return None;
         }
@@ -114,18 +116,18 @@ impl<'m> Loader<'m> {
     }
 
     /// Decodes a call and the function it calls.
-    pub(super) fn inline(&mut self, i: &Resolved<'m>, callee: &'m Body<'m>) -> Result<(), Error> {
+    pub(crate) fn inline(&mut self, i: &Resolved<'m>, callee: &'m Body<'m>) -> Result<(), Error> {
         let skip = self.skip_unless_guard(i);
         self.inline_body(i, callee)?;
         if let Some(index) = skip {
             let end = self.code.len() as Pc;
-            self.code[index].op = Op::Branch { target: end };
+            self.code[index].op = Op::Control(Control::Branch { target: end });
         }
         Ok(())
     }
 
     /// Decodes a function where it is called, its guard aside.
-    pub(super) fn inline_body(
+    pub(crate) fn inline_body(
         &mut self,
         i: &Resolved<'m>,
         callee: &'m Body<'m>,
@@ -158,10 +160,10 @@ impl<'m> Loader<'m> {
     }
 
     /// A guarded call: lanes that do not take part go around it.
-    pub(super) fn skip_unless_guard(&mut self, i: &Resolved<'m>) -> Option<usize> {
+    pub(crate) fn skip_unless_guard(&mut self, i: &Resolved<'m>) -> Option<usize> {
         i.guard?;
         let index = self.code.len();
-        self.emit(i, Op::Branch { target: 0 });
+        self.emit(i, Op::Control(Control::Branch { target: 0 }));
         self.branches.pop();
         if let Some((_, negated)) = &mut self.code[index].guard {
             *negated = !*negated;
@@ -244,13 +246,18 @@ impl<'m> Loader<'m> {
             (Slot::Memory(to), Slot::Register(from)) => self.store_local(to, from, bytes),
             (Slot::Register(to), Slot::Memory(from)) => self.load_local(to, from, bytes),
             (Slot::Register(Reg::R32(d)), Slot::Register(Reg::R32(a))) => {
-                self.emit_unguarded(Op::Mov32 { d, a });
+                self.emit_unguarded(Op::Arithmetic(Arithmetic::Mov32 { d, a }));
             }
             (Slot::Register(Reg::R64(d)), Slot::Register(Reg::R64(a))) => {
-                self.emit_unguarded(Op::Mov64 { d, a });
+                self.emit_unguarded(Op::Arithmetic(Arithmetic::Mov64 { d, a }));
             }
             (Slot::Register(d), Slot::Register(a)) => {
-                self.emit_unguarded(Op::Offset { d, a, add: 0, mask: u64::MAX });
+                self.emit_unguarded(Op::Arithmetic(Arithmetic::Offset {
+                    d,
+                    a,
+                    add: 0,
+                    mask: u64::MAX,
+                }));
             }
         }
     }
@@ -282,7 +289,7 @@ impl<'m> Loader<'m> {
             addr: self.local(from),
             strong: false,
         };
-        self.emit_unguarded(Op::Load(Box::new(load)));
+        self.emit_unguarded(Op::MemoryAccess(MemoryAccess::Load(Box::new(load))));
     }
 
     fn store_local(&mut self, to: u32, from: Reg, bytes: u32) {
@@ -293,7 +300,7 @@ impl<'m> Loader<'m> {
             addr: self.local(to),
             strong: false,
         };
-        self.emit_unguarded(Op::Store(Box::new(store)));
+        self.emit_unguarded(Op::MemoryAccess(MemoryAccess::Store(Box::new(store))));
     }
 
     fn bytes_of(&self, var: Var) -> u64 {
@@ -301,7 +308,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A call of something every driver provides.
-    pub(super) fn call_system(&mut self, i: &Resolved<'m>) -> Decoded<()> {
+    pub(crate) fn call_system(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let [results, arguments] = passed(i, target(i));
         let call = match function_of(i).map(Symbol::as_str) {
             Some("vprintf") => SystemCall::Print,
@@ -330,7 +337,7 @@ impl<'m> Loader<'m> {
         };
         let arguments = arguments.iter().zip(sizes).map(place).collect::<Decoded<Box<[u32]>>>()?;
         let result = results.first().map(|result| place((result, 4))).transpose()?;
-        self.emit(i, Op::System { call, arguments, result });
+        self.emit(i, Op::Control(Control::System { call, arguments, result }));
         Ok(())
     }
 }

@@ -142,11 +142,11 @@ enum Key {
 
 /// The rows of constants, each value once.
 #[derive(Default)]
-pub(super) struct Constants {
+pub(crate) struct Constants {
     rows: HashMap<Key, u32>,
-    pub(super) fills: Vec<Fill>,
+    pub(crate) fills: Vec<Fill>,
     /// Module variables and the rows holding their addresses.
-    pub(super) globals: Vec<(Symbol, R64)>,
+    pub(crate) globals: Vec<(Symbol, R64)>,
 }
 
 impl Constants {
@@ -158,14 +158,14 @@ impl Constants {
         })
     }
 
-    pub(super) fn const32(&mut self, frame: &mut Frame, value: u32) -> R32 {
+    pub(crate) fn const32(&mut self, frame: &mut Frame, value: u32) -> R32 {
         R32(self.row(Key::Const32(value), || {
             let r = frame.new32();
             (r.0, Some(Fill::Const32(r, value)))
         }))
     }
 
-    pub(super) fn const64(&mut self, frame: &mut Frame, value: u64) -> R64 {
+    pub(crate) fn const64(&mut self, frame: &mut Frame, value: u64) -> R64 {
         R64(self.row(Key::Const64(value), || {
             let r = frame.new64();
             (r.0, Some(Fill::Const64(r, value)))
@@ -173,33 +173,33 @@ impl Constants {
     }
 
     /// Whether a special register is read anywhere.
-    pub(super) fn reads(&self, special: Special) -> bool {
+    pub(crate) fn reads(&self, special: Special) -> bool {
         self.rows.contains_key(&Key::Special32(special))
             || self.rows.contains_key(&Key::Special64(special))
     }
 
-    pub(super) fn special32(&mut self, frame: &mut Frame, special: Special) -> R32 {
+    pub(crate) fn special32(&mut self, frame: &mut Frame, special: Special) -> R32 {
         R32(self.row(Key::Special32(special), || {
             let r = frame.new32();
             (r.0, Some(Fill::Special32(r, special)))
         }))
     }
 
-    pub(super) fn special64(&mut self, frame: &mut Frame, special: Special) -> R64 {
+    pub(crate) fn special64(&mut self, frame: &mut Frame, special: Special) -> R64 {
         R64(self.row(Key::Special64(special), || {
             let r = frame.new64();
             (r.0, Some(Fill::Special64(r, special)))
         }))
     }
 
-    pub(super) fn shared32(&mut self, frame: &mut Frame, offset: u32) -> R32 {
+    pub(crate) fn shared32(&mut self, frame: &mut Frame, offset: u32) -> R32 {
         R32(self.row(Key::Shared32(offset), || {
             let r = frame.new32();
             (r.0, Some(Fill::Shared32(r, offset)))
         }))
     }
 
-    pub(super) fn shared64(&mut self, frame: &mut Frame, offset: u32) -> R64 {
+    pub(crate) fn shared64(&mut self, frame: &mut Frame, offset: u32) -> R64 {
         R64(self.row(Key::Shared64(offset), || {
             let r = frame.new64();
             (r.0, Some(Fill::Shared64(r, offset)))
@@ -207,7 +207,7 @@ impl Constants {
     }
 
     /// The row that takes a module variable's address at launch.
-    pub(super) fn global(&mut self, frame: &mut Frame, name: Symbol) -> R64 {
+    pub(crate) fn global(&mut self, frame: &mut Frame, name: Symbol) -> R64 {
         let globals = &mut self.globals;
         R64(*self.rows.entry(Key::Global(name)).or_insert_with(|| {
             let r = frame.new64();

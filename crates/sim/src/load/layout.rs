@@ -29,7 +29,7 @@ pub struct SharedVariable {
 
 /// Where a variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Param(u32),
     Shared(u32),
     Local(u32),
@@ -37,14 +37,14 @@ pub(super) enum Place {
 }
 
 /// All variables of a kernel and the functions it calls, placed.
-pub(super) struct Variables {
+pub(crate) struct Variables {
     /// By declaration: a variable of the module is the same one in every function.
     places: HashMap<*const Variable, Place>,
-    pub(super) params: Vec<Parameter>,
-    pub(super) param_bytes: u32,
-    pub(super) shared: Vec<SharedVariable>,
-    pub(super) dynamic_shared: u32,
-    pub(super) local_bytes: u32,
+    pub(crate) params: Vec<Parameter>,
+    pub(crate) param_bytes: u32,
+    pub(crate) shared: Vec<SharedVariable>,
+    pub(crate) dynamic_shared: u32,
+    pub(crate) local_bytes: u32,
 }
 
 /// Array extents and the vector's length. An open extent has as many elements as its initial value, or none.
@@ -97,7 +97,7 @@ const MOST_LOCAL: u64 = 512 << 10;
 
 impl Variables {
     /// Places the variables of a kernel's body and of the functions it calls.
-    pub(super) fn place(
+    pub(crate) fn place(
         kernel: &Body,
         functions: &[&Body],
         chip: &program::Limits,
@@ -161,7 +161,7 @@ impl Variables {
     }
 
     /// Where a variable is.
-    pub(super) fn of(&self, variable: &Variable) -> Option<Place> {
+    pub(crate) fn of(&self, variable: &Variable) -> Option<Place> {
         self.places.get(&std::ptr::from_ref(variable)).copied()
     }
 

@@ -3,31 +3,25 @@
 //! Names become register rows, labels become instruction indices, variables get addresses.
 //! An instruction that is not known here is [`Unsupported`] with its line; nothing is skipped.
 
-mod arithmetic;
-mod asynchronous;
 mod call;
-mod comparison;
 mod constant;
-mod control;
-mod data;
 mod layout;
-mod matrix;
 mod operand;
 mod pointer;
 mod undefined;
-mod warp_wide;
-mod wmma;
+mod watched;
 
 pub use constant::{Fill, Special};
 pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
 pub(crate) use layout::{align_of, extents_of, size_of};
+pub(crate) use operand::{holding, kind, modifiers, same_count, told};
 pub(crate) use pointer::address as function_address;
 pub(crate) use undefined::rows;
 
 use crate::error::{Error, Unsupported};
-use crate::op::{Flow, Inst, Op, Pc};
+use crate::instruction::{Control, Flow, Inst, LaunchControl, Op, Pc};
 use crate::register::{P, R32, R64, Reg};
-use crate::timing;
+use crate::timing::{self, Cost};
 use call::Functions;
 use constant::Constants;
 use layout::Variables;
@@ -101,22 +95,22 @@ pub struct Frame {
 }
 
 impl Frame {
-    fn new32(&mut self) -> R32 {
+    pub(crate) fn new32(&mut self) -> R32 {
         self.r32 += 1;
         R32(self.r32 - 1)
     }
 
-    fn new64(&mut self) -> R64 {
+    pub(crate) fn new64(&mut self) -> R64 {
         self.r64 += 1;
         R64(self.r64 - 1)
     }
 
-    fn new_p(&mut self) -> P {
+    pub(crate) fn new_p(&mut self) -> P {
         self.p += 1;
         P(self.p - 1)
     }
 
-    fn new_reg(&mut self, ty: Type) -> Reg {
+    pub(crate) fn new_reg(&mut self, ty: Type) -> Reg {
         match ty.bits() {
             1 => Reg::P(self.new_p()),
             64 => Reg::R64(self.new64()),
@@ -133,30 +127,30 @@ impl Frame {
 /// Why decoding stopped: the reason goes into [`Unsupported`].
 pub(crate) type Decoded<T> = Result<T, String>;
 
-struct Loader<'m> {
-    functions: &'m Functions<'m>,
+pub(crate) struct Loader<'m> {
+    pub(crate) functions: &'m Functions<'m>,
     /// The functions of the module whose address is taken, by number.
-    taken: Vec<Option<Symbol>>,
-    module: &'m Module,
-    chip: program::Limits,
-    files: Vec<(u32, String)>,
+    pub(crate) taken: Vec<Option<Symbol>>,
+    pub(crate) module: &'m Module,
+    pub(crate) chip: program::Limits,
+    pub(crate) files: Vec<(u32, String)>,
     /// The function being decoded, the rows of its registers, and its branches whose targets are
     /// PTX instruction numbers still.
-    body: &'m Body<'m>,
-    registers: Vec<Reg>,
-    branches: Vec<usize>,
+    pub(crate) body: &'m Body<'m>,
+    pub(crate) registers: Vec<Reg>,
+    pub(crate) branches: Vec<usize>,
     /// Functions being inlined, the outermost first, and the registers of those seen so far.
-    calls: Vec<Symbol>,
-    called_registers: HashMap<Symbol, Vec<Reg>>,
-    sources: Vec<Source>,
-    first_sources: HashMap<Symbol, usize>,
-    frame: Frame,
-    constants: Constants,
-    variables: Variables,
-    code: Vec<Inst>,
+    pub(crate) calls: Vec<Symbol>,
+    pub(crate) called_registers: HashMap<Symbol, Vec<Reg>>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) first_sources: HashMap<Symbol, usize>,
+    pub(crate) frame: Frame,
+    pub(crate) constants: Constants,
+    pub(crate) variables: Variables,
+    pub(crate) code: Vec<Inst>,
     /// The carry flag of `add.cc` and its readers.
-    carry: P,
-    source: u32,
+    pub(crate) carry: P,
+    pub(crate) source: u32,
 }
 
 /// Decodes the kernel called `name`.
@@ -198,7 +192,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
     };
     loader.instructions()?;
     loader.source = loader.sources.len() as u32;
-    loader.emit_unguarded(Op::Exit);
+    loader.emit_unguarded(Op::Control(Control::Exit));
     loader.mark_watched_registers();
     let undefined = loader.find_undefined();
     Ok(loader.finish(function, undefined))
@@ -268,43 +262,39 @@ impl<'m> Loader<'m> {
         first
     }
 
+    /// Decodes an instruction by its opcode: each belongs to one family.
     fn instruction(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let opcode = i.instruction.opcode.as_str();
         match opcode {
-            "bra"
-            | "brx"
-            | "ret"
-            | "exit"
-            | "trap"
-            | "brkpt"
-            | "call"
-            | "nanosleep"
-            | "setmaxnreg"
-            | "griddepcontrol"
-            | "prefetch"
-            | "prefetchu"
-            | "createpolicy"
-            | "discard"
-            | "applypriority"
-            | "pmevent"
-            | "bar"
-            | "barrier"
-            | "membar"
-            | "fence"
-            | "activemask"
-            | "elect"
-            | "shfl"
-            | "vote"
-            | "match"
-            | "redux"
-            | "alloca"
-            | "stacksave"
-            | "stackrestore"
-            | "clusterlaunchcontrol" => self.control(opcode, i),
-            "ld" | "ldu" | "st" | "atom" | "red" | "cvta" | "isspacep" | "mapa" | "getctarank"
-            | "mov" | "istypep" => self.data(opcode, i),
-            "mbarrier" | "cp" | "tensormap" | "wgmma" | "tcgen05" | "mma" | "wmma" | "ldmatrix"
-            | "stmatrix" | "movmatrix" | "multimem" => self.asynchronous(opcode, i),
+            "mov" => self.mov(i),
+            "cvta" => self.cvta(i),
+            "isspacep" => self.is_space(i),
+            "mapa" => self.mapa(i),
+            "getctarank" => self.cta_rank(i),
+            "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" | "nanosleep"
+            | "setmaxnreg" | "activemask" => self.control(opcode, i),
+            "createpolicy" => self.cache_policy(i),
+            "griddepcontrol" => self.grid_dependency(i),
+            "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent" => {
+                self.emit(i, Op::Nop);
+                Ok(())
+            }
+            "elect" | "shfl" | "vote" | "match" | "redux" => self.warp_wide(opcode, i),
+            "ld" | "ldu" => self.load_op(i),
+            "st" => self.store_op(i),
+            "atom" | "red" => self.atomic(opcode, i),
+            "bar" | "barrier" => self.barrier(opcode, i),
+            "membar" | "fence" => self.fence(i),
+            "mbarrier" => self.mbarrier(i),
+            "cp" => self.copy(i),
+            "tensormap" => self.tensormap(i),
+            "clusterlaunchcontrol" => self.cluster_launch_control(i),
+            "mma" | "wmma" | "ldmatrix" | "stmatrix" | "movmatrix" => self.warp_matrix(opcode, i),
+            "wgmma" => self.warpgroup_mma(i),
+            "tcgen05" => self.tcgen05(i),
+            "alloca" | "stacksave" | "stackrestore" | "istypep" | "multimem" => {
+                Err(format!("instruction `{opcode}` is not known here"))
+            }
             _ => self.arithmetic(opcode, i),
         }
     }
@@ -320,7 +310,8 @@ impl<'m> Loader<'m> {
         }
     }
 
-    fn emit(&mut self, i: &Resolved<'m>, op: Op) {
+    pub(crate) fn emit(&mut self, i: &Resolved<'m>, op: impl Into<Op>) {
+        let op = op.into();
         let guard = i.guard.and_then(|(register, negated)| {
             match self.registers[register.0 as usize] {
                 Reg::P(p) => Some((p, negated)),
@@ -331,20 +322,24 @@ impl<'m> Loader<'m> {
         let opcode = i.instruction.opcode.as_str();
         let mufu = matches!(opcode, "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt")
             || matches!(opcode, "rcp" | "sqrt") && i.instruction.has("approx");
-        let flow = Flow::of(&op, Some(i.instruction));
-        self.push(guard, op, mufu, flow);
+        let flow = op.flow(Some(i.instruction));
+        let cost = if mufu { timing::MUFU } else { op.cost() };
+        self.push(guard, op, cost, flow);
     }
 
-    fn emit_unguarded(&mut self, op: Op) {
-        let flow = Flow::of(&op, None);
-        self.push(None, op, false, flow);
+    pub(crate) fn emit_unguarded(&mut self, op: impl Into<Op>) {
+        let op = op.into();
+        let (cost, flow) = (op.cost(), op.flow(None));
+        self.push(None, op, cost, flow);
     }
 
-    fn push(&mut self, guard: Option<(P, bool)>, op: Op, mufu: bool, flow: Flow) {
-        if matches!(op, Op::Branch { .. } | Op::BranchIndex { .. }) {
+    fn push(&mut self, guard: Option<(P, bool)>, op: Op, (cost, class): Cost, flow: Flow) {
+        if matches!(
+            op,
+            Op::Control(Control::Branch { .. }) | Op::Control(Control::BranchIndex { .. })
+        ) {
             self.branches.push(self.code.len());
         }
-        let (cost, class) = timing::cost(&op, mufu);
         self.code.push(Inst {
             guard,
             op,
@@ -363,8 +358,8 @@ impl<'m> Loader<'m> {
     fn patch_targets(&mut self, starts: &[Pc]) {
         for index in std::mem::take(&mut self.branches) {
             match &mut self.code[index].op {
-                Op::Branch { target } => *target = starts[*target as usize],
-                Op::BranchIndex { targets, .. } => {
+                Op::Control(Control::Branch { target }) => *target = starts[*target as usize],
+                Op::Control(Control::BranchIndex { targets, .. }) => {
                     targets.iter_mut().for_each(|target| *target = starts[*target as usize]);
                 }
                 _ => {}
@@ -374,7 +369,8 @@ impl<'m> Loader<'m> {
 
     fn finish(self, function: &Function, undefined: Vec<(Reg, Symbol)>) -> Kernel {
         let globals = self.constants.globals.iter().map(|(name, r)| (name.to_string(), *r));
-        let cancels = |inst: &Inst| matches!(inst.op, Op::TryCancel { .. });
+        let cancels =
+            |inst: &Inst| matches!(inst.op, Op::LaunchControl(LaunchControl::TryCancel { .. }));
         let reads = |special| self.constants.reads(special);
         let first_shared =
             if reads(Special::SharedScratch) { SHARED_SCRATCH } else { RESERVED_SHARED };
@@ -412,6 +408,6 @@ fn files(module: &Module) -> Vec<(u32, String)> {
 }
 
 /// The operand at `index`.
-fn arg<'a>(i: &'a Resolved, index: usize) -> Decoded<&'a Arg> {
+pub(crate) fn arg<'a>(i: &'a Resolved, index: usize) -> Decoded<&'a Arg> {
     i.args.get(index).ok_or_else(|| format!("operand {} is missing", index + 1))
 }

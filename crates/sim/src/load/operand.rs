@@ -2,19 +2,20 @@
 
 use super::layout::Place;
 use super::{Decoded, Loader, Special, arg, function_address};
+use crate::instruction::{Addr, Arithmetic};
+use crate::matrix::OperandError;
 use crate::memory::address;
-use crate::op::Addr;
 use crate::register::{P, R32, R64, Reg};
 use ptx::resolve::{Arg, Base, Resolved, Var};
 
 impl<'m> Loader<'m> {
     /// The register operand at `index`.
-    pub(super) fn reg(&mut self, i: &Resolved, index: usize) -> Decoded<Reg> {
+    pub(crate) fn reg(&mut self, i: &Resolved, index: usize) -> Decoded<Reg> {
         self.any_reg(arg(i, index)?)
     }
 
     /// Declared bits of the register at `index`, 0 where there is none.
-    pub(super) fn register_bits(&self, i: &Resolved, index: usize) -> u32 {
+    pub(crate) fn register_bits(&self, i: &Resolved, index: usize) -> u32 {
         match i.args.get(index) {
             Some(Arg::Reg(r)) => self.body.registers[r.0 as usize].ty.bits(),
             _ => 0,
@@ -22,7 +23,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A register operand of any kind; `_` becomes a row nobody reads.
-    pub(super) fn any_reg(&mut self, arg: &Arg) -> Decoded<Reg> {
+    pub(crate) fn any_reg(&mut self, arg: &Arg) -> Decoded<Reg> {
         match arg {
             Arg::Reg(r) => Ok(self.registers[r.0 as usize]),
             Arg::Vector(elements) if elements.len() == 1 => self.any_reg(&elements[0]),
@@ -31,7 +32,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A destination: `None` for `_`.
-    pub(super) fn destination(&mut self, arg: &Arg) -> Decoded<Option<Reg>> {
+    pub(crate) fn destination(&mut self, arg: &Arg) -> Decoded<Option<Reg>> {
         match arg {
             Arg::Sink => Ok(None),
             other => self.any_reg(other).map(Some),
@@ -39,7 +40,7 @@ impl<'m> Loader<'m> {
     }
 
     /// Destinations of a vector or scalar operand.
-    pub(super) fn destinations(&mut self, arg: &Arg) -> Decoded<Box<[Option<Reg>]>> {
+    pub(crate) fn destinations(&mut self, arg: &Arg) -> Decoded<Box<[Option<Reg>]>> {
         match arg {
             Arg::Vector(elements) => elements.iter().map(|e| self.destination(e)).collect(),
             other => Ok(Box::new([self.destination(other)?])),
@@ -47,7 +48,7 @@ impl<'m> Loader<'m> {
     }
 
     /// Elements of a vector operand, or the operand alone.
-    pub(super) fn elements<'a>(&self, arg: &'a Arg) -> &'a [Arg] {
+    pub(crate) fn elements<'a>(&self, arg: &'a Arg) -> &'a [Arg] {
         match arg {
             Arg::Vector(elements) => elements,
             other => std::slice::from_ref(other),
@@ -55,17 +56,17 @@ impl<'m> Loader<'m> {
     }
 
     /// A 32-bit source at `index`.
-    pub(super) fn s32(&mut self, i: &Resolved, index: usize) -> Decoded<R32> {
+    pub(crate) fn s32(&mut self, i: &Resolved, index: usize) -> Decoded<R32> {
         self.source32(arg(i, index)?)
     }
 
     /// A 64-bit source at `index`.
-    pub(super) fn s64(&mut self, i: &Resolved, index: usize) -> Decoded<R64> {
+    pub(crate) fn s64(&mut self, i: &Resolved, index: usize) -> Decoded<R64> {
         self.source64(arg(i, index)?)
     }
 
     /// A 32-bit destination at `index`.
-    pub(super) fn d32(&mut self, i: &Resolved, index: usize) -> Decoded<R32> {
+    pub(crate) fn d32(&mut self, i: &Resolved, index: usize) -> Decoded<R32> {
         match arg(i, index)? {
             Arg::Sink => Ok(self.frame.new32()),
             arg => match self.any_reg(arg)? {
@@ -76,7 +77,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A 64-bit destination at `index`.
-    pub(super) fn d64(&mut self, i: &Resolved, index: usize) -> Decoded<R64> {
+    pub(crate) fn d64(&mut self, i: &Resolved, index: usize) -> Decoded<R64> {
         match arg(i, index)? {
             Arg::Sink => Ok(self.frame.new64()),
             arg => match self.any_reg(arg)? {
@@ -87,7 +88,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A source of at most 32 bits.
-    pub(super) fn source32(&mut self, arg: &Arg) -> Decoded<R32> {
+    pub(crate) fn source32(&mut self, arg: &Arg) -> Decoded<R32> {
         let value = match arg {
             Arg::Reg(_) | Arg::Vector(_) => {
                 return match self.any_reg(arg)? {
@@ -106,7 +107,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A 64-bit source.
-    pub(super) fn source64(&mut self, arg: &Arg) -> Decoded<R64> {
+    pub(crate) fn source64(&mut self, arg: &Arg) -> Decoded<R64> {
         let value = match arg {
             Arg::Reg(_) | Arg::Vector(_) => {
                 return match self.any_reg(arg)? {
@@ -131,7 +132,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A source of `bits` in a register that has as many or more, or a constant.
-    pub(super) fn source(&mut self, arg: &Arg, bits: u32) -> Decoded<Reg> {
+    pub(crate) fn source(&mut self, arg: &Arg, bits: u32) -> Decoded<Reg> {
         match arg {
             Arg::Reg(_) => holding(self.any_reg(arg)?, bits),
             Arg::Vector(elements) if elements.len() == 1 => self.source(&elements[0], bits),
@@ -144,7 +145,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A predicate source with its negation; immediates become constant predicates.
-    pub(super) fn predicate(&mut self, arg: &Arg) -> Decoded<(P, bool)> {
+    pub(crate) fn predicate(&mut self, arg: &Arg) -> Decoded<(P, bool)> {
         match arg {
             Arg::Reg(r) => match self.registers[r.0 as usize] {
                 Reg::P(p) => Ok((p, false)),
@@ -166,7 +167,7 @@ impl<'m> Loader<'m> {
     }
 
     /// A predicate destination.
-    pub(super) fn predicate_destination(&mut self, arg: &Arg) -> Decoded<P> {
+    pub(crate) fn predicate_destination(&mut self, arg: &Arg) -> Decoded<P> {
         match arg {
             Arg::Sink => Ok(self.frame.new_p()),
             Arg::Reg(_) => self.predicate(arg).map(|(p, _)| p),
@@ -175,13 +176,13 @@ impl<'m> Loader<'m> {
     }
 
     /// An immediate that counts something.
-    pub(super) fn count(&self, i: &Resolved, index: usize) -> Decoded<u32> {
+    pub(crate) fn count(&self, i: &Resolved, index: usize) -> Decoded<u32> {
         let value = self.immediate(i, index)?;
         u32::try_from(value).map_err(|_| format!("operand {} is {value}", index + 1))
     }
 
     /// An immediate integer.
-    pub(super) fn immediate(&self, i: &Resolved, index: usize) -> Decoded<i128> {
+    pub(crate) fn immediate(&self, i: &Resolved, index: usize) -> Decoded<i128> {
         match arg(i, index)? {
             Arg::Integer(value) => Ok(*value),
             other => {
@@ -191,12 +192,12 @@ impl<'m> Loader<'m> {
     }
 
     /// The address operand at `index`.
-    pub(super) fn address(&mut self, i: &Resolved, index: usize) -> Decoded<Addr> {
+    pub(crate) fn address(&mut self, i: &Resolved, index: usize) -> Decoded<Addr> {
         self.address_of(arg(i, index)?)
     }
 
     /// An address operand.
-    pub(super) fn address_of(&mut self, arg: &Arg) -> Decoded<Addr> {
+    pub(crate) fn address_of(&mut self, arg: &Arg) -> Decoded<Addr> {
         let (base, offset) = match arg {
             Arg::Address(base, offset) | Arg::TensorAddress(base, offset, _) => (*base, *offset),
             other => return Err(format!("expected an address, found {}", kind(other))),
@@ -222,7 +223,7 @@ impl<'m> Loader<'m> {
     }
 
     /// Where the variable is that the current function calls `var`.
-    pub(super) fn place_of(&self, var: Var) -> Decoded<Place> {
+    pub(crate) fn place_of(&self, var: Var) -> Decoded<Place> {
         let variable = self.body.variables[var.0 as usize].variable;
         self.variables.of(variable).ok_or_else(|| "a variable without a place".into())
     }
@@ -252,7 +253,7 @@ impl<'m> Loader<'m> {
             Place::Module => {
                 let base = self.constants.global(&mut self.frame, name);
                 let d = self.frame.new64();
-                self.emit_unguarded(crate::op::Op::Offset {
+                self.emit_unguarded(Arithmetic::Offset {
                     d: Reg::R64(d),
                     a: Reg::R64(base),
                     add: offset as u64,
@@ -264,13 +265,13 @@ impl<'m> Loader<'m> {
     }
 
     /// Whether a variable operand names a parameter of a call, which lives in local memory.
-    pub(super) fn is_call_parameter(&self, arg: &Arg) -> bool {
+    pub(crate) fn is_call_parameter(&self, arg: &Arg) -> bool {
         let Arg::Address(Base::Variable(var), _) = arg else { return false };
         matches!(self.place_of(*var), Ok(Place::Local(_)))
     }
 
     /// The window a `cvta` adds for a space.
-    pub(super) fn window(space: &str) -> Decoded<u64> {
+    pub(crate) fn window(space: &str) -> Decoded<u64> {
         Ok(match space {
             "global" | "const" => 0,
             "shared" | "shared::cta" | "shared::cluster" => address::SHARED_WINDOW,
@@ -279,10 +280,26 @@ impl<'m> Loader<'m> {
             other => return Err(format!("address space .{other} is not known here")),
         })
     }
+
+    /// Sources of a vector operand.
+    pub(crate) fn row_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
+        self.elements(arg).to_vec().iter().map(|e| self.source32(e)).collect()
+    }
+
+    /// Destinations of a vector operand.
+    pub(crate) fn destination_list(&mut self, arg: &Arg) -> Decoded<Box<[R32]>> {
+        let destinations = self.destinations(arg)?;
+        let row = |d: &Option<Reg>| match d {
+            Some(Reg::R32(r)) => Ok(*r),
+            Some(_) => Err("a matrix in registers that have not 32 bits".into()),
+            None => Ok(self.frame.new32()),
+        };
+        destinations.iter().map(row).collect()
+    }
 }
 
 /// `reg`, if it has at least `bits` bits.
-pub(super) fn holding(reg: Reg, bits: u32) -> Decoded<Reg> {
+pub(crate) fn holding(reg: Reg, bits: u32) -> Decoded<Reg> {
     let has = match reg {
         Reg::P(_) => 1,
         Reg::R32(_) => 32,
@@ -298,7 +315,7 @@ pub(super) fn holding(reg: Reg, bits: u32) -> Decoded<Reg> {
 }
 
 /// What an operand is, for messages.
-pub(super) fn kind(arg: &Arg) -> &'static str {
+pub(crate) fn kind(arg: &Arg) -> &'static str {
     match arg {
         Arg::Reg(_) => "a register",
         Arg::Not(_) => "a negated predicate",
@@ -317,4 +334,19 @@ pub(super) fn kind(arg: &Arg) -> &'static str {
         Arg::List(_) => "a list",
         Arg::Text(_) => "a string",
     }
+}
+
+pub(crate) fn modifiers<'i>(i: &'i Resolved) -> impl Iterator<Item = &'static str> + 'i {
+    i.instruction.modifiers.iter().map(|m| m.as_str())
+}
+
+pub(crate) fn told(error: OperandError) -> String {
+    error.to_string()
+}
+
+pub(crate) fn same_count(found: usize, due: usize) -> Decoded<()> {
+    if found == due {
+        return Ok(());
+    }
+    Err(format!("{found} registers where this shape has {due}"))
 }

@@ -7,7 +7,7 @@
 use super::layout::size_of;
 use super::{Loader, Op};
 use crate::error::Error;
-use crate::op::Pc;
+use crate::instruction::{Arithmetic, Control, Pc};
 use crate::register::Reg;
 use crate::variables;
 use ptx::Symbol;
@@ -29,7 +29,7 @@ pub(crate) fn address(module: &Module, name: Symbol) -> Option<u64> {
 }
 
 /// The functions of a module whose address is taken, by number.
-pub(super) fn taken(module: &Module) -> Vec<Option<Symbol>> {
+pub(crate) fn taken(module: &Module) -> Vec<Option<Symbol>> {
     let mut names = Vec::new();
     for item in &module.items {
         match item {
@@ -58,21 +58,26 @@ fn moved(body: &[Statement], names: &mut Vec<Symbol>) {
 }
 
 /// The pointer that a call goes through.
-pub(super) fn pointer(i: &Resolved) -> Option<usize> {
+pub(crate) fn pointer(i: &Resolved) -> Option<usize> {
     let calls = i.instruction.opcode == "call";
     i.args.iter().position(|arg| calls && matches!(arg, Arg::Reg(_)))
 }
 
 impl<'m> Loader<'m> {
     /// Decodes a call through a pointer and every function that it may call.
-    pub(super) fn call_through(&mut self, i: &Resolved<'m>, pointer: usize) -> Result<(), Error> {
+    pub(crate) fn call_through(&mut self, i: &Resolved<'m>, pointer: usize) -> Result<(), Error> {
         let skip = self.skip_unless_guard(i);
         let at = self.source64(&i.args[pointer]).map_err(|reason| unsupported(i, reason))?;
         let index = self.frame.new32();
         let (d, a, mask) = (Reg::R32(index), Reg::R64(at), u64::from(u32::MAX));
-        self.emit_unguarded(Op::Offset { d, a, add: CODE.wrapping_neg(), mask });
+        self.emit_unguarded(Op::Arithmetic(Arithmetic::Offset {
+            d,
+            a,
+            add: CODE.wrapping_neg(),
+            mask,
+        }));
         let branch = self.code.len();
-        self.emit_unguarded(Op::BranchIndex { index, targets: Box::new([]) });
+        self.emit_unguarded(Op::Control(Control::BranchIndex { index, targets: Box::new([]) }));
         self.branches.pop();
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
         let taken = self.taken.clone();
@@ -83,7 +88,7 @@ impl<'m> Loader<'m> {
                     let start = self.code.len() as Pc;
                     self.inline_body(i, callee)?;
                     ends.push(self.code.len());
-                    self.emit_unguarded(Op::Branch { target: 0 });
+                    self.emit_unguarded(Op::Control(Control::Branch { target: 0 }));
                     self.branches.pop();
                     Some(start)
                 }
@@ -91,12 +96,14 @@ impl<'m> Loader<'m> {
             });
         }
         let nowhere = self.code.len() as Pc;
-        self.emit_unguarded(Op::Trap("a call through a pointer to no function of that kind"));
+        self.emit_unguarded(Op::Control(Control::Trap(
+            "a call through a pointer to no function of that kind",
+        )));
         let end = self.code.len() as Pc;
         let targets = starts.into_iter().map(|start| start.unwrap_or(nowhere)).collect();
-        self.code[branch].op = Op::BranchIndex { index, targets };
+        self.code[branch].op = Op::Control(Control::BranchIndex { index, targets });
         for index in ends.into_iter().chain(skip) {
-            self.code[index].op = Op::Branch { target: end };
+            self.code[index].op = Op::Control(Control::Branch { target: end });
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! what watched registers hold, lane by lane (`check::flow`), through the instructions that it can reach.
 
 use super::{Frame, Loader};
-use crate::op::{Inst, MatrixSource, Op, Pc};
-use crate::operands::Use;
+use crate::instruction::Use;
+use crate::instruction::{Arithmetic, Control, Inst, MatrixSource, Op, Pc, WarpgroupMma};
 use crate::register::{P, R64, Reg};
 use ptx::Symbol;
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ fn visit_rows(inst: &Inst, carry: P, visit: &mut dyn FnMut(Reg, Use)) {
     if let Some((p, _)) = inst.guard {
         visit(Reg::P(p), Use::Read);
     }
-    if let Op::Carry { carry_in, carry_out, .. } = &inst.op {
+    if let Op::Arithmetic(Arithmetic::Carry { carry_in, carry_out, .. }) = &inst.op {
         if *carry_in {
             visit(Reg::P(carry), Use::Read);
         }
@@ -62,7 +62,7 @@ fn visit_rows(inst: &Inst, carry: P, visit: &mut dyn FnMut(Reg, Use)) {
 /// Whether a `wgmma` cannot add to what its accumulators hold: its predicate is a constant, which no name
 /// stands for.
 fn overwrites(op: &Op, names: &HashMap<Reg, Symbol>) -> bool {
-    let Op::Wgmma(op) = op else { return false };
+    let Op::WarpgroupMma(WarpgroupMma::Mma(op)) = op else { return false };
     let reads_d = |d: &&crate::register::R32| match &op.a {
         MatrixSource::Registers(a) => a.contains(d),
         _ => false,
@@ -164,7 +164,7 @@ impl<'m> Loader<'m> {
 
     /// Finds the registers that may be read before they are written, and marks the instructions that what they
     /// hold can reach.
-    pub(super) fn find_undefined(&mut self) -> Vec<(Reg, Symbol)> {
+    pub(crate) fn find_undefined(&mut self) -> Vec<(Reg, Symbol)> {
         let names = self.register_names();
         let numbers = Numbers(self.frame);
         let blocks = self.blocks(&names, numbers);
@@ -204,7 +204,10 @@ impl<'m> Loader<'m> {
         for (at, inst) in self.code.iter().enumerate() {
             if matches!(
                 inst.op,
-                Op::Branch { .. } | Op::BranchIndex { .. } | Op::Exit | Op::Trap(_)
+                Op::Control(Control::Branch { .. })
+                    | Op::Control(Control::BranchIndex { .. })
+                    | Op::Control(Control::Exit)
+                    | Op::Control(Control::Trap(_))
             ) {
                 mark(at + 1);
                 self.successors(at).for_each(&mut mark);
@@ -217,9 +220,9 @@ impl<'m> Loader<'m> {
     fn successors(&self, at: usize) -> impl Iterator<Item = usize> {
         let inst = &self.code[at];
         let (targets, ends): (&[Pc], bool) = match &inst.op {
-            Op::Branch { target } => (std::slice::from_ref(target), true),
-            Op::BranchIndex { targets, .. } => (targets, true),
-            Op::Exit | Op::Trap(_) => (&[], true),
+            Op::Control(Control::Branch { target }) => (std::slice::from_ref(target), true),
+            Op::Control(Control::BranchIndex { targets, .. }) => (targets, true),
+            Op::Control(Control::Exit) | Op::Control(Control::Trap(_)) => (&[], true),
             _ => (&[], false),
         };
         let falls = (!ends || inst.guard.is_some()).then_some(at + 1);

@@ -40,9 +40,11 @@ pub use instruction_descriptor::{InstructionDescriptor, MmaKind, ScaleFormat};
 pub use ldmatrix::{Ldmatrix, MatrixRow, Stmatrix};
 pub use mma_sync::{MmaSync, mma_f64};
 pub use shared_matrix::{Major, MatrixSwizzle, SharedMatrix};
-pub use tcgen05_mma::{CtaMemory, MmaA, MmaFootprint, MmaOperands, SharedOperands, Tcgen05Mma};
+pub use tcgen05_mma::{
+    CtaMemory, DecodedMma, MmaA, MmaFootprint, MmaOperands, SharedOperands, Tcgen05Mma,
+};
 pub use tensor_memory::{TMEM_COLUMNS, TMEM_LANES, TensorMemory, TmemAddress, TmemRect};
-pub use tmem_copy::{TmemCopy, shift_down};
+pub use tmem_copy::{TmemCopy, shift_down, shifted};
 pub use tmem_transfer::TmemTransfer;
 pub use wgmma::{Wgmma, WgmmaA, WgmmaOperands};
 pub use wmma::{WmmaMatrix, WmmaShape};

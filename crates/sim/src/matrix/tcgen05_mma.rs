@@ -86,8 +86,11 @@ pub struct SharedOperands {
     pub b: (SharedMatrix, usize),
 }
 
-/// Everything that follows from modifiers and operands.
-struct Plan {
+/// A `tcgen05.mma` with its operands, decoded once: when it is issued.
+#[derive(Clone, Debug)]
+pub struct DecodedMma {
+    mma: Tcgen05Mma,
+    operands: MmaOperands,
     fields: InstructionDescriptor,
     path: DataPath,
     depth: usize,
@@ -122,54 +125,8 @@ impl Tcgen05Mma {
         Ok(Tcgen05Mma { kind, ctas, stationary, scale_vector })
     }
 
-    /// Shared memory and tensor memory that CTA number `cta` of the group sees touched.
-    pub fn footprint(
-        &self,
-        operands: &MmaOperands,
-        cta: usize,
-    ) -> Result<MmaFootprint, OperandError> {
-        let plan = self.plan(operands)?;
-        let path = plan.path;
-        let columns = plan.fields.columns / path.parts;
-        let d = |wanted: &dyn Fn(usize) -> bool| path.rects(operands.d, columns, wanted);
-        let mut footprint = MmaFootprint {
-            shared_b: plan.b.footprint(plan.fields.columns / self.ctas, plan.depth, plan.fields.b),
-            tensor_writes: d(&|lane| operands.writes_lane(cta, lane)),
-            ..MmaFootprint::default()
-        };
-        match operands.a {
-            MmaA::Shared(_) => {
-                let a = plan.a.as_ref().expect("A is in shared memory");
-                footprint.shared_a = a.footprint(path.rows, plan.depth, plan.fields.a);
-            }
-            MmaA::Tensor(address) => {
-                footprint.tensor_reads.extend(path.rects(address, A_COLUMNS, |_| true));
-            }
-        }
-        if operands.accumulate {
-            footprint.tensor_reads.extend(d(&|lane| operands.writes_lane(cta, lane)));
-        }
-        if let Some((a, b)) = operands.scales {
-            let rows = path.rows.div_ceil(32);
-            let columns = (plan.fields.columns / path.parts).div_ceil(32);
-            for (address, count) in [(a, rows), (b, columns)] {
-                let columns = address.column..address.column + count;
-                footprint.tensor_reads.push(TmemRect { lanes: 0..128, columns });
-            }
-        }
-        Ok(footprint)
-    }
-
-    /// The operands in shared memory.
-    pub fn shared_operands(&self, operands: &MmaOperands) -> Result<SharedOperands, OperandError> {
-        let plan = self.plan(operands)?;
-        Ok(SharedOperands {
-            a: plan.a.map(|a| (a, plan.path.rows)),
-            b: (plan.b, plan.fields.columns / self.ctas),
-        })
-    }
-
-    fn plan(&self, operands: &MmaOperands) -> Result<Plan, OperandError> {
+    /// Decodes descriptors and addresses.
+    pub fn decode(self, operands: MmaOperands) -> Result<DecodedMma, OperandError> {
         let fields = InstructionDescriptor::decode(self.kind, operands.descriptor)?;
         let path = DataPath::new(fields.rows, self.ctas, self.stationary)?;
         self.check_columns(&fields)?;
@@ -190,7 +147,8 @@ impl Tcgen05Mma {
         };
         let b = SharedMatrix::from_sm100(operands.b, fields.b_major)?;
         check_major("B", &b, fields.b)?;
-        Ok(Plan { fields, path, depth: self.kind.depth(), a, b })
+        let depth = self.kind.depth();
+        Ok(DecodedMma { mma: self, operands, fields, path, depth, a, b })
     }
 
     fn check_columns(&self, fields: &InstructionDescriptor) -> Result<(), OperandError> {
@@ -215,39 +173,6 @@ impl Tcgen05Mma {
             self.ctas,
             if self.stationary { ".ws" } else { "" }
         ))
-    }
-
-    /// Performs the instruction on the memories of its CTAs, the leader (even rank) first.
-    pub fn execute(
-        &self,
-        operands: &MmaOperands,
-        ctas: &mut [CtaMemory<'_>],
-    ) -> Result<(), OperandError> {
-        let plan = self.plan(operands)?;
-        let b = plan.read_b(ctas)?;
-        for (index, cta) in ctas.iter_mut().enumerate() {
-            for part in 0..plan.path.parts {
-                let a = plan.read_a(operands, cta, part)?;
-                let mut c = plan.read_d(operands, cta.tensor, part);
-                let columns = plan.fields.columns / plan.path.parts;
-                let b = column_slice(&b, plan.fields.columns, part * columns, columns);
-                match (operands.scales, self.scale_vector) {
-                    (Some(addresses), Some(vector)) => {
-                        let scales = BlockScales {
-                            addresses,
-                            vector,
-                            fields: &plan.fields,
-                            path: plan.path,
-                            part,
-                        };
-                        scales.accumulate(cta.tensor, plan.depth, &a, &b, &mut c);
-                    }
-                    _ => gemm::accumulate(columns, plan.depth, &a, &b, &mut c),
-                }
-                plan.write_d(operands, cta.tensor, (index, part), &c);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -277,7 +202,89 @@ impl MmaOperands {
     }
 }
 
-impl Plan {
+impl DecodedMma {
+    /// Where A comes from.
+    pub fn a(&self) -> MmaA {
+        self.operands.a
+    }
+
+    /// Whether an element of A fills a column of tensor memory.
+    pub fn is_tf32(&self) -> bool {
+        matches!(self.mma.kind, MmaKind::Tf32)
+    }
+
+    /// Multiply-add operations of all CTAs, two per product.
+    pub fn flops(&self) -> u64 {
+        2 * (self.fields.rows * self.fields.columns * self.depth) as u64
+    }
+
+    /// Bits of an element of A.
+    pub fn element_bits(&self) -> u64 {
+        32 / self.fields.a.per_register() as u64
+    }
+
+    /// Shared memory and tensor memory that CTA number `cta` of the group sees touched.
+    pub fn footprint(&self, cta: usize) -> MmaFootprint {
+        let DecodedMma { operands, path, fields, depth, .. } = self;
+        let columns = fields.columns / path.parts;
+        let d = || path.rects(operands.d, columns, |lane| operands.writes_lane(cta, lane));
+        let mut footprint = MmaFootprint {
+            shared_a: self.a.map_or_else(Vec::new, |a| a.footprint(path.rows, *depth, fields.a)),
+            shared_b: self.b.footprint(fields.columns / self.mma.ctas, *depth, fields.b),
+            tensor_writes: d(),
+            ..MmaFootprint::default()
+        };
+        if let MmaA::Tensor(address) = operands.a {
+            footprint.tensor_reads.extend(path.rects(address, A_COLUMNS, |_| true));
+        }
+        if operands.accumulate {
+            footprint.tensor_reads.extend(d());
+        }
+        if let Some((a, b)) = operands.scales {
+            for (address, count) in [(a, path.rows.div_ceil(32)), (b, columns.div_ceil(32))] {
+                let columns = address.column..address.column + count;
+                footprint.tensor_reads.push(TmemRect { lanes: 0..128, columns });
+            }
+        }
+        footprint
+    }
+
+    /// The operands in shared memory.
+    pub fn shared_operands(&self) -> SharedOperands {
+        SharedOperands {
+            a: self.a.map(|a| (a, self.path.rows)),
+            b: (self.b, self.fields.columns / self.mma.ctas),
+        }
+    }
+
+    /// Performs the instruction on the memories of its CTAs, the leader (even rank) first.
+    pub fn execute(&self, ctas: &mut [CtaMemory<'_>]) -> Result<(), OperandError> {
+        let b = self.read_b(ctas)?;
+        for (index, cta) in ctas.iter_mut().enumerate() {
+            for part in 0..self.path.parts {
+                let a = self.read_a(cta, part)?;
+                let mut c = self.read_d(cta.tensor, part);
+                let columns = self.fields.columns / self.path.parts;
+                let b = column_slice(&b, self.fields.columns, part * columns, columns);
+                match (self.operands.scales, self.mma.scale_vector) {
+                    (Some(addresses), Some(vector)) => {
+                        let scales = BlockScales {
+                            addresses,
+                            vector,
+                            fields: &self.fields,
+                            path: self.path,
+                            part,
+                        };
+                        scales.accumulate(cta.tensor, self.depth, &a, &b, &mut c);
+                    }
+                    _ => gemm::accumulate(columns, self.depth, &a, &b, &mut c),
+                }
+                self.write_d(cta.tensor, (index, part), &c);
+            }
+        }
+        Ok(())
+    }
+
     /// B as a depth x columns panel; each CTA of a pair supplies half of the columns.
     fn read_b(&self, ctas: &[CtaMemory<'_>]) -> Result<Vec<f32>, OperandError> {
         let columns = self.fields.columns;
@@ -290,15 +297,10 @@ impl Plan {
         Ok(panel)
     }
 
-    fn read_a(
-        &self,
-        operands: &MmaOperands,
-        cta: &CtaMemory<'_>,
-        part: usize,
-    ) -> Result<Vec<f32>, OperandError> {
+    fn read_a(&self, cta: &CtaMemory<'_>, part: usize) -> Result<Vec<f32>, OperandError> {
         let (rows, depth) = (self.path.rows, self.depth);
         let mut panel = vec![0f32; rows * depth];
-        match (operands.a, &self.a) {
+        match (self.operands.a, &self.a) {
             (MmaA::Tensor(address), _) => {
                 let per = self.fields.a.per_register();
                 for (row, out) in panel.chunks_exact_mut(depth).enumerate() {
@@ -321,7 +323,8 @@ impl Plan {
     }
 
     /// What the products are added to: D, scaled, or zero. Integer sums start at zero.
-    fn read_d(&self, operands: &MmaOperands, tensor: &TensorMemory, part: usize) -> Vec<f32> {
+    fn read_d(&self, tensor: &TensorMemory, part: usize) -> Vec<f32> {
+        let operands = &self.operands;
         let columns = self.fields.columns / self.path.parts;
         let mut panel = vec![0f32; self.path.rows * columns];
         if !operands.accumulate || self.fields.d == Accumulator::S32 {
@@ -342,13 +345,8 @@ impl Plan {
         panel
     }
 
-    fn write_d(
-        &self,
-        operands: &MmaOperands,
-        tensor: &mut TensorMemory,
-        (cta, part): (usize, usize),
-        panel: &[f32],
-    ) {
+    fn write_d(&self, tensor: &mut TensorMemory, (cta, part): (usize, usize), panel: &[f32]) {
+        let operands = &self.operands;
         let half = Conversion::nearest(Format::F16);
         let columns = self.fields.columns / self.path.parts;
         for (row, values) in panel.chunks_exact(columns).enumerate() {

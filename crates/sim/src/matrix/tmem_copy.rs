@@ -146,20 +146,27 @@ fn spread(chunk: &[u8; 16], bits: u32) -> [u8; 16] {
     })
 }
 
+/// The part of tensor memory that a `tcgen05.shift` moves down by a lane.
+pub fn shifted(address: TmemAddress) -> TmemRect {
+    let (lane, column) = (address.lane, address.column);
+    TmemRect { lanes: lane..lane + 32, columns: column..column + 8 }
+}
+
 /// `tcgen05.shift.down`: within 32 lanes, 8 columns of every lane but the last move one lane up in
 /// number; the first lane stays.
 ///
 /// The manual's text does not say which way "down" is. Higher lane numbers are taken: the pairing
 /// of `shift` with `cp.4x256b`, which refills the first lane of each quarter, needs that.
 pub fn shift_down(tensor: &mut TensorMemory, address: TmemAddress) -> Result<(), OperandError> {
-    let columns = address.column..address.column + 8;
+    let rect = shifted(address);
+    let columns = rect.columns.clone();
     if !address.lane.is_multiple_of(32) {
         return OperandError::illegal(format!(
             "tcgen05.shift at lane {}: it must be a multiple of 32",
             address.lane
         ));
     }
-    TmemRect { lanes: address.lane..address.lane + 32, columns: columns.clone() }.check()?;
+    rect.check()?;
     for lane in (address.lane..address.lane + 31).rev() {
         let moved: Vec<u32> = tensor.lane(lane)[columns.clone()].to_vec();
         tensor.lane_mut(lane + 1)[columns.clone()].copy_from_slice(&moved);

@@ -7,9 +7,9 @@ use super::{Awaited, Waiter};
 use crate::cluster::Cluster;
 use crate::cluster::schedule::Missed;
 use crate::error::Site;
-use crate::exec::BarrierId;
+use crate::instruction::BarrierId;
+use crate::instruction::{Op, Tcgen05};
 use crate::mbarrier::Mbarrier;
-use crate::op::{Op, Tcgen05};
 
 /// How much a reason says; the first says most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -99,7 +99,7 @@ fn run(case: &Case) {
         .zip(&mut tensor)
         .map(|(shared, tensor)| CtaMemory { shared, tensor })
         .collect();
-    mma.execute(&operands, &mut ctas).unwrap();
+    mma.decode(operands.clone()).unwrap().execute(&mut ctas).unwrap();
     for m in 0..fields.rows {
         for n in 0..fields.columns {
             let sum: f32 = (0..depth).map(|k| a_value(m, k) * b_value(n, k)).sum();
@@ -210,10 +210,10 @@ fn disabled_lanes_and_scaled_input() {
     (0..128).for_each(|lane| tensor.lane_mut(lane)[..16].fill(8f32.to_bits()));
     let shared = vec![0u8; 0x10000];
     let mut ctas = [CtaMemory { shared: &shared, tensor: &mut tensor }];
-    mma.execute(&operands, &mut ctas).unwrap();
+    mma.decode(operands.clone()).unwrap().execute(&mut ctas).unwrap();
     assert_eq!(f32::from_bits(tensor.lane(39)[5]), 8.0);
     assert_eq!(f32::from_bits(tensor.lane(40)[5]), 1.0);
-    let footprint = mma.footprint(&operands, 0).unwrap();
+    let footprint = mma.decode(operands).unwrap().footprint(0);
     let lanes: Vec<_> = footprint.tensor_writes.iter().map(|r| r.lanes.clone()).collect();
     assert_eq!(lanes, [0..39, 40..128]);
     let bytes: u32 = footprint.shared_b.iter().map(|r| r.end - r.start).sum();
@@ -247,7 +247,7 @@ fn nvfp4_blocks_are_scaled() {
         }
     }
     let mut ctas = [CtaMemory { shared: &shared, tensor: &mut tensor }];
-    mma.execute(&operands, &mut ctas).unwrap();
+    mma.decode(operands.clone()).unwrap().execute(&mut ctas).unwrap();
     for m in [0, 31, 32, 77, 127] {
         for n in [0, 1, 33, 63] {
             let expected: f32 = (0..4).map(|s| 16.0 * scale(m, s) * scale(n + 1, s)).sum();
@@ -260,7 +260,7 @@ fn nvfp4_blocks_are_scaled() {
 #[test]
 fn mistakes_are_named() {
     let mma = Tcgen05Mma::from_modifiers("mma.cta_group::1.kind::f16".split('.')).unwrap();
-    let error = |operands: &MmaOperands| mma.footprint(operands, 0).unwrap_err().to_string();
+    let error = |operands: &MmaOperands| mma.decode(operands.clone()).unwrap_err().to_string();
     assert!(error(&operands(idesc(256, 16, F32))).contains("M must be 64 or 128"));
     assert!(error(&operands(idesc(64, 0, F32))).contains("N = 0"));
     let mut wrong = operands(idesc(128, 16, F32));

@@ -1,0 +1,140 @@
+//! What kernels call in every driver: `printf` and failed assertions.
+
+use crate::cluster::{Cluster, Run};
+use crate::exec::Flow;
+use crate::instruction::Place;
+use crate::instruction::SystemCall;
+use crate::memory::address::{self, Window};
+use crate::register::lanes;
+
+/// Lines of output kept per cluster.
+const MAX_LINES: usize = 1000;
+/// Characters of a string that are looked at.
+const MAX_STRING: u64 = 4096;
+
+impl Cluster<'_> {
+    pub(crate) fn system_call(
+        &mut self,
+        w: usize,
+        call: SystemCall,
+        arguments: &[u32],
+        result: Option<u32>,
+        mask: u32,
+    ) -> Run<Flow> {
+        for lane in lanes(mask) {
+            let word = |this: &mut Self, index: usize, bytes: u32| {
+                arguments.get(index).map_or(0, |at| this.read(w, lane, Place::Local(*at), bytes))
+            };
+            match call {
+                SystemCall::Print => {
+                    let format = word(self, 0, 8);
+                    let format = self.string(w, lane, format);
+                    let values = word(self, 1, 8);
+                    let text = self.formatted(w, lane, &format, values);
+                    if self.notes.len() < MAX_LINES {
+                        let (cta, thread) = (self.ctas[self.warps[w].cta].id, self.thread(w, lane));
+                        let text = text.trim_end_matches('\n');
+                        self.notes.push(format!("printf of CTA {cta:?}, thread {thread}: {text}"));
+                    }
+                    if let Some(at) = result {
+                        self.write(w, lane, Place::Local(at), 4, text_length(&format));
+                    }
+                }
+                SystemCall::AssertionFailed => {
+                    let [message, file, function] = [0, 1, 3].map(|i| word(self, i, 8));
+                    let [message, file, function] =
+                        [message, file, function].map(|at| self.string(w, lane, at));
+                    let line = word(self, 2, 4);
+                    let text = format!(
+                        "the assertion `{message}` failed in `{function}` ({file}, line {line})"
+                    );
+                    return self.fault(w, Some(lane), "assertion", text, None);
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn thread(&self, w: usize, lane: usize) -> u32 {
+        32 * self.warps[w].index + lane as u32
+    }
+
+    /// One byte behind a generic address; 0 where there is none.
+    fn generic_byte(&mut self, w: usize, lane: usize, at: u64) -> u8 {
+        let place = match address::window(at) {
+            Window::Global(at) => Place::Global(at),
+            Window::Local(at) if at < self.kernel.local_bytes.into() => Place::Local(at as u32),
+            _ => return 0,
+        };
+        self.read(w, lane, place, 1) as u8
+    }
+
+    fn string(&mut self, w: usize, lane: usize, at: u64) -> String {
+        let bytes: Vec<u8> = (at..at.saturating_add(MAX_STRING))
+            .map(|at| self.generic_byte(w, lane, at))
+            .take_while(|byte| *byte != 0)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The next value of a call's packed arguments.
+    fn value(&mut self, w: usize, lane: usize, at: &mut u64, bytes: u64) -> u64 {
+        let from = at.checked_next_multiple_of(bytes).unwrap_or(0);
+        *at = from.wrapping_add(bytes);
+        (0..bytes).fold(0, |sum, i| {
+            sum | u64::from(self.generic_byte(w, lane, from.wrapping_add(i))) << (8 * i)
+        })
+    }
+
+    /// `printf`'s text. Flags and widths are left out; conversions keep their meaning.
+    fn formatted(&mut self, w: usize, lane: usize, format: &str, mut at: u64) -> String {
+        let mut text = String::new();
+        let mut rest = format.chars().peekable();
+        while let Some(c) = rest.next() {
+            if c != '%' {
+                text.push(c);
+                continue;
+            }
+            let mut long = 0;
+            let conversion = loop {
+                match rest.next() {
+                    Some('l' | 'z' | 't' | 'j') => long += 1,
+                    Some('*') => {
+                        self.value(w, lane, &mut at, 4);
+                    }
+                    Some(c) if "0123456789.+-# h".contains(c) => {}
+                    other => break other,
+                }
+            };
+            let integer = if long > 0 { 8 } else { 4 };
+            let Some(conversion) = conversion else { break };
+            text += &match conversion {
+                'd' | 'i' => {
+                    let value = self.value(w, lane, &mut at, integer);
+                    let shift = 64 - 8 * integer;
+                    ((value << shift) as i64 >> shift).to_string()
+                }
+                'u' => self.value(w, lane, &mut at, integer).to_string(),
+                'x' | 'X' => format!("{:x}", self.value(w, lane, &mut at, integer)),
+                'o' => format!("{:o}", self.value(w, lane, &mut at, integer)),
+                'c' => char::from(self.value(w, lane, &mut at, 4) as u8).to_string(),
+                'f' | 'F' | 'g' | 'G' | 'e' | 'E' | 'a' | 'A' => {
+                    f64::from_bits(self.value(w, lane, &mut at, 8)).to_string()
+                }
+                'p' => format!("{:#x}", self.value(w, lane, &mut at, 8)),
+                's' => {
+                    let pointer = self.value(w, lane, &mut at, 8);
+                    self.string(w, lane, pointer)
+                }
+                other => other.to_string(),
+            };
+        }
+        text
+    }
+}
+
+/// What `printf` returns: the number of its arguments.
+fn text_length(format: &str) -> u64 {
+    let escaped = format.matches("%%").count();
+    (format.matches('%').count() - 2 * escaped) as u64
+}

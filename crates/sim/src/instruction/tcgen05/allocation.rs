@@ -1,0 +1,97 @@
+//! `tcgen05.alloc` and `tcgen05.dealloc`.
+
+use crate::cluster::{Cluster, Run};
+use crate::exec::Flow;
+use crate::instruction::{Addr, MemSpace};
+use crate::instruction::{Order, Place};
+use crate::matrix::TMEM_COLUMNS;
+use crate::register::R32;
+use crate::rules::Rule;
+use crate::warp::Wait;
+
+impl Cluster<'_> {
+    pub(crate) fn tmem_alloc(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (dst, space): (Addr, MemSpace),
+        columns: R32,
+        pair: bool,
+    ) -> Run<Flow> {
+        let columns = self.warps[w].registers.r32(columns).0[lane];
+        if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
+            let message =
+                format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");
+            return self.fault(w, None, "tmem-columns", message, None);
+        }
+        let cta = self.warps[w].cta;
+        if self.ctas[cta].tensor.relinquished {
+            let message = "tcgen05.alloc after this CTA gave up its permit".to_string();
+            self.survivable(w, None, Rule::TmemPermit, message, None)?;
+        }
+        let (holder, offset) = self.shared_operand(w, lane, dst, space, 4)?;
+        let start = match pair {
+            true => self.take_together(w, columns)?,
+            false => self.take(&[cta], columns),
+        };
+        let Some(start) = start else { return Ok(Flow::Retry(Wait::TensorMemory)) };
+        self.event();
+        self.before_write(w, lane, Place::Shared(holder, offset), 4, Order::Weak)?;
+        let shared = &mut self.ctas[holder].shared;
+        shared.write(offset as usize, 4).copy_from_slice(&start.to_le_bytes());
+        Ok(Flow::Next)
+    }
+
+    /// A warp of each CTA of a pair allocates: the first waits, the second takes columns in both.
+    fn take_together(&mut self, w: usize, columns: u32) -> Run<Option<u32>> {
+        let ctas = self.group(w, true)?;
+        let (cta, peer) = (self.warps[w].cta, self.warps[w].cta ^ 1);
+        if let Some(start) = self.ctas[cta].tensor.given.take() {
+            return Ok(Some(start));
+        }
+        self.ctas[cta].tensor.asked = Some(columns);
+        let Some(other) = self.ctas[peer].tensor.asked else { return Ok(None) };
+        if other != columns {
+            let message =
+                format!("tcgen05.alloc of {columns} columns; the peer CTA's is of {other}");
+            return self.fault(w, None, "tmem-columns", message, None);
+        }
+        let start = self.take(&ctas, columns);
+        if start.is_some() {
+            ctas.iter().for_each(|cta| self.ctas[*cta].tensor.asked = None);
+            self.ctas[peer].tensor.given = start;
+            self.retry(|wait| *wait == Wait::TensorMemory);
+        }
+        Ok(start)
+    }
+
+    /// Takes an aligned range of columns that is free in each of the CTAs.
+    fn take(&mut self, ctas: &[usize], columns: u32) -> Option<u32> {
+        let free = |start: &u32| ctas.iter().all(|c| self.ctas[*c].tensor.is_free(*start, columns));
+        let start = (0..=TMEM_COLUMNS as u32 - columns).step_by(32).find(free)?;
+        ctas.iter().for_each(|cta| self.ctas[*cta].tensor.allocations.push((start, columns)));
+        Some(start)
+    }
+
+    pub(crate) fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
+        self.event();
+        let cta = self.warps[w].cta;
+        let tensor = &mut self.ctas[cta].tensor;
+        let start = address & 0xFFFF;
+        let Some(index) = tensor.allocations.iter().position(|a| *a == (start, columns)) else {
+            let message = format!(
+                "tcgen05.dealloc of {columns} columns at column {start}; allocated are (column, columns): {:?}",
+                tensor.allocations
+            );
+            let help = "free exactly what tcgen05.alloc gave";
+            return self.survivable(w, None, Rule::TmemDealloc, message, Some(help));
+        };
+        tensor.allocations.remove(index);
+        let now = self.checker.as_ref().map(|checker| checker.now(w));
+        tensor.freed.retain(|(at, n, _)| (*at, *n) != (start, columns));
+        tensor.freed.push((start, columns, now));
+        self.note_tmem_free(w, cta, start as usize, columns as usize)?;
+        self.retry(|wait| *wait == Wait::TensorMemory);
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! `wgmma`.
+
+use crate::cluster::{Cluster, Run};
+use crate::engine::{Group, Pending, Stream};
+use crate::exec::Flow;
+use crate::exec::Work;
+use crate::instruction::{Inst, MatrixSource, Pc, Use, WarpgroupMma, WgmmaOp};
+use crate::matrix::{Lanes, WgmmaA, WgmmaOperands};
+use crate::register::{FULL, R32, Reg, Row32, Row64};
+use crate::rules::Rule;
+use crate::warp::Wait;
+use std::sync::Arc;
+
+/// A `wgmma` of a warpgroup with its operands as they were at issue.
+pub struct WgmmaWork {
+    /// First warp of the warpgroup.
+    pub first_warp: usize,
+    /// The instruction.
+    pub pc: Pc,
+    /// What it does.
+    pub op: Arc<WgmmaOp>,
+    /// A's fragments, warp after warp, if A is in registers.
+    pub a: Vec<Lanes>,
+    /// Descriptors of A and B.
+    pub descriptors: [u64; 2],
+    /// Whether D is added.
+    pub accumulate: bool,
+}
+
+/// A `wgmma` that not all four warps have reached.
+pub(crate) struct PartialWgmma {
+    arrived: u8,
+    group: u64,
+    work: WgmmaWork,
+}
+
+impl Cluster<'_> {
+    pub(crate) fn warpgroup_mma(&mut self, w: usize, op: &WarpgroupMma) -> Run<Flow> {
+        if let Some(wait) = self.converge(w, self.warps[w].live) {
+            return Ok(Flow::Retry(wait));
+        }
+        match op {
+            WarpgroupMma::Fence => {
+                self.warps[w].wgmma.fenced = true;
+                self.warps[w].wgmma.ever_fenced = true;
+                self.warps[w].wgmma.dirty.fill(0);
+                Ok(Flow::Next)
+            }
+            WarpgroupMma::Commit => {
+                self.warps[w].wgmma.group += 1;
+                Ok(Flow::Next)
+            }
+            WarpgroupMma::Wait(pending) => self.wgmma_wait(w, *pending),
+            WarpgroupMma::Mma(op) => self.wgmma(w, op),
+        }
+    }
+
+    fn wgmma(&mut self, w: usize, op: &Arc<WgmmaOp>) -> Run<Flow> {
+        let index = self.warps[w].index % 4;
+        let first = w - index as usize;
+        let pc = self.pc(w);
+        self.check_wgmma_fence(w, op)?;
+        let r = &self.warps[w].registers;
+        let uniform = |row: &Row64| row.0[0];
+        let a: Vec<Lanes> = match &op.a {
+            MatrixSource::Registers(rows) => rows.iter().map(|x| r.r32(*x).0).collect(),
+            _ => Vec::new(),
+        };
+        let a_descriptor = match &op.a {
+            MatrixSource::Descriptor(d) => uniform(r.r64(*d)),
+            _ => 0,
+        };
+        let accumulate = (r.p(op.accumulate.0) & 1 != 0) != op.accumulate.1;
+        let descriptors = [a_descriptor, uniform(r.r64(op.b))];
+        let group = self.warps[w].wgmma.group;
+        self.warps[w].wgmma.enter(group, pc, op);
+        let queue = self.warpgroups.entry(first).or_default();
+        let slot = queue.iter().position(|p| p.arrived >> index & 1 == 0);
+        let slot = slot.unwrap_or_else(|| {
+            let a = vec![[0; 32]; 4 * a.len()];
+            let op = op.clone();
+            let work = WgmmaWork { first_warp: first, pc, op, a, descriptors, accumulate };
+            queue.push(PartialWgmma { arrived: 0, group, work });
+            queue.len() - 1
+        });
+        let partial = &mut queue[slot];
+        let other = partial.work.pc;
+        if other != pc {
+            let other = self.site(first, other, None).line;
+            let message = format!(
+                "the warps of a warpgroup execute different wgmma instructions (the other is at PTX line {other})"
+            );
+            return self.fault(w, None, "warpgroup", message, None);
+        }
+        let at = index as usize * a.len();
+        partial.work.a[at..at + a.len()].copy_from_slice(&a);
+        partial.arrived |= 1 << index;
+        let threads = self.ctas[self.warps[w].cta].warps.clone();
+        let members = threads.end.min(first + 4) - first;
+        if members < 4 {
+            return self.fault(
+                w,
+                None,
+                "warpgroup",
+                "wgmma needs four warps; this CTA's last warpgroup has fewer".into(),
+                None,
+            );
+        }
+        if partial.arrived == 0xF {
+            let partial = queue.remove(slot);
+            let group = Group::Wgmma(first, partial.group);
+            self.issue(w, Stream::Wgmma(first), group, Work::Wgmma(Box::new(partial.work)))?;
+            self.wake_warpgroup(first);
+        }
+        Ok(Flow::Next)
+    }
+
+    fn wake_warpgroup(&mut self, first: usize) {
+        for warp in &mut self.warps[first..first + 4] {
+            for fragment in &mut warp.fragments {
+                if fragment.wait == Wait::Warpgroup {
+                    fragment.wait = Wait::Ready;
+                }
+            }
+        }
+    }
+
+    fn wgmma_wait(&mut self, w: usize, pending: u32) -> Run<Flow> {
+        let index = self.warps[w].index % 4;
+        let first = w - index as usize;
+        let below = self.warps[w].wgmma.group.saturating_sub(pending.into());
+        let partial = self.warpgroups.get(&first).into_iter().flatten();
+        if { partial }.any(|p| p.group < below && p.arrived >> index & 1 != 0) {
+            return Ok(Flow::Retry(Wait::Warpgroup));
+        }
+        self.finish_group(w, |g| matches!(g, Group::Wgmma(who, n) if who == first && n < below))?;
+        self.warps[w].wgmma.leave(below);
+        Ok(Flow::Next)
+    }
+
+    pub(crate) fn perform_wgmma(&mut self, pending: &Pending, work: &WgmmaWork) -> Run<()> {
+        let op = &work.op;
+        let warps = work.first_warp..work.first_warp + 4;
+        let mut d: Vec<Lanes> = Vec::with_capacity(4 * op.d.len());
+        for w in warps.clone() {
+            d.extend(op.d.iter().map(|r| self.warps[w].registers.r32(*r).0));
+        }
+        let a = match op.a {
+            MatrixSource::Registers(_) => WgmmaA::Registers(&work.a),
+            _ => WgmmaA::Shared(op.mma.decode_a(work.descriptors[0], op.transpose[0])),
+        };
+        let operands = WgmmaOperands {
+            a,
+            b: op.mma.decode_b(work.descriptors[1], op.transpose[1]),
+            accumulate: work.accumulate,
+            negate_a: op.negate[0],
+            negate_b: op.negate[1],
+        };
+        let cta = self.warps[work.first_warp].cta;
+        if let WgmmaA::Shared(a) = &operands.a {
+            self.check_rows(pending, cta, a, 64)?;
+        }
+        self.check_rows(pending, cta, &operands.b, op.mma.columns)?;
+        if let Err(error) = op.mma.execute(&operands, self.ctas[cta].shared.bytes(), &mut d) {
+            return self.work_error(pending, &error);
+        }
+        for (w, rows) in warps.zip(d.chunks_exact(op.d.len())) {
+            for (r, row) in op.d.iter().zip(rows) {
+                self.warps[w].registers.set32(*r, FULL, &Row32(*row));
+            }
+        }
+        self.counters.mma_flops += 2 * 64 * (op.mma.columns * op.mma.depth()) as u64;
+        Ok(())
+    }
+
+    /// An instruction touches a register a `wgmma` accumulates in: the hardware's result is only
+    /// there after `wgmma.wait_group`.
+    pub(crate) fn touch_accumulators(&mut self, w: usize, inst: &Inst) -> Run<()> {
+        let wgmma = &self.warps[w].wgmma;
+        let mut reads = None;
+        let mut writes = Vec::new();
+        let mut reads_dirty = false;
+        inst.op.registers(&mut |reg, how| {
+            if let Reg::R32(r) = reg {
+                match how {
+                    Use::Read => {
+                        reads = reads.or(wgmma.in_flight(r).then_some(r));
+                        reads_dirty |= wgmma.is_dirty(r);
+                    }
+                    Use::Write => writes.push(r),
+                }
+            }
+        });
+        let overwrites = writes.iter().copied().find(|r| wgmma.in_flight(*r));
+        let copy = inst.copies;
+        if let Some(r) = reads.or(overwrites) {
+            self.settle_wgmma(w)?;
+            if !copy && self.launch.options.checks {
+                self.early_accumulator(w, r, reads.is_some())?;
+            }
+        }
+        let wgmma = &mut self.warps[w].wgmma;
+        // A copy is no work of its own: the assembler lets both be one register.
+        if !copy || reads_dirty {
+            writes.into_iter().for_each(|r| wgmma.mark_dirty(r));
+        }
+        Ok(())
+    }
+
+    /// Completes every issued wgmma of a warp's warpgroup, so that copies see their results.
+    fn settle_wgmma(&mut self, w: usize) -> Run<()> {
+        let first = w - (self.warps[w].index % 4) as usize;
+        while let Some(pending) = self.engines.take_first(|p| p.stream == Stream::Wgmma(first)) {
+            self.complete(pending)?;
+        }
+        Ok(())
+    }
+
+    fn early_accumulator(&self, w: usize, r: R32, read: bool) -> Run<()> {
+        let live = self.warps[w].wgmma.live.iter().rev().find(|live| live.op.d.contains(&r));
+        let other =
+            live.map(|live| ("the wgmma in flight:".to_string(), self.site(w, live.pc, None)));
+        let verb = if read { "read" } else { "overwritten" };
+        let message = format!("an accumulator register of a wgmma in flight is {verb}");
+        let help =
+            "wgmma.wait_group must come between the wgmma and the first use of its registers";
+        self.hazard(w, Rule::WgmmaInFlight, message, other, Some(help))
+    }
+
+    fn check_wgmma_fence(&self, w: usize, op: &WgmmaOp) -> Run<()> {
+        let wgmma = &self.warps[w].wgmma;
+        // Registers that change between a fence and the first wgmma behind it are common.
+        if wgmma.fenced && !self.launch.options.pedantic || !self.launch.options.checks {
+            return Ok(());
+        }
+        let a: &[R32] = match &op.a {
+            MatrixSource::Registers(rows) => rows,
+            _ => &[],
+        };
+        let dirty = op.d.iter().chain(a).any(|r| wgmma.is_dirty(*r));
+        if wgmma.ever_fenced && !dirty {
+            return Ok(());
+        }
+        let message = match wgmma.ever_fenced {
+            true => "registers of this wgmma were written since the last wgmma.fence",
+            false => "the first wgmma of this warp has no wgmma.fence before it",
+        };
+        let message = message.to_string();
+        let help = "execute wgmma.fence.sync.aligned after writing accumulator or A registers and before the \
+                    first wgmma that uses them";
+        self.hazard(w, Rule::MissingWgmmaFence, message, None, Some(help))
+    }
+}
