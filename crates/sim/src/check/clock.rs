@@ -1,18 +1,27 @@
+use super::agent::AgentId;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// A vector clock: for each agent, how much of what it did is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clock(Vec<u32>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clock<Id = AgentId>(Vec<u32>, PhantomData<Id>);
 
-impl Clock {
+impl<Id> Default for Clock<Id> {
+    fn default() -> Self {
+        Clock(Vec::new(), PhantomData)
+    }
+}
+
+impl<Id: Into<usize>> Clock<Id> {
     /// What is known of `agent`.
     #[inline(always)]
-    pub fn get(&self, agent: usize) -> u32 {
-        self.0.get(agent).copied().unwrap_or(0)
+    pub fn get(&self, agent: Id) -> u32 {
+        self.0.get(agent.into()).copied().unwrap_or(0)
     }
 
     /// Raises what is known of `agent`.
-    pub fn raise(&mut self, agent: usize, time: u32) {
+    pub fn raise(&mut self, agent: Id, time: u32) {
+        let agent = agent.into();
         if self.0.len() <= agent {
             self.0.resize(agent + 1, 0);
         }
@@ -20,13 +29,15 @@ impl Clock {
     }
 
     /// The same, but of `agents` what `other` knows.
-    pub fn with(&self, agents: Range<usize>, other: &Clock) -> Clock {
-        let time = |agent| if agents.contains(&agent) { other.get(agent) } else { self.get(agent) };
-        Clock((0..self.0.len()).map(time).collect())
+    pub fn with(&self, agents: Range<Id>, other: &Self) -> Self {
+        let agents = agents.start.into()..agents.end.into();
+        let known = |clock: &Self, agent: usize| clock.0.get(agent).copied().unwrap_or(0);
+        let time = |agent| known(if agents.contains(&agent) { other } else { self }, agent);
+        Clock((0..self.0.len()).map(time).collect(), PhantomData)
     }
 
     /// Learns all that `other` knows.
-    pub fn join(&mut self, other: &Clock) {
+    pub fn join(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }

@@ -72,10 +72,20 @@ impl Mark {
     }
 }
 
+/// The linear number of a cluster.
+#[derive(Clone, Copy, Debug)]
+struct ClusterId(u32);
+
+impl From<ClusterId> for usize {
+    fn from(cluster: ClusterId) -> usize {
+        cluster.0 as usize
+    }
+}
+
 /// What a cluster knows of others, and its own time.
 #[derive(Default)]
 pub(crate) struct Knowledge {
-    seen: Clock,
+    seen: Clock<ClusterId>,
     time: u32,
 }
 
@@ -83,7 +93,7 @@ impl Knowledge {
     /// Whether an access is known to have happened; one at the last time counts as known.
     fn covers(&self, mark: Mark) -> bool {
         let time = mark.time();
-        self.seen.get(mark.cluster as usize) > time || time == LAST_TIME
+        self.seen.get(ClusterId(mark.cluster)) > time || time == LAST_TIME
     }
 }
 
@@ -155,7 +165,7 @@ struct Shard {
 pub(crate) struct Clusters {
     shards: Vec<Mutex<Shard>>,
     /// What was published where.
-    places: Mutex<HashMap<u64, Clock>>,
+    places: Mutex<HashMap<u64, Clock<ClusterId>>>,
     meeting: AtomicU8,
     pages: AtomicU64,
     /// Bytes that were taken of the memory a run may use.
@@ -182,7 +192,7 @@ impl Clusters {
         let published = places.entry(place).or_default();
         published.join(&knowledge.seen);
         knowledge.time = (knowledge.time + 1).min(LAST_TIME);
-        published.raise(cluster as usize, knowledge.time);
+        published.raise(ClusterId(cluster), knowledge.time);
     }
 
     /// A strong read: a cluster learns what was published.
@@ -284,7 +294,7 @@ impl Clusters {
 }
 
 /// The key of a word's publications: many words share one when there are very many.
-fn place(places: &HashMap<u64, Clock>, at: u64) -> u64 {
+fn place(places: &HashMap<u64, Clock<ClusterId>>, at: u64) -> u64 {
     let word = at / 4;
     match places.len() < MOST_PLACES || places.contains_key(&word) {
         true => word,

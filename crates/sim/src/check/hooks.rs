@@ -1,15 +1,16 @@
 //! Where execution tells the checker what happens.
 
+use super::agent::Pipe;
 use super::clock::Clocks;
 use super::clusters::{Met, Touch, Toucher};
-use super::pipes::{Issued, Memory, Pipe, Proxy};
+use super::pipes::{Issued, Memory, Operation, Proxy};
 use super::report::verb;
 use super::shadow::Conflict;
 use super::touched::Touched;
 use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::exec::Work;
-use crate::instruction::{Access, BarrierId, Fence, Op, Order, Pc, Place, Tcgen05};
+use crate::instruction::{Access, BarrierId, Fence, Op, Order, Place, Tcgen05};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::rules::Rule;
 
@@ -374,8 +375,8 @@ impl Cluster<'_> {
         for Touched { memory, start, len, write, .. } in &touched {
             // Reads are over one tick before writes: `wait_group.read` waits for them alone.
             let when = if *write { time } else { time - 1 };
-            let operation = (agent, when, pc);
-            self.access_as(w, operation, &mut clocks, proxy, (*memory, *start, *len), *write)?;
+            let operation = Operation { agent, time: when, pc, proxy, strong: work.reduces() };
+            self.access_as(w, operation, &mut clocks, (*memory, *start, *len), *write)?;
         }
         self.check_swizzles(w, &touched)?;
         let checker = self.checker.as_mut().expect("checked above");
@@ -393,15 +394,14 @@ impl Cluster<'_> {
     pub(super) fn access_as(
         &mut self,
         w: usize,
-        operation: (usize, u32, Pc),
+        operation: Operation,
         clocks: &mut Clocks,
-        proxy: Proxy,
         (memory, start, len): (Memory, u64, u64),
         write: bool,
     ) -> Run<()> {
         loop {
             let Some(checker) = &mut self.checker else { return Ok(()) };
-            let outcome = checker.by_agent(operation, clocks, proxy, memory, (start, len), write);
+            let outcome = checker.by_agent(operation, clocks, memory, (start, len), write);
             match self.settle(w, memory, outcome, write)? {
                 None => return Ok(()),
                 Some(conflict) => conflict.teach(clocks),

@@ -10,6 +10,7 @@
 //! an asynchronous read of a generic write that is known but not fenced is a missing proxy fence,
 //! wherever on the way from writer to reader the fence might have stood.
 
+mod agent;
 mod clock;
 mod clusters;
 mod effects;

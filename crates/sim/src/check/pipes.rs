@@ -1,3 +1,4 @@
+use super::agent::{Agent, AgentId, Agents, Pipe};
 use super::clock::{Clock, Clocks};
 use super::lanes::Lanes;
 use super::shadow::{Access, Conflict, Shadow, Viewer};
@@ -36,40 +37,27 @@ impl Shadows {
     }
 }
 
-/// Pipes of a warp, each an agent of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pipe {
-    Wgmma = 1,
-    Tcgen05 = 2,
-    TmemLoad = 3,
-    TmemStore = 4,
-    CpAsync = 5,
-}
-
 /// Host memory of what was published at an address, about.
 const LOCATION_BYTES: usize = 512;
-
-/// Pipes of a warp, itself included.
-const PIPES: usize = 6;
 
 /// A group of work and when its reads and writes are done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issued {
     pub(crate) group: Group,
-    pub(crate) agent: usize,
+    pub(crate) agent: AgentId,
     pub(crate) time: u32,
 }
 
 /// A point in an agent's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    agent: usize,
+    agent: AgentId,
     time: u32,
 }
 
 /// The checker's state for one cluster.
 pub(crate) struct Checker {
-    warps: usize,
+    agents: Agents,
     /// What each warp knows.
     pub(crate) known: Vec<Clocks>,
     /// Time of each agent.
@@ -96,13 +84,14 @@ pub(crate) struct Checker {
 impl Checker {
     pub(crate) fn new(warps: usize, pedantic: bool) -> Checker {
         let mut known = vec![Clocks::default(); warps];
+        let agents = Agents { warps };
         for (w, clocks) in known.iter_mut().enumerate() {
-            clocks.all.raise(w, 1);
+            clocks.all.raise(agents.id(Agent::Warp(w)), 1);
         }
         Checker {
-            warps,
+            agents,
             known,
-            times: vec![1; PIPES * warps + 1],
+            times: vec![1; agents.fixed()],
             slots: Slots::default(),
             exhausted: false,
             shadows: Shadows::default(),
@@ -128,7 +117,8 @@ impl Checker {
 
     /// The moment of what a warp does next.
     pub(crate) fn now(&self, w: usize) -> Moment {
-        Moment { agent: w, time: self.times[w] }
+        let agent = self.warp(w);
+        Moment { agent, time: self.time(agent) }
     }
 
     /// Whether a warp knows that a moment has passed.
@@ -136,79 +126,72 @@ impl Checker {
         self.known[w].all.get(moment.agent) >= moment.time
     }
 
+    /// The agent that is a warp itself.
+    fn warp(&self, w: usize) -> AgentId {
+        self.agents.id(Agent::Warp(w))
+    }
+
     /// The agent of a warp's pipe.
-    pub(crate) fn pipe(&self, pipe: Pipe, w: usize) -> usize {
-        pipe as usize * self.warps + w
+    pub(crate) fn pipe(&self, pipe: Pipe, w: usize) -> AgentId {
+        self.agents.id(Agent::Pipe(pipe, w))
+    }
+
+    /// The time of an agent.
+    pub(super) fn time(&self, agent: AgentId) -> u32 {
+        self.times[usize::from(agent)]
     }
 
     /// An agent for a copy of its own, issued by `w`: one whose last copy `w` knows to be over, since
     /// whoever hears of the new copy then hears of that one, too.
-    pub(crate) fn slot(&mut self, w: usize) -> usize {
-        let first = self.first_slot();
-        let Checker { slots, times, known, .. } = self;
+    pub(crate) fn slot(&mut self, w: usize) -> AgentId {
+        let Checker { slots, times, known, agents, .. } = self;
         let all = &known[w].all;
-        let is_over = |slot: usize| all.get(first + slot) >= times[first + slot];
-        let agent = first + slots.take(w, Access::AGENTS - first, is_over);
-        if times.len() <= agent {
+        let id = |slot: usize| agents.id(Agent::Slot(slot));
+        let is_over = |slot: usize| all.get(id(slot)) >= times[usize::from(id(slot))];
+        let agent = id(slots.take(w, Access::AGENTS - agents.fixed(), is_over));
+        if times.len() <= agent.into() {
             times.push(1);
         }
         agent
     }
 
-    /// The agent of the first slot; others follow it.
-    fn first_slot(&self) -> usize {
-        PIPES * self.warps + 1
-    }
-
-    /// The agent that stands for all launches before this one.
-    fn earlier_grids(&self) -> usize {
-        PIPES * self.warps
-    }
-
     /// A warp executes `griddepcontrol.wait`.
     pub(crate) fn await_grids(&mut self, w: usize) {
-        let agent = self.earlier_grids();
+        let agent = self.agents.id(Agent::EarlierGrids);
         self.known[w].all.raise(agent, 1);
     }
 
     /// Whether a warp knows that the launches before this one have ended.
     pub(crate) fn awaited_grids(&self, w: usize) -> bool {
-        self.known[w].all.get(self.earlier_grids()) > 0
+        self.known[w].all.get(self.agents.id(Agent::EarlierGrids)) > 0
     }
 
     /// The next time of an agent; copies take two, one for reads and one for writes.
-    pub(crate) fn advance(&mut self, agent: usize) -> u32 {
+    pub(crate) fn advance(&mut self, agent: AgentId) -> u32 {
         self.tick(agent, 2)
     }
 
     /// Moves an agent's time on. At the last time it stands still: what happens until the launch is stopped
     /// counts as known.
-    fn tick(&mut self, agent: usize, by: u32) -> u32 {
-        let time = &mut self.times[agent];
+    fn tick(&mut self, agent: AgentId, by: u32) -> u32 {
+        let time = &mut self.times[usize::from(agent)];
         *time = (*time + by).min(Access::LAST_TIME);
         self.exhausted |= *time == Access::LAST_TIME;
         *time
     }
 
-    /// The warp behind an agent.
-    pub(crate) fn warp_of(&self, agent: usize) -> usize {
-        match agent.checked_sub(self.first_slot()) {
-            Some(slot) => self.slots.owner(slot),
-            None => agent % self.warps,
+    /// The warp behind an agent; behind earlier grids, the first.
+    pub(crate) fn warp_of(&self, agent: AgentId) -> usize {
+        match self.agents.of(agent) {
+            Agent::Warp(w) | Agent::Pipe(_, w) => w,
+            Agent::EarlierGrids => 0,
+            Agent::Slot(slot) => self.slots.owner(slot),
         }
     }
 
     /// What kind of agent, for messages.
-    pub(crate) fn describe(&self, agent: usize) -> &'static str {
-        match agent / self.warps {
-            0 => "",
-            1 => "asynchronous wgmma ",
-            2 => "asynchronous tcgen05 ",
-            3 => "tcgen05.ld ",
-            4 => "tcgen05.st ",
-            5 => "cp.async ",
-            _ => "asynchronous copy ",
-        }
+    pub(crate) fn describe(&self, agent: AgentId) -> &'static str {
+        self.agents.of(agent).describe()
     }
 
     /// Remembers work for the waits of its group; of what an agent does in one group, the last.
@@ -221,15 +204,16 @@ impl Checker {
     }
 
     /// Everything a pipe did so far is done, as its warp knows.
-    pub(crate) fn finish_pipe(&mut self, w: usize, agent: usize) {
-        let time = self.times[agent];
+    pub(crate) fn finish_pipe(&mut self, w: usize, agent: AgentId) {
+        let time = self.time(agent);
         self.known[w].all.raise(agent, time);
     }
 
     /// A warp's own time moves on: what it does from here is not part of what it published.
     pub(crate) fn step(&mut self, w: usize) {
-        let time = self.tick(w, 1);
-        self.known[w].all.raise(w, time);
+        let agent = self.warp(w);
+        let time = self.tick(agent, 1);
+        self.known[w].all.raise(agent, time);
     }
 
     /// An access by a warp itself.
@@ -241,8 +225,10 @@ impl Checker {
         range: (u64, u64),
         write: bool,
     ) -> Outcome {
-        let Checker { known, times, shadows, .. } = self;
-        let viewer = Viewer::of_warp(w, times[w], pc, &known[w].all);
+        let agent = self.warp(w);
+        let time = self.time(agent);
+        let Checker { known, shadows, .. } = self;
+        let viewer = Viewer::of_warp(agent, time, pc, &known[w].all);
         shadows.of(memory).access(&viewer, range.0, range.1, write)
     }
 
@@ -255,13 +241,15 @@ impl Checker {
         range: (u64, u64),
         write: bool,
     ) -> Outcome {
-        let Checker { known, times, shadows, locations, .. } = self;
+        let agent = self.warp(w);
+        let time = self.time(agent);
+        let Checker { known, shadows, locations, .. } = self;
         let location = locations.entry((memory, range.0 / 4)).or_default();
         match write {
             true => location.join(&known[w]),
             false => known[w].join(location),
         }
-        let viewer = Viewer { strong: true, ..Viewer::of_warp(w, times[w], pc, &known[w].all) };
+        let viewer = Viewer { strong: true, ..Viewer::of_warp(agent, time, pc, &known[w].all) };
         let outcome = shadows.of(memory).access(&viewer, range.0, range.1, write);
         if write {
             self.step(w);
@@ -278,8 +266,10 @@ impl Checker {
         ranges: impl Iterator<Item = (usize, usize)>,
         write: bool,
     ) -> Outcome {
-        let Checker { known, times, shadows, .. } = self;
-        let viewer = Viewer::of_warp(w, times[w], pc, &known[w].all);
+        let agent = self.warp(w);
+        let time = self.time(agent);
+        let Checker { known, shadows, .. } = self;
+        let viewer = Viewer::of_warp(agent, time, pc, &known[w].all);
         let shadow = shadows.of(memory);
         for (at, len) in ranges {
             shadow.access(&viewer, at as u64, len as u64, write)?;
@@ -309,8 +299,9 @@ impl Checker {
             self.known[w].fenced.join(&all);
             return;
         }
-        let first = self.pipe(Pipe::CpAsync, 0);
-        for agent in std::iter::once(w).chain(first..first + self.warps) {
+        let copies = (0..self.agents.warps).map(|w| Agent::Pipe(Pipe::CpAsync, w));
+        for agent in std::iter::once(Agent::Warp(w)).chain(copies) {
+            let agent = self.agents.id(agent);
             let time = self.known[w].all.get(agent);
             self.known[w].fenced.raise(agent, time);
         }
@@ -329,8 +320,7 @@ impl Checker {
     /// next to tensor memory.
     pub(crate) fn order_tensor_memory(&mut self, w: usize) {
         let Some(ordered) = &mut self.ordered else { return };
-        let transfers =
-            Pipe::TmemLoad as usize * self.warps..(Pipe::TmemStore as usize + 1) * self.warps;
+        let transfers = self.agents.transfers();
         let Clocks { all, tensor, .. } = &self.known[w];
         ordered[w] = all.with(transfers, tensor);
     }
@@ -338,36 +328,37 @@ impl Checker {
     /// A check of a warp's view without an access.
     pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
         let Some(shadow) = self.shadows.get(memory) else { return Ok(()) };
-        let viewer = Viewer::of_warp(w, self.times[w], 0, &self.known[w].all);
+        let agent = self.warp(w);
+        let viewer = Viewer::of_warp(agent, self.time(agent), 0, &self.known[w].all);
         shadow.look(&viewer, range.0, range.1)
     }
 
     /// An access by a pipe or copy with the knowledge `clocks`.
     pub(crate) fn by_agent(
         &mut self,
-        (agent, time, pc): (usize, u32, Pc),
+        operation: Operation,
         clocks: &Clocks,
-        proxy: Proxy,
         memory: Memory,
         range: (u64, u64),
         write: bool,
     ) -> Outcome {
-        let warps = self.warps;
+        let Operation { agent, time, pc, proxy, strong } = operation;
         let own = match proxy {
             Proxy::Tensor(w) => {
-                [Pipe::TmemLoad as usize * warps + w, Pipe::TmemStore as usize * warps + w]
+                Some([Pipe::TmemLoad, Pipe::TmemStore].map(|pipe| self.pipe(pipe, w)))
             }
-            _ => [usize::MAX; 2],
+            Proxy::Generic | Proxy::Async => None,
         };
         let tensor = matches!(memory, Memory::Tensor(_));
-        let w = self.warp_of(agent);
-        let stranger = |agent: usize| agent % warps != w || agent >= PIPES * warps;
+        let (w, agents) = (self.warp_of(agent), self.agents);
         let pedantic = self.ordered.is_some();
-        // CUTLASS and FlashAttention 3 let wgmma read what cp.async wrote behind a wait and no fence.
-        let cp_async = |agent: usize| pedantic && agent / warps == Pipe::CpAsync as usize;
-        let generic = |agent: usize| match tensor {
-            true => stranger(agent),
-            false => agent < warps || cp_async(agent),
+        let generic = |agent: AgentId| match (agents.of(agent), tensor) {
+            (Agent::Warp(other) | Agent::Pipe(_, other), true) => other != w,
+            (Agent::EarlierGrids | Agent::Slot(_), true) => true,
+            (Agent::Warp(_), false) => true,
+            // CUTLASS and FlashAttention 3 let wgmma read what cp.async wrote behind a wait and no fence.
+            (Agent::Pipe(Pipe::CpAsync, _), false) => pedantic,
+            (Agent::Pipe(..) | Agent::EarlierGrids | Agent::Slot(_), false) => false,
         };
         let fenced = match (tensor, &self.ordered) {
             (true, Some(ordered)) => Some(&ordered[w]),
@@ -384,10 +375,21 @@ impl Checker {
             fence_after_reads: tensor,
             generic: &generic,
             own,
-            strong: false,
+            strong,
         };
         self.shadows.of(memory).access(&viewer, range.0, range.1, write)
     }
+}
+
+/// What an agent other than a warp itself does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) agent: AgentId,
+    pub(crate) time: u32,
+    pub(crate) pc: Pc,
+    pub(crate) proxy: Proxy,
+    /// Whether it combines with what is there, atomically.
+    pub(crate) strong: bool,
 }
 
 /// Where a conflict was found.
@@ -411,23 +413,23 @@ mod tests {
     #[test]
     fn time_stands_still_at_the_last_that_can_be_told() {
         let mut checker = Checker::new(2, false);
-        let copy = checker.slot(0);
-        for agent in [0, copy] {
-            checker.times[agent] = Access::LAST_TIME - 3;
+        let (warp, copy) = (checker.warp(0), checker.slot(0));
+        for agent in [warp, copy] {
+            checker.times[usize::from(agent)] = Access::LAST_TIME - 3;
         }
         assert_eq!(checker.advance(copy), Access::LAST_TIME - 1);
         assert!(!checker.is_exhausted());
         assert_eq!([0; 2].map(|_| checker.advance(copy)), [Access::LAST_TIME; 2]);
         assert!(checker.is_exhausted());
         (0..9).for_each(|_| checker.step(0));
-        let access = Access::new(0, checker.times[0], 7, 15);
-        assert_eq!((access.agent(), access.time()), (0, Access::LAST_TIME));
+        let access = Access::new(warp, checker.time(warp), 7, 15);
+        assert_eq!((access.agent(), access.time()), (warp, Access::LAST_TIME));
     }
 
     #[test]
     fn the_largest_cluster_has_room_for_copies() {
         let mut checker = Checker::new(16 * 32, false);
         let last = (0..2000).map(|_| checker.slot(511)).max();
-        assert!(last.is_some_and(|agent| agent < Access::AGENTS), "{last:?}");
+        assert!(last.is_some_and(|agent| usize::from(agent) < Access::AGENTS), "{last:?}");
     }
 }

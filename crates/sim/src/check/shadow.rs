@@ -1,5 +1,6 @@
 //! Shadow memory: who last wrote and who has read each 4-byte cell since.
 
+use super::agent::AgentId;
 use super::clock::{Clock, Clocks};
 use super::pages::PageMap;
 use crate::instruction::Pc;
@@ -19,7 +20,8 @@ impl Access {
     pub(crate) const AGENTS: usize = 1 << 12;
 
     /// An access of the bytes in `mask` of a cell.
-    pub fn new(agent: usize, time: u32, pc: Pc, mask: u8) -> Access {
+    pub fn new(agent: AgentId, time: u32, pc: Pc, mask: u8) -> Access {
+        let agent = usize::from(agent);
         debug_assert!(agent < Access::AGENTS && pc <= Access::LAST_PC && time <= Access::LAST_TIME);
         Access(u64::from(time) << 37 | (agent as u64) << 25 | u64::from(pc) << 4 | u64::from(mask))
     }
@@ -34,8 +36,8 @@ impl Access {
     }
 
     /// Who.
-    pub fn agent(self) -> usize {
-        (self.0 >> 25 & 0xFFF) as usize
+    pub fn agent(self) -> AgentId {
+        AgentId((self.0 >> 25 & 0xFFF) as u16)
     }
 
     /// When.
@@ -96,7 +98,7 @@ struct Cell {
 /// Who looks, and what it knows.
 pub struct Viewer<'a> {
     /// The access, its byte mask to be filled in per cell.
-    pub agent: usize,
+    pub agent: AgentId,
     /// Its time.
     pub time: u32,
     /// Its instruction.
@@ -110,18 +112,18 @@ pub struct Viewer<'a> {
     /// Whether they need it behind reads as well.
     pub fence_after_reads: bool,
     /// Whose accesses a fence must come behind.
-    pub generic: &'a dyn Fn(usize) -> bool,
+    pub generic: &'a dyn Fn(AgentId) -> bool,
     /// Agents that count as ordered (a warp's own tensor-memory pipes).
-    pub own: [usize; 2],
+    pub own: Option<[AgentId; 2]>,
     /// Whether the access is strong: two such are never a race.
     pub strong: bool,
 }
 
 impl<'a> Viewer<'a> {
     /// A warp's own weak access.
-    pub fn of_warp(w: usize, time: u32, pc: Pc, all: &'a Clock) -> Viewer<'a> {
+    pub fn of_warp(warp: AgentId, time: u32, pc: Pc, all: &'a Clock) -> Viewer<'a> {
         Viewer {
-            agent: w,
+            agent: warp,
             time,
             pc,
             all,
@@ -129,14 +131,14 @@ impl<'a> Viewer<'a> {
             fence_writes: false,
             fence_after_reads: false,
             generic: &|_| true,
-            own: [usize::MAX; 2],
+            own: None,
             strong: false,
         }
     }
 
     fn knows(&self, access: Access) -> bool {
         access.known_to(self.all)
-            || self.own.contains(&access.agent())
+            || self.own.is_some_and(|own| own.contains(&access.agent()))
             || self.strong && access.is_strong()
     }
 
@@ -360,29 +362,24 @@ impl Cell {
 mod tests {
     use super::*;
 
-    fn viewer<'a>(
-        agent: usize,
-        time: u32,
-        all: &'a Clock,
-        fenced: Option<&'a Clock>,
-    ) -> Viewer<'a> {
+    fn viewer<'a>(agent: u16, time: u32, all: &'a Clock, fenced: Option<&'a Clock>) -> Viewer<'a> {
         Viewer {
-            agent,
+            agent: AgentId(agent),
             time,
             pc: 7,
             all,
             fenced,
             fence_writes: false,
             fence_after_reads: false,
-            generic: &|agent| agent < 2,
-            own: [usize::MAX; 2],
+            generic: &|agent| agent < AgentId(2),
+            own: None,
             strong: false,
         }
     }
 
-    fn clock(entries: &[(usize, u32)]) -> Clock {
+    fn clock(entries: &[(u16, u32)]) -> Clock {
         let mut clock = Clock::default();
-        entries.iter().for_each(|(agent, time)| clock.raise(*agent, *time));
+        entries.iter().for_each(|(agent, time)| clock.raise(AgentId(*agent), *time));
         clock
     }
 
@@ -394,7 +391,7 @@ mod tests {
         let stranger = clock(&[(1, 1)]);
         let (at, conflict) =
             shadow.access(&viewer(1, 1, &stranger, None), 20, 4, false).unwrap_err();
-        assert_eq!((at, conflict.other.agent(), conflict.wrote), (20, 0, true));
+        assert_eq!((at, conflict.other.agent(), conflict.wrote), (20, AgentId(0), true));
         let informed = clock(&[(0, 1), (1, 1)]);
         shadow.access(&viewer(1, 1, &informed, None), 20, 4, false).unwrap();
         let (_, conflict) =
@@ -431,7 +428,7 @@ mod tests {
         }
         let almost = clock(&[(0, 1), (1, 1), (2, 1), (3, 1), (5, 1), (9, 1)]);
         let (_, conflict) = shadow.access(&viewer(9, 1, &almost, None), 0, 4, true).unwrap_err();
-        assert_eq!(conflict.other.agent(), 4);
+        assert_eq!(conflict.other.agent(), AgentId(4));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! multiply reads other rows or columns than the copy wrote. Only what a copy wrote last is looked at:
 //! threads may store in any order they like.
 
+use super::agent::AgentId;
 use super::pipes::{Checker, Memory};
 use super::shadow::Access;
 use super::touched::{Operand, Touched};
@@ -18,11 +19,11 @@ use std::collections::HashMap;
 
 /// How bulk copies were swizzled: for each agent, from which of its times on.
 #[derive(Default)]
-pub(super) struct Swizzles(HashMap<usize, Vec<(u32, Option<Swizzle>)>>);
+pub(super) struct Swizzles(HashMap<AgentId, Vec<(u32, Option<Swizzle>)>>);
 
 impl Swizzles {
     /// An agent makes a copy; `None` where rows have no meaning.
-    fn note(&mut self, agent: usize, time: u32, swizzle: Option<Swizzle>) {
+    fn note(&mut self, agent: AgentId, time: u32, swizzle: Option<Swizzle>) {
         let last = self.0.get(&agent).and_then(|changes| changes.last()?.1);
         if last != swizzle {
             self.0.entry(agent).or_default().push((time, swizzle));
@@ -62,7 +63,7 @@ fn agrees(copied: Swizzle, matrix: &SharedMatrix, address: u32) -> bool {
 
 impl Checker {
     /// An agent of its own makes a copy.
-    pub(super) fn note_copy(&mut self, agent: usize, time: u32, work: &Work) {
+    pub(super) fn note_copy(&mut self, agent: AgentId, time: u32, work: &Work) {
         self.swizzles.note(agent, time, swizzle(work));
     }
 
@@ -140,12 +141,12 @@ mod tests {
             (9, None),
             (11, Some(Swizzle::B64)),
         ] {
-            swizzles.note(2, time, swizzle);
+            swizzles.note(AgentId(2), time, swizzle);
         }
-        let at = |time| swizzles.of(Access::new(2, time, 0, 15));
+        let at = |time| swizzles.of(Access::new(AgentId(2), time, 0, 15));
         assert_eq!([3, 5, 7].map(at), [None, Some(Swizzle::B128), Some(Swizzle::B128)]);
         assert_eq!([9, 11, 13].map(at), [None, Some(Swizzle::B64), Some(Swizzle::B64)]);
-        assert_eq!(swizzles.of(Access::new(1, 5, 0, 15)), None);
-        assert_eq!(swizzles.0[&2].len(), 3);
+        assert_eq!(swizzles.of(Access::new(AgentId(1), 5, 0, 15)), None);
+        assert_eq!(swizzles.0[&AgentId(2)].len(), 3);
     }
 }

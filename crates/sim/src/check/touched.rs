@@ -73,10 +73,10 @@ impl Cluster<'_> {
                     }
                 }
             }
-            Work::StoreAsync { to, data, reduce: None, .. } => {
+            Work::StoreAsync { to, data, .. } => {
                 list.extend(self.end_range(*to, data.len() as u32, true));
             }
-            Work::StoreAsync { .. } | Work::Arrive(_) => {}
+            Work::Arrive(_) => {}
             Work::CancelResponse { ends, .. } => {
                 let range = |end: &End| self.end_range(*end, RESPONSE_BYTES, true);
                 list.extend(ends.iter().flat_map(range));

@@ -14,8 +14,9 @@
 //! What multiplies do is not in that order: they need the `tcgen05.wait::st` or `tcgen05.wait::ld` of
 //! the warp that tells their own. Pedantic mode wants each wait that the manual does.
 
+use super::agent::{AgentId, Pipe};
 use super::clock::{Clock, Clocks};
-use super::pipes::{Checker, Pipe, Proxy};
+use super::pipes::{Checker, Operation, Proxy};
 use super::touched::rect_ranges;
 use crate::cluster::{Cluster, Run};
 use crate::matrix::TmemRect;
@@ -39,7 +40,7 @@ impl Checker {
         let Clocks { all, tensor, .. } = clocks;
         all.join(tensor);
         let own_stores = self.pipe(Pipe::TmemStore, w);
-        all.raise(own_stores, self.times[own_stores]);
+        all.raise(own_stores, self.time(own_stores));
     }
 
     /// Warp `w` tells others what it knows, and that the loads it heard of are over.
@@ -53,7 +54,7 @@ impl Checker {
     fn issue_transfer(
         &mut self,
         w: usize,
-        (agent, time): (usize, u32),
+        (agent, time): (AgentId, u32),
         write: bool,
         before: &Clock,
     ) {
@@ -110,7 +111,9 @@ impl Cluster<'_> {
         clocks.all.raise(agent, time);
         for touched in rect_ranges(cta, rects, write) {
             let range = (touched.memory, touched.start, touched.len);
-            self.access_as(w, (agent, time, pc), &mut clocks, Proxy::Tensor(w), range, write)?;
+            let proxy = Proxy::Tensor(w);
+            let operation = Operation { agent, time, pc, proxy, strong: false };
+            self.access_as(w, operation, &mut clocks, range, write)?;
         }
         let checker = self.checker.as_mut().expect("checked above");
         checker.issue_transfer(w, (agent, time), write, &clocks.all);
