@@ -47,12 +47,12 @@ L:
   st.global.f32 [%rd2], %f1;
 }";
 
-/// One of six instructions loads 16 bits per lane from global memory that other CTAs could write.
+/// One of six instructions loads 16 bits per lane from global memory that is written, too, by the same CTA.
 const NARROW_LOADS: &str = "
 .visible .entry k(.param .u64 out) {
   .reg .b32 %r<8>; .reg .pred %p<2>; .reg .b64 %rd<4>; .reg .b16 %h<2>;
-  mov.u32 %r1, %tid.x; mov.b32 %r2, 0; mov.b32 %r3, 0;
-  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd2, %r1, 4, %rd1; mad.wide.u32 %rd3, %r1, 2, %rd1;
+  mov.u32 %r1, %tid.x; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.u32 %r5, %ctaid.x;
+  ld.param.u64 %rd1, [out]; mad.wide.u32 %rd1, %r5, 1024, %rd1; mad.wide.u32 %rd2, %r1, 4, %rd1; mad.wide.u32 %rd3, %r1, 2, %rd1;
   st.global.b32 [%rd2], %r1; bar.sync 0;
 L:
   ld.global.u16 %h1, [%rd3];
@@ -76,7 +76,7 @@ fn program(body: &str) -> Program {
         args: vec![Argument::Buffer(BufferId(0), 0)],
         overlaps_previous: false,
     };
-    let out = Buffer { name: "out".into(), bytes: 1024, align: 256, access: Access::Write };
+    let out = Buffer { name: "out".into(), bytes: 8192, align: 256, access: Access::Write };
     Program { module: module.into(), buffers: vec![out], launches: vec![launch] }
 }
 
@@ -92,7 +92,7 @@ fn main() {
         for checks in [true, false] {
             let options = Options { checks, ..Options::default() };
             let start = Instant::now();
-            let report = run(&program, &[vec![0; 1024]], &options).expect("the kernel runs");
+            let report = run(&program, &[vec![0; 8192]], &options).expect("the kernel runs");
             let rate = report.counters.lanes as f64 / start.elapsed().as_secs_f64() / 1e6;
             println!("{name:16} {:>8} {rate:>24.0}", if checks { "on" } else { "off" });
         }
