@@ -44,7 +44,8 @@
 //!
 //! # How it works
 //!
-//! A kernel is decoded to a dense array of instructions over register rows of 32 lanes (`load`). A
+//! A kernel is decoded to a dense array of instructions over register rows of 32 lanes (`load`); all about
+//! an instruction is in the folder of its family (`instruction`). A
 //! cluster is the unit of execution (`cluster`): its warps take turns, lanes that part form
 //! fragments, and clusters run on several host threads. Asynchronous work is queued when it is
 //! issued and happens when the mode likes it (`engine`, [`Completion`]); a happens-before checker
@@ -57,7 +58,10 @@
 //!
 //! `clusterlaunchcontrol.try_cancel` takes a cluster off the grid that has not started: always while
 //! one is left (eager, latest), never (adversarial), or three times of four (random). Such grids run
-//! on one host thread, two clusters at a time, so that a seed still means one run.
+//! two clusters at a time.
+//!
+//! A seed is one run on any number of host threads. Kernels whose clusters communicate run on one thread; where
+//! clusters of another kernel meet in memory, the program is run again on one.
 //!
 //! Device functions are inlined where they are called, through pointers too; what `printf` prints is among
 //! [`Report::notes`], and a failed `assert` is a [`Fault`] with its text.
