@@ -196,6 +196,18 @@ def test_any_number_of_parts_merges_anywhere(device, layout, count):
             assert not got[0].isnan().any() and got[1][0, :2].isneginf().all()
 
 
+def test_groups_of_parts_have_strides_of_their_own(device, monkeypatch):
+    outs, lses = [torch.randn(1, 5, 4, 16) for _ in range(7)], [torch.randn(1, 4, 5) for _ in range(7)]
+    apart = [torch.cat([x, x], -1)[..., :16] for x in outs[:1]]
+    swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in outs[1:]]
+    whole, grouped = [[x.to(device) for x in tensors] for tensors in (outs, [*apart, *swapped])]
+    sums = [x.to(device) for x in lses]
+    want = sixwarp.merge(whole, sums)
+    monkeypatch.setattr(sys.modules["sixwarp._merge"], "_most", lambda device: 3)
+    for x, y in zip(sixwarp.merge(grouped, sums), want):
+        torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-5)
+
+
 def test_what_cannot_be_merged_is_named(device):
     out, lse = torch.zeros(1, 2, 3, 8, device=device), torch.zeros(1, 3, 2, device=device)
     with pytest.raises(ValueError, match="at least one"):

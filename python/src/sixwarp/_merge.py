@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Sequence, Tuple
 
 from . import _describe as describe
@@ -41,26 +42,27 @@ def merge(
     a.refuse_gradients(*outs, *lses, sinks)
     lses = [a.floats(name, lse) for name, lse in _numbered("lses", lses).items()]
     sinks = None if sinks is None else a.floats("sinks", sinks)
-    view, rows = _ensure_alike(a, outs, lses, sinks, layout)
-    while len(outs) > _MOST and a.device(outs[0], "outs[0]") != CPU:
-        groups = range(0, len(outs), _MOST)
-        merged = [_merged(a, outs[i : i + _MOST], lses[i : i + _MOST], None, layout, view, rows) for i in groups]
+    rows = _ensure_alike(a, outs, lses, sinks, layout)
+    most = _most(a.device(outs[0], "outs[0]"))
+    while len(outs) > most:
+        groups = [slice(i, i + most) for i in range(0, len(outs), most)]
+        merged = [_merged(a, outs[group], lses[group], None, layout, rows) for group in groups]
         outs, lses = [out for out, _ in merged], [lse for _, lse in merged]
-        view = describe.view(a, outs[0], layout, "out")
-    return _merged(a, outs, lses, sinks, layout, view, rows)
+    return _merged(a, outs, lses, sinks, layout, rows)
 
 
-# Parts that one kernel merges; more are merged in groups first.
-_MOST = 64
+def _most(device: Any) -> int:
+    """How many parts are merged at once; more are merged in groups first. A kernel takes so many."""
+    return sys.maxsize if device == CPU else 64
 
 
-def _merged(a: Any, outs: list, lses: list, sinks: Any, layout: str, view: dict, rows: tuple) -> Tuple[Any, Any]:
-    """The merge of parts that are alike."""
+def _merged(a: Any, outs: list, lses: list, sinks: Any, layout: str, rows: tuple) -> Tuple[Any, Any]:
+    """The merge of parts that are alike but for their strides, of which a kernel takes one kind."""
     out, lse = a.empty_like(outs[0]), a.empty(rows, "f32", lses[0])
     if any(a.strides(x, "outs") != a.strides(out, "out") for x in outs):
         outs = [a.contiguous(x) for x in outs]
         out = a.empty_like(outs[0])
-        view = describe.view(a, out, layout, "out")
+    view = describe.view(a, out, layout, "out")
     parts = [a.memory(x) for part in zip(outs, lses) for x in part]
     device = a.device(out, "out")
     stream = 0 if device == CPU else a.stream(device)
@@ -72,8 +74,8 @@ def _numbered(name: str, tensors: Sequence[Any]) -> dict:
     return {f"{name}[{i}]": x for i, x in enumerate(tensors)}
 
 
-def _ensure_alike(a: Any, outs: list, lses: list, sinks: Any, layout: str) -> Tuple[dict, tuple]:
-    """The view of the first output, and the shape of all log-sum-exps."""
+def _ensure_alike(a: Any, outs: list, lses: list, sinks: Any, layout: str) -> tuple:
+    """The shape of all log-sum-exps."""
     views = [describe.view(a, out, layout, name) for name, out in _numbered("outs", outs).items()]
     kinds = {(tuple(view["shape"]), view["dtype"]) for view in views}
     if len(kinds) > 1:
@@ -83,4 +85,4 @@ def _ensure_alike(a: Any, outs: list, lses: list, sinks: Any, layout: str) -> Tu
     for name, lse in _numbered("lses", lses).items():
         describe.ensure_shape(a, name, lse, rows)
     describe.ensure_shape(a, "sinks", sinks, (shape[1],))
-    return views[0], rows
+    return rows
