@@ -102,13 +102,15 @@ fn whatever_the_order_of_events() {
 
 #[test]
 fn twenty_random_orders() {
-    const CASES: &[&str] = &["tokens-300", "mqa-d128-t128-s512", "dim-512"];
+    // With 512 columns there is one program for both.
+    const ONE: &[&str] = &["tokens-300", "mqa-d128-t128-s512", "dim-512"];
+    const TWO: &[&str] = &["tokens-300", "mqa-d128-t128-s512"];
     for seed in 0..20 {
-        for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+        for (row_blocks, cases) in [(RowBlocks::One, ONE), (RowBlocks::Two, TWO)] {
             let mut engine = blackwell();
             engine.options.row_blocks = row_blocks;
             engine.simulator = sim::Options::mode("random", seed).expect("a mode");
-            assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+            assert_eq!(run_table(&mut engine, named(cases), &DECLINED), cases.len());
         }
     }
 }
