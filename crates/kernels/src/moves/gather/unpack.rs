@@ -83,8 +83,9 @@ pub struct Unpack<'p> {
     /// Number among the warps.
     warp: Reg<u32>,
     lane: Lane,
-    /// Where the lane's units of the panels before [`WAITING`] wait.
-    waiting: SmemPtr,
+    /// Where panels before [`WAITING`] wait, and where the lane's unit of the first one does.
+    waiting: &'p SharedArray<u32>,
+    first_unit: SmemPtr,
     /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
 }
@@ -99,7 +100,7 @@ impl<'p> Unpack<'p> {
         ring: SharedTiles,
         units: impl Iterator<Item = (u32, Pipeline)>,
         marks: Option<&'p Marks>,
-        waiting: &SharedArray<u32>,
+        waiting: &'p SharedArray<u32>,
         warp: Reg<u32>,
     ) -> Self {
         let tile = ring.layout().lines() as u32;
@@ -125,9 +126,9 @@ impl<'p> Unpack<'p> {
             marks,
             warp,
             lane: Lane::new(b, warp),
-            waiting: {
-                let thread = b.thread();
-                let zero = b.value(0);
+            waiting,
+            first_unit: {
+                let (thread, zero) = (b.thread(), b.value(0));
                 waiting.element(b, &[zero, thread])
             },
             words: (WAITING..PANELS).map(|panel| b.regs(words_of(panel))).collect(),
@@ -244,7 +245,7 @@ impl<'p> Unpack<'p> {
     }
 
     fn waiting_at(&self, panel: u32) -> SmemPtr {
-        self.waiting.plus(panel * WAITING_BYTES / WAITING)
+        self.first_unit.plus(self.waiting.offset(&[0, 0, panel]))
     }
 
     /// The first row of the segment of tile `n`.
