@@ -1,21 +1,21 @@
 //! `sixwarp sim`: any PTX file on the simulator.
 
 mod corpus;
-mod launch;
+mod gpu;
 mod limits;
 mod outcome;
 mod parameters;
 mod rules;
 
 use crate::Outcome;
-use filetest::{FileTest, SimEngine};
+use filetest::{Capture, FileTest, Prepared, SimEngine};
 use outcome::Finished;
 use parameters::Parameters;
 use sim::Options;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
-/// Runs a PTX kernel on the simulator and says what is wrong with it
+/// Runs a PTX kernel on the simulator (or a GPU) and says what is wrong with it
 ///
 /// The exit status tells the outcome: 0 ok, 2 the launch does not fit the kernel, 3 fault,
 /// 4 hazard, 5 deadlock, 6 unsupported, 7 stopped by a limit.
@@ -52,6 +52,9 @@ pub struct Args {
     /// it, so give one file per call where one is possible
     #[arg(long, value_name = "ENGINE", conflicts_with = "launch")]
     against: Option<String>,
+    /// What runs the launch: sim, or cuda for a GPU, where only a fault is found
+    #[arg(long, default_value = "sim", value_parser = ["sim", "cuda"], conflicts_with_all = SIMULATED)]
+    device: String,
     /// Prints counters
     #[arg(long)]
     counters: bool,
@@ -72,7 +75,7 @@ pub struct Source {
     /// launch
     file: Option<PathBuf>,
     /// Captured launch as JSON instead of the options below
-    #[arg(long, conflicts_with = "file", long_help = launch::HELP)]
+    #[arg(long, conflicts_with = "file", long_help = filetest::CAPTURE_HELP)]
     launch: Option<PathBuf>,
     /// Lets a captured launch read and write outside its folder: only for files one has written oneself
     #[arg(long, conflicts_with = "file")]
@@ -96,11 +99,18 @@ pub struct Source {
     parameters: Parameters,
 }
 
+/// Options that a GPU cannot follow.
+const SIMULATED: [&str; 8] =
+    ["mode", "seed", "pedantic", "allow", "no_checks", "trace", "against", "counters"];
+
 const MODES: [&str; 4] = ["eager", "latest", "adversarial", "random"];
 
 /// Runs the command.
 pub fn run(args: Args) -> Outcome {
     let Some(allow) = rules::allowed(&args.allow)? else { return rules::print() };
+    if args.device == "cuda" {
+        return gpu::run(&args.source, &args.limits.limits(), args.json);
+    }
     let modes: Vec<&str> = match args.mode.as_str() {
         "all" => MODES.to_vec(),
         one => vec![one],
@@ -149,19 +159,35 @@ impl Source {
         path.map_or(String::new(), |path| path.display().to_string())
     }
 
-    /// Runs it.
+    /// Runs it on the simulator.
     pub fn execute(&self, options: &Options) -> Result<sim::Outcome, AnyError> {
+        let prepared = match self.prepare(&options.limits)? {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                return Ok(sim::Outcome { error: Some(error), ..sim::Outcome::default() });
+            }
+        };
+        let outcome = sim::outcome(&prepared.program, &prepared.contents, options);
+        prepared.save(&outcome.report.buffers)?;
+        Ok(outcome)
+    }
+
+    /// The program and its memory, or what takes more memory than the limits allow.
+    fn prepare(&self, limits: &sim::Limits) -> Result<Result<Prepared, sim::Error>, AnyError> {
         if let Some(path) = &self.launch {
-            return launch::execute(path, self.any_path, options);
+            let capture = Capture::read(path)?;
+            return Ok(match capture.check_memory(limits) {
+                Ok(()) => Ok(capture.load(self.any_path)?),
+                Err(error) => Err(error),
+            });
         }
         let path = self.file.as_deref().ok_or("a PTX file or --launch")?;
         let test = self.file_test(path)?;
         let run = test.runs.first().ok_or("no launch")?;
-        let program = test.program(run)?;
-        if let Err(error) = run.check_memory(&options.limits) {
-            return Ok(sim::Outcome { error: Some(error), ..sim::Outcome::default() });
-        }
-        Ok(sim::outcome(&program, &run.contents(), options))
+        Ok(match run.check_memory(limits) {
+            Ok(()) => Ok(test.prepare(run)?),
+            Err(error) => Err(error),
+        })
     }
 
     fn leaves_launch_to_file(&self) -> bool {

@@ -268,10 +268,13 @@ fn buffers_of_a_captured_launch_point_to_each_other() {
     assert!(right.status.success(), "{}", text(&right.stdout));
     assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), [0, 0, 0, 0, 7, 0, 0, 0]);
     for (reloc, why) in [
-        (r#"{"offset": 8, "buffer": 2}"#, "relocs[0] of buffer 0 names buffer 2; there are 2"),
+        (
+            r#"{"offset": 8, "buffer": 2}"#,
+            "buffer `buffer 0`: address 0 is that of buffer 2; there are 2 (rule L16)",
+        ),
         (
             r#"{"offset": 9, "buffer": 1}"#,
-            "relocs[0] of buffer 0 puts 8 bytes at offset 9; the buffer has 16",
+            "buffer `buffer 0`: address 0 takes 8 bytes from byte 9 on, of 16 (rule L16)",
         ),
     ] {
         let wrong = run(reloc);
@@ -279,6 +282,19 @@ fn buffers_of_a_captured_launch_point_to_each_other() {
         assert!(text(&wrong.stdout).contains(why), "{}", text(&wrong.stdout));
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_launch_is_for_a_gpu_too() {
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ptx/mbarrier_phases.ptx");
+    let output = sixwarp(&["sim", kernel, "--device", "cuda"]);
+    if !output.status.success() {
+        let said = text(&output.stderr);
+        assert!(said.contains("no NVIDIA driver") || said.contains("there is no GPU"), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let both = sixwarp(&["sim", kernel, "--device", "cuda", "--mode", "latest"]);
+    assert_eq!(both.status.code(), Some(2), "a GPU has no modes");
 }
 
 #[test]

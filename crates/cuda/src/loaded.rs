@@ -1,7 +1,9 @@
-use crate::driver::{Function, FunctionAttribute, Geometry, Module, Slot, replace_map_address};
+use crate::driver::{
+    Arguments, Function, FunctionAttribute, Geometry, Module, replace_map_address,
+};
 use crate::jit::{self, Origin};
 use crate::{Device, DevicePtr, Error, Stream};
-use program::{Argument, Buffer, BufferId, Launch, Program};
+use program::{Argument, Buffer, BufferId, Launch, Pointer, Program};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,11 +85,12 @@ impl Loaded {
         self.0.launches.iter().map(Prepared::info).collect()
     }
 
-    /// Fills in the buffers' addresses, one per buffer of the program, in its order.
+    /// Fills in the buffers' addresses, one per buffer of the program, in its order. What buffers hold is the
+    /// caller's, addresses ([`Buffer::pointers`]) included.
     pub fn bind(&self, buffers: &[DevicePtr]) -> Result<Bound, Error> {
         self.check_buffers(buffers)?;
         let launches = &self.0.launches;
-        let args = launches.iter().map(|l| l.slots(buffers)).collect::<Result<_, _>>()?;
+        let args = launches.iter().map(|l| l.arguments(buffers)).collect::<Result<_, _>>()?;
         Ok(Bound { loaded: self.clone(), buffers: buffers.to_vec(), args })
     }
 
@@ -146,8 +149,10 @@ impl Prepared {
         })
     }
 
-    fn slots(&self, buffers: &[DevicePtr]) -> Result<Vec<Slot>, Error> {
-        self.args.iter().map(|argument| slot(argument, buffers)).collect()
+    fn arguments(&self, buffers: &[DevicePtr]) -> Result<Arguments, Error> {
+        let mut arguments = Arguments::default();
+        self.args.iter().try_for_each(|argument| push(&mut arguments, argument, buffers))?;
+        Ok(arguments)
     }
 
     fn info(&self) -> Result<KernelInfo, Error> {
@@ -166,48 +171,55 @@ impl Prepared {
     }
 }
 
-/// One argument's bytes. The program was checked: identifiers are in range and maps are encodable.
-fn slot(argument: &Argument, buffers: &[DevicePtr]) -> Result<Slot, Error> {
-    let mut slot = Slot([0; 128]);
+/// Adds one argument. The program was checked: identifiers are in range and maps are encodable.
+fn push(to: &mut Arguments, argument: &Argument, buffers: &[DevicePtr]) -> Result<(), Error> {
     match argument {
-        Argument::Buffer(id, offset) => slot.put_address(buffers[id.0], *offset),
-        Argument::U32(value) => slot.put(&value.to_le_bytes()),
-        Argument::U64(value) => slot.put(&value.to_le_bytes()),
-        Argument::F32(value) => slot.put(&value.to_le_bytes()),
+        Argument::Buffer(id, offset) => to.push(&address(buffers, *id, *offset)),
+        Argument::U32(value) => to.push(&value.to_le_bytes()),
+        Argument::U64(value) => to.push(&value.to_le_bytes()),
+        Argument::F32(value) => to.push(&value.to_le_bytes()),
         Argument::TensorMap(map) => {
-            slot.0 = crate::encode_with_driver(map, buffers[map.buffer.0].address())?;
+            to.push(&crate::encode_with_driver(map, buffers[map.buffer.0].address())?);
+        }
+        Argument::Bytes(bytes, pointers) => {
+            to.push(bytes);
+            pointers.iter().for_each(|pointer| put_pointer(to, to.len() - 1, pointer, buffers));
         }
     }
-    Ok(slot)
+    Ok(())
 }
 
-/// Writes the addresses of buffers that are not where they were.
-fn move_slot(
-    slot: &mut Slot,
-    argument: &Argument,
+/// Writes the addresses of buffers that are not where they were into argument `index`.
+fn move_argument(
+    to: &mut Arguments,
+    (index, argument): (usize, &Argument),
     before: &[DevicePtr],
     after: &[DevicePtr],
 ) -> Result<(), Error> {
     let moved = |id: BufferId| before[id.0].address() != after[id.0].address();
     match argument {
-        Argument::Buffer(id, offset) if moved(*id) => slot.put_address(after[id.0], *offset),
+        Argument::Buffer(id, offset) if moved(*id) => {
+            to.put(index, 0, &address(after, *id, *offset));
+        }
         Argument::TensorMap(map) if moved(map.buffer) => {
             let address = after[map.buffer.0].address().wrapping_add(map.offset);
-            replace_map_address(slot, address)?;
+            replace_map_address(to.first_slot(index), address)?;
+        }
+        Argument::Bytes(_, pointers) => {
+            pointers.iter().for_each(|pointer| put_pointer(to, index, pointer, after));
         }
         _ => {}
     }
     Ok(())
 }
 
-impl Slot {
-    fn put(&mut self, value: &[u8]) {
-        self.0[..value.len()].copy_from_slice(value);
-    }
+fn address(buffers: &[DevicePtr], id: BufferId, offset: u64) -> [u8; 8] {
+    buffers[id.0].address().wrapping_add(offset).to_le_bytes()
+}
 
-    fn put_address(&mut self, buffer: DevicePtr, offset: u64) {
-        self.put(&buffer.address().wrapping_add(offset).to_le_bytes());
-    }
+fn put_pointer(to: &mut Arguments, index: usize, pointer: &Pointer, buffers: &[DevicePtr]) {
+    let value = pointer.value(buffers[pointer.buffer.0].address());
+    to.put(index, pointer.offset as usize, &value);
 }
 
 /// A loaded program with its buffers: launching only queues kernels.
@@ -216,7 +228,7 @@ pub struct Bound {
     loaded: Loaded,
     buffers: Vec<DevicePtr>,
     /// Per launch, its arguments.
-    args: Vec<Vec<Slot>>,
+    args: Vec<Arguments>,
 }
 
 impl Bound {
@@ -240,8 +252,8 @@ impl Bound {
         }
         self.loaded.check_buffers(buffers)?;
         for (launch, args) in self.loaded.0.launches.iter().zip(&mut self.args) {
-            for (argument, slot) in launch.args.iter().zip(args) {
-                move_slot(slot, argument, &self.buffers, buffers)?;
+            for argument in launch.args.iter().enumerate() {
+                move_argument(args, argument, &self.buffers, buffers)?;
             }
         }
         self.buffers.clear();

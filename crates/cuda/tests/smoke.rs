@@ -42,6 +42,7 @@ fn the_kernels_assemble_without_spills_or_warnings() {
 #[test]
 fn the_programs_keep_their_rules() {
     assert_eq!(checks::vector::scale_add_program().check(), Ok(vec![]));
+    assert_eq!(checks::launches::captured_program().check(), Ok(vec![]));
     let program = checks::tma::round_trip_program(program::Swizzle::B128, 64, (0, 0));
     assert_eq!(program.check(), Ok(vec![]));
 }

@@ -36,7 +36,7 @@ pub struct BufferSpec {
 }
 
 /// What outputs hold before a run on every engine: NaN in every float format.
-const POISON: u8 = 0xFF;
+pub(crate) const POISON: u8 = 0xFF;
 
 impl BufferSpec {
     /// How the program uses it.

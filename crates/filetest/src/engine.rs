@@ -1,3 +1,4 @@
+use crate::Prepared;
 use crate::header::{FileTest, Run};
 use program::Program;
 use std::fmt;
@@ -36,6 +37,15 @@ pub trait Engine {
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError>;
 }
 
+/// Something that runs programs: file tests, captured launches, and any other.
+pub trait Machine {
+    /// The buffers after a run.
+    ///
+    /// # Errors
+    /// If the program breaks a rule, or what it runs on has something to object to.
+    fn run_prepared(&self, prepared: &Prepared) -> Result<Contents, EngineError>;
+}
+
 /// A GPU.
 pub struct CudaEngine(cuda::Device);
 
@@ -57,10 +67,15 @@ impl Engine for CudaEngine {
     }
 
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
-        let program = test.program(run).map_err(EngineError::new)?;
         run.check_memory(&sim::Limits::default()).map_err(EngineError::new)?;
-        let mut buffers = run.contents();
-        self.0.run_host(&program, &mut buffers).map_err(EngineError::new)?;
+        self.run_prepared(&test.prepare(run).map_err(EngineError::new)?)
+    }
+}
+
+impl Machine for CudaEngine {
+    fn run_prepared(&self, prepared: &Prepared) -> Result<Contents, EngineError> {
+        let mut buffers = prepared.contents.clone();
+        self.0.run_host(&prepared.program, &mut buffers).map_err(EngineError::new)?;
         Ok(buffers)
     }
 }
@@ -122,9 +137,14 @@ impl Engine for SimEngine {
     }
 
     fn execute(&self, test: &FileTest, run: &Run) -> Result<Contents, EngineError> {
-        let program = test.program(run).map_err(EngineError::new)?;
         run.check_memory(&self.options.limits).map_err(EngineError::new)?;
-        self.run(&program, &run.contents()).map_err(EngineError::new)
+        self.run_prepared(&test.prepare(run).map_err(EngineError::new)?)
+    }
+}
+
+impl Machine for SimEngine {
+    fn run_prepared(&self, prepared: &Prepared) -> Result<Contents, EngineError> {
+        self.run(&prepared.program, &prepared.contents).map_err(EngineError::new)
     }
 }
 

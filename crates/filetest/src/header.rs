@@ -1,3 +1,5 @@
+use crate::Prepared;
+use crate::buffer::BufferSpec;
 use crate::options::Options;
 use program::{Buffer, Launch, Program};
 use std::fmt;
@@ -116,12 +118,8 @@ impl FileTest {
             Some(name) => name.clone(),
             None => self.only_kernel(run)?,
         };
-        let buffers = options.buffers.iter().map(|b| Buffer {
-            name: b.name.clone(),
-            bytes: b.bytes() as u64,
-            align: 256,
-            access: b.access(),
-        });
+        let buffer = |b: &BufferSpec| Buffer::new(&b.name, b.bytes() as u64, 256, b.access());
+        let buffers = options.buffers.iter().map(buffer);
         Ok(Program {
             module: Arc::clone(&self.module),
             buffers: buffers.collect(),
@@ -135,6 +133,14 @@ impl FileTest {
                 overlaps_previous: false,
             }],
         })
+    }
+
+    /// The program of a run, with the contents of its buffers.
+    ///
+    /// # Errors
+    /// If no kernel is named and the file has not exactly one.
+    pub fn prepare(&self, run: &Run) -> Result<Prepared, HeaderError> {
+        Ok(Prepared { program: self.program(run)?, contents: run.contents(), saves: Vec::new() })
     }
 
     fn only_kernel(&self, run: &Run) -> Result<String, HeaderError> {
@@ -168,7 +174,7 @@ impl Run {
     }
 
     /// The buffers.
-    pub fn buffers(&self) -> &[crate::BufferSpec] {
+    pub fn buffers(&self) -> &[BufferSpec] {
         &self.options.buffers
     }
 }

@@ -26,23 +26,30 @@
 //! `expect: NAME hash H` fixes every byte of an output, `expect: NAME = v0 v1 …` its first
 //! elements. `compare:` says how far two engines may be apart (`exact` where left out, `ulps N`,
 //! `abs X`). The same files run on the simulator and on a GPU; see [`compare`].
+//!
+//! A [`Capture`] is a launch of anyone's kernel as files. Both a run and a capture become a [`Prepared`]: one
+//! [`program::Program`] and its memory, which every [`Machine`] takes.
 
 mod buffer;
+mod capture;
 mod element;
 mod engine;
 mod header;
 mod mutate;
 mod options;
 mod outcome;
+mod prepared;
 mod report;
 mod survey;
 
 pub use buffer::{BufferSpec, Init};
+pub use capture::{CAPTURE_HELP, Capture, CaptureError};
 pub use element::ElementKind;
-pub use engine::{Contents, CudaEngine, Engine, EngineError, Recorded, SimEngine};
+pub use engine::{Contents, CudaEngine, Engine, EngineError, Machine, Recorded, SimEngine};
 pub use header::{Expectation, FileTest, HeaderError, Run, Tolerance};
 pub use mutate::{Change, Mutant, mutants};
 pub use outcome::{Difference, Outcome, bless, check, compare};
+pub use prepared::Prepared;
 pub use report::Report;
 pub use survey::{Caught, Verdict, survey};
 

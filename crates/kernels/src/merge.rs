@@ -117,7 +117,7 @@ impl Merge {
             };
             let written = matches!(slot, MergeSlot::Out | MergeSlot::Lse);
             let access = if written { Access::Write } else { Access::Read };
-            Buffer { name: slot.to_string(), bytes, align, access }
+            Buffer::new(slot.to_string(), bytes, align, access)
         };
         self.slots().into_iter().map(buffer).collect()
     }

@@ -12,19 +12,17 @@
 //!   the kernel itself names: what only functions name is known to the assembler.
 //! - **L9** there are as many arguments as parameters.
 //! - **L10** each argument has its parameter's size and kind; a tensor map needs 128 bytes aligned
-//!   to 64.
+//!   to 64, and bytes need as many as the parameter has.
 //! - **L11** an argument's buffer exists and its offset lies inside.
 //! - **L12** a tensor map keeps its own rules, its swizzle exists on the target, its buffer is
 //!   aligned to 16 bytes, and its tensor lies inside the buffer.
 //! - **L13** parameters take at most 32764 bytes.
 //! - **L14** overlapping the previous launch needs `sm_90`.
 //! - **L15** buffer names are distinct and alignments powers of two.
-//!
-//! A launch whose parameters are bytes, as one captured elsewhere, has no buffers or arguments to check: it
-//! keeps L1 to L8, L13 and L14 ([`check_shape`]).
+//! - **L16** an address among the bytes of a buffer or an argument lies inside them and is that of a buffer.
 
 use crate::report::{Rule, Violation, Warning};
-use crate::{Argument, Buffer, Launch, Limits, Program, TensorMap};
+use crate::{Argument, Buffer, Launch, Limits, Pointer, Program, TensorMap};
 use ptx::Symbol;
 use ptx::ast::{
     AddressBase, Function, FunctionDirective, Item, Module, Operand, Space, Statement, Type,
@@ -45,15 +43,6 @@ impl Program {
         }
         if checker.violations.is_empty() { Ok(checker.warnings) } else { Err(checker.violations) }
     }
-}
-
-/// Checks a launch of a module without its arguments: L1 to L8, L13 and L14.
-pub fn check_shape(module: &Module, launch: &Launch) -> Result<(), Vec<Violation>> {
-    let one = |violation: Violation| vec![violation];
-    let limits = limits(module).map_err(one)?;
-    let kernel = kernel(module, launch).map_err(one)?;
-    let found = shape(&limits, module, launch, kernel);
-    if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
 /// L1.
@@ -95,7 +84,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// L15.
+    /// L15, L16.
     fn buffers(&mut self) {
         let buffers = &self.program.buffers;
         for (i, buffer) in buffers.iter().enumerate() {
@@ -107,6 +96,9 @@ impl Checker<'_> {
                 let text = format!("buffer `{}`: alignment {}", buffer.name, buffer.align);
                 self.violations.push(Rule::L(15).broken(text + " is no power of two"));
             }
+            let place = format!("buffer `{}`", buffer.name);
+            let wrong = self.wrong_pointers(&buffer.pointers, buffer.bytes);
+            self.violations.extend(wrong.into_iter().map(|violation| violation.at(&place)));
         }
     }
 
@@ -126,7 +118,7 @@ impl Checker<'_> {
         self.warn(launch, &place);
     }
 
-    /// L9 to L12.
+    /// L9 to L12, L16.
     fn arguments(&self, launch: &Launch, kernel: &Function) -> Vec<Violation> {
         let (given, taken) = (launch.args.len(), kernel.params.len());
         if given != taken {
@@ -142,11 +134,31 @@ impl Checker<'_> {
         found
     }
 
-    /// L11, L12.
+    /// L16.
+    fn wrong_pointers(&self, pointers: &[Pointer], bytes: u64) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (n, Pointer { offset, buffer, .. }) in pointers.iter().enumerate() {
+            let count = self.program.buffers.len();
+            if buffer.0 >= count {
+                let text = format!("address {n} is that of buffer {}; there are {count}", buffer.0);
+                found.push(Rule::L(16).broken(text));
+            }
+            if bytes.checked_sub(Pointer::BYTES).is_none_or(|last| *offset > last) {
+                let text = format!("address {n} takes 8 bytes from byte {offset} on, of {bytes}");
+                found.push(Rule::L(16).broken(text));
+            }
+        }
+        found
+    }
+
+    /// L11, L12, L16.
     fn wrong_memory(&self, argument: &Argument) -> Vec<Violation> {
         let (id, offset) = match argument {
             Argument::Buffer(id, offset) => (*id, *offset),
             Argument::TensorMap(map) => (map.buffer, map.offset),
+            Argument::Bytes(bytes, pointers) => {
+                return self.wrong_pointers(pointers, bytes.len() as u64);
+            }
             Argument::U32(_) | Argument::U64(_) | Argument::F32(_) => return vec![],
         };
         let Some(buffer) = self.program.get(id) else {
@@ -285,6 +297,10 @@ fn mismatch(argument: &Argument, param: &Variable) -> Option<Violation> {
         Argument::TensorMap(_) => {
             let aligned = param.align.is_some_and(|align| align.is_multiple_of(64));
             (bytes == 128 && aligned, "`.align 64 .b8 [128]`")
+        }
+        Argument::Bytes(given, _) => {
+            let text = format!("{} bytes are given, `{param}` has {bytes}", given.len());
+            return (given.len() as u64 != bytes).then(|| Rule::L(10).broken(text));
         }
     };
     (!fits).then(|| Rule::L(10).broken(format!("needs a {needs} parameter, this is `{param}`")))

@@ -1,6 +1,6 @@
 //! Programs as people read them.
 
-use crate::{Access, Argument, Launch, Program, TensorMap};
+use crate::{Access, Argument, Launch, Pointer, Program, TensorMap};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Program {
@@ -11,7 +11,9 @@ impl Display for Program {
         let width = self.buffers.iter().map(|b| b.name.len()).max().unwrap_or(0);
         for buffer in &self.buffers {
             let (name, bytes, align) = (&buffer.name, buffer.bytes, buffer.align);
-            writeln!(f, "  {name:width$}  {:9}  {bytes:>12} B  align {align}", buffer.access)?;
+            write!(f, "  {name:width$}  {:9}  {bytes:>12} B  align {align}", buffer.access)?;
+            buffer.pointers.iter().try_for_each(|pointer| Of(self, pointer).fmt(f))?;
+            writeln!(f)?;
         }
         for (number, launch) in self.launches.iter().enumerate() {
             writeln!(f, "  {number}: {}", Of(self, launch))?;
@@ -72,7 +74,19 @@ impl Display for Of<'_, Argument> {
             Argument::U64(value) => write!(f, "{value} (64 bits)"),
             Argument::F32(value) => write!(f, "{value:?}"),
             Argument::TensorMap(map) => Of(self.0, map).fmt(f),
+            Argument::Bytes(bytes, pointers) => {
+                write!(f, "{} bytes", bytes.len())?;
+                pointers.iter().try_for_each(|pointer| Of(self.0, pointer).fmt(f))
+            }
         }
+    }
+}
+
+impl Display for Of<'_, Pointer> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Pointer { offset, buffer, addend } = *self.1;
+        write!(f, ", at {offset} &{}", self.name(buffer))?;
+        if addend == 0 { Ok(()) } else { write!(f, " {addend:+}") }
     }
 }
 

@@ -55,6 +55,44 @@ pub struct Buffer {
     pub align: u64,
     /// Use.
     pub access: Access,
+    /// Addresses that stand in it when the first launch begins.
+    pub pointers: Vec<Pointer>,
+}
+
+impl Buffer {
+    /// A buffer that holds no addresses.
+    pub fn new(name: impl Into<String>, bytes: u64, align: u64, access: Access) -> Self {
+        Buffer { name: name.into(), bytes, align, access, pointers: Vec::new() }
+    }
+}
+
+/// A place among bytes that takes a buffer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The first of the eight bytes.
+    pub offset: u64,
+    /// The buffer pointed to.
+    pub buffer: BufferId,
+    /// Added to its address. The sum may lie outside the buffer, as a pointer in C may.
+    pub addend: i64,
+}
+
+impl Pointer {
+    /// Bytes of an address.
+    pub const BYTES: u64 = 8;
+
+    /// What stands there if the buffer is at `base`.
+    pub fn value(&self, base: u64) -> [u8; Self::BYTES as usize] {
+        base.wrapping_add_signed(self.addend).to_le_bytes()
+    }
+
+    /// Writes the address among `bytes`.
+    ///
+    /// # Panics
+    /// If it does not lie inside, which [`Program::check`] refuses (rule L16).
+    pub fn write(&self, bytes: &mut [u8], base: u64) {
+        bytes[self.offset as usize..][..Self::BYTES as usize].copy_from_slice(&self.value(base));
+    }
 }
 
 /// A kernel argument; arguments correspond to `.param`s one to one, in order.
@@ -70,6 +108,8 @@ pub enum Argument {
     F32(f32),
     /// A 128-byte tensor map, passed by value.
     TensorMap(TensorMap),
+    /// The bytes of a parameter of any type, as a launch captured elsewhere has them.
+    Bytes(Vec<u8>, Vec<Pointer>),
 }
 
 /// One kernel launch.

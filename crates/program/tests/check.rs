@@ -1,10 +1,9 @@
 //! Every rule of `Program::check` is broken once.
 
 use ptx::Module;
-use sixwarp_program::check::check_shape;
 use sixwarp_program::{
-    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program, Rule,
-    Swizzle, TensorMap,
+    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Pointer,
+    Program, Rule, Swizzle, TensorMap,
 };
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ fn keys() -> TensorMap {
 }
 
 fn buffer(name: &str, bytes: u64, access: Access) -> Buffer {
-    Buffer { name: name.into(), bytes, align: 16, access }
+    Buffer::new(name, bytes, 16, access)
 }
 
 fn program() -> Program {
@@ -175,23 +174,61 @@ fn a_module_s_shared_memory_counts_where_it_is_named() {
     assert_eq!(alone, [Rule::L(8)]);
 }
 
+fn at(offset: u64, buffer: usize) -> Pointer {
+    Pointer { offset, buffer: BufferId(buffer), addend: -16 }
+}
+
+/// The program with its arguments as the bytes that a capture of its launch would have.
+fn captured(change: impl FnOnce(&mut Launch)) -> Vec<Rule> {
+    in_launch(|launch| {
+        let bytes = |n: usize| Argument::Bytes(vec![0; n], vec![]);
+        let (out, map) = (Argument::Bytes(vec![0; 8], vec![at(0, 0)]), vec![at(0, 1), at(120, 0)]);
+        launch.args = vec![out, Argument::Bytes(vec![0; 128], map), bytes(4), bytes(4)];
+        change(launch);
+    })
+}
+
 #[test]
-fn a_launch_without_arguments_keeps_the_other_rules() {
-    let rules = |change: fn(&mut Launch)| -> Vec<Rule> {
-        let mut launch = Launch { args: vec![], ..program().launches.remove(0) };
-        change(&mut launch);
-        let violations = check_shape(&hopper(), &launch).err().unwrap_or_default();
-        violations.iter().map(|violation| violation.rule).collect()
-    };
-    assert_eq!(rules(|_| ()), []);
-    assert_eq!(rules(|l| l.kernel = "attention".into()), [Rule::L(2)]);
-    assert_eq!(rules(|l| l.grid[2] = 0), [Rule::L(3)]);
-    assert_eq!(rules(|l| l.block = [385, 1, 1]), [Rule::L(5)]);
-    assert_eq!(rules(|l| l.cluster = [3, 1, 1]), [Rule::L(6)]);
-    assert_eq!(rules(|l| l.shared_bytes += 1), [Rule::L(8)]);
-    let module = module("sm_90a", "", "keys[32696]");
-    let violations = check_shape(&module, &program().launches[0]).unwrap_err();
-    assert_eq!(violations[0].rule, Rule::L(13));
+fn arguments_as_bytes_keep_the_same_rules() {
+    assert_eq!(captured(|_| ()), []);
+    assert_eq!(captured(|l| l.kernel = "attention".into()), [Rule::L(2)]);
+    assert_eq!(captured(|l| l.block = [385, 1, 1]), [Rule::L(5)]);
+    assert_eq!(captured(|l| l.shared_bytes += 1), [Rule::L(8)]);
+    assert_eq!(captured(|l| l.args.truncate(3)), [Rule::L(9)]);
+    for wrong in [0, 3, 5, 8] {
+        let bytes = Argument::Bytes(vec![0; wrong], vec![]);
+        assert_eq!(captured(|l| l.args[3] = bytes), [Rule::L(10)]);
+    }
+    for pointer in [at(1, 0), at(u64::MAX, 0), at(0, 2)] {
+        let bytes = Argument::Bytes(vec![0; 8], vec![pointer]);
+        assert_eq!(captured(|l| l.args[0] = bytes), [Rule::L(16)]);
+    }
+    let short = Argument::Bytes(vec![0; 4], vec![at(0, 0)]);
+    assert_eq!(captured(|l| l.args[2] = short), [Rule::L(16)]);
+}
+
+#[test]
+fn addresses_in_a_buffer_lie_inside_and_are_of_buffers() {
+    let with = |pointer| broken(|p| p.buffers[0].pointers = vec![at(0, 1), pointer]);
+    assert_eq!(with(at(4088, 0)), []);
+    for wrong in [at(4089, 0), at(u64::MAX, 0), at(8, 2), at(8, usize::MAX)] {
+        assert_eq!(with(wrong), [Rule::L(16)]);
+    }
+    assert_eq!(with(at(4096, 2)), [Rule::L(16), Rule::L(16)]);
+    let mut program = program();
+    program.buffers[1].pointers = vec![at(65529, 0)];
+    assert_eq!(
+        program.check().unwrap_err()[0].to_string(),
+        "buffer `keys`: address 0 takes 8 bytes from byte 65529 on, of 65536 (rule L16)"
+    );
+}
+
+#[test]
+fn an_address_is_written_where_it_stands() {
+    let mut bytes = vec![0xFF; 24];
+    at(8, 0).write(&mut bytes, 0x1000);
+    assert_eq!(bytes[8..16], 0xFF0u64.to_le_bytes());
+    assert!(bytes[..8].iter().chain(&bytes[16..]).all(|byte| *byte == 0xFF));
 }
 
 #[test]
@@ -259,4 +296,11 @@ program for sm_90a, PTX 8.0
       3  512
 ";
     assert_eq!(program().to_string(), expected);
+    let mut program = program();
+    program.buffers[0].pointers = vec![at(8, 1)];
+    program.launches[0].args[3] = Argument::Bytes(vec![0; 16], vec![at(0, 0)]);
+    let captured = expected
+        .replace("4096 B  align 16", "4096 B  align 16, at 8 &keys -16")
+        .replace("  3  512", "  3  16 bytes, at 0 &out -16");
+    assert_eq!(program.to_string(), captured);
 }

@@ -76,7 +76,7 @@ fn program(body: &str) -> Program {
         args: vec![Argument::Buffer(BufferId(0), 0)],
         overlaps_previous: false,
     };
-    let out = Buffer { name: "out".into(), bytes: 8192, align: 256, access: Access::Write };
+    let out = Buffer::new("out", 8192, 256, Access::Write);
     Program { module: module.into(), buffers: vec![out], launches: vec![launch] }
 }
 

@@ -1,9 +1,8 @@
 //! Runs Hopper and Blackwell PTX on a CPU, and says what is wrong with it.
 //!
-//! [`run`] takes a [`program::Program`] and memory for its buffers; [`run_captured`] takes a launch
-//! captured elsewhere. Both begin with the launch rules of [`program::check`], which hold on a GPU too.
-//! Both give a [`Report`] or an [`Error`]: a [`Fault`] of the program, a [`Hazard`] (an order nothing
-//! guarantees), a [`Deadlock`], or something [`Unsupported`].
+//! [`run`] takes a [`program::Program`] and memory for its buffers. It begins with the launch rules of
+//! [`program::check`], which hold on a GPU too. It gives a [`Report`] or an [`Error`]: a [`Fault`] of the
+//! program, a [`Hazard`] (an order nothing guarantees), a [`Deadlock`], or something [`Unsupported`].
 //!
 //! ```
 //! use program::{Access, Argument, Buffer, BufferId, Launch, Program};
@@ -29,7 +28,7 @@
 //!     args: vec![Argument::Buffer(BufferId(0), 0)],
 //!     overlaps_previous: false,
 //! };
-//! let out = Buffer { name: "out".into(), bytes: 256, align: 256, access: Access::Write };
+//! let out = Buffer::new("out", 256, 256, Access::Write);
 //! let mut program = Program { module: module.into(), buffers: vec![out], launches: vec![launch] };
 //! let report = run(&program, &[vec![0; 256]], &Options::default()).unwrap();
 //! assert_eq!(report.buffers[0][4 * 7..4 * 8], 49u32.to_le_bytes());
@@ -75,7 +74,6 @@
 //! not compete for issue slots: the model shows who waits for whom, not how long a kernel takes.
 
 mod alu;
-mod captured;
 mod check;
 mod cluster;
 mod demangle;
@@ -102,9 +100,6 @@ mod variables;
 mod warp;
 mod watchdog;
 
-pub use captured::{
-    CapturedBuffer, CapturedLaunch, Pointer, Relocation, captured_outcome, run_captured,
-};
 pub use error::{
     Deadlock, Error, Fault, Finding, Hazard, Running, Site, Stopped, Unsupported, Waiting,
 };

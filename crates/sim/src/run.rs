@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::report::{Outcome, Report};
 use crate::variables;
 use crate::watchdog::Watchdog;
-use program::{Access, Argument, BufferId, Launch, Program};
+use program::{Access, Argument, BufferId, Launch, Pointer, Program};
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Out
 
 /// Runs something on as many host threads as the options say. Where clusters met in memory on several threads, it is
 /// run again on one: which of them came first must not depend on the host.
-pub(crate) fn repeatable(
+fn repeatable(
     options: &Options,
     run: impl Fn(&Options) -> Result<(Machine, Result<(), Error>), Error>,
 ) -> Outcome {
@@ -86,13 +86,24 @@ fn place(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Glob
             read_only: buffer.access == Access::Read,
         })?;
     }
+    write_pointers(program, &global);
     Ok(global)
 }
 
+/// Puts the addresses of buffers where buffers hold them; `program::check` has looked at the places.
+fn write_pointers(program: &Program, global: &Global) {
+    for (i, buffer) in program.buffers.iter().enumerate() {
+        for pointer in &buffer.pointers {
+            let base = global.get(pointer.buffer.0).base;
+            global.get(i).write_from(pointer.offset, &pointer.value(base));
+        }
+    }
+}
+
 /// Global memory and what the launches so far gave.
-pub(crate) struct Machine {
-    pub(crate) global: Global,
-    pub(crate) report: Report,
+struct Machine {
+    global: Global,
+    report: Report,
     /// What was written by launches that the last one did not wait for.
     behind: Option<Written>,
     /// Whether clusters met in memory on several host threads.
@@ -100,7 +111,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(global: Global) -> Self {
+    fn new(global: Global) -> Self {
         Machine { global, report: Report::default(), behind: None, raced: false }
     }
 
@@ -129,7 +140,7 @@ impl Machine {
     /// The bytes of all kernel parameters; `program::check` has held the arguments against them.
     fn parameters(&self, kernel: &Kernel, launch: &Launch) -> Vec<u8> {
         let mut bytes = vec![0; kernel.param_bytes as usize];
-        for (param, arg) in kernel.params.iter().zip(&launch.args) {
+        for (offset, arg) in kernel.params.iter().zip(&launch.args) {
             let value = match arg {
                 Argument::Buffer(buffer, offset) => {
                     self.address(*buffer, *offset).to_le_bytes().to_vec()
@@ -138,14 +149,20 @@ impl Machine {
                 Argument::U64(value) => value.to_le_bytes().to_vec(),
                 Argument::F32(value) => value.to_le_bytes().to_vec(),
                 Argument::TensorMap(map) => map.encode(self.address(map.buffer, 0)).to_vec(),
+                Argument::Bytes(bytes, pointers) => {
+                    let mut bytes = bytes.clone();
+                    let base = |pointer: &Pointer| self.address(pointer.buffer, 0);
+                    pointers.iter().for_each(|pointer| pointer.write(&mut bytes, base(pointer)));
+                    bytes
+                }
             };
-            bytes[param.offset as usize..][..value.len()].copy_from_slice(&value);
+            bytes[*offset as usize..][..value.len()].copy_from_slice(&value);
         }
         bytes
     }
 
     /// Runs one launch to its end; what it gave is in the report, also after an error.
-    pub(crate) fn launch(
+    fn launch(
         &mut self,
         module: &ptx::Module,
         kernel: &Kernel,

@@ -29,11 +29,9 @@ fn check(target: Target, kernel: Kernel, [m, n, k]: [u32; 3], block: u32, maps: 
     assert!(assembled.warnings.is_empty(), "{:?}", assembled.warnings);
 
     let sizes = [m * k * 2, n * k * 2, m * n * 4];
-    let buffer = |i: usize| Buffer {
-        name: ["a", "b", "d"][i].into(),
-        bytes: sizes[i].into(),
-        align: 128,
-        access: if i == 2 { Access::Write } else { Access::Read },
+    let buffer = |i: usize| {
+        let access = if i == 2 { Access::Write } else { Access::Read };
+        Buffer::new(["a", "b", "d"][i], sizes[i].into(), 128, access)
     };
     let operand = |i: usize, rows: u32| match maps {
         true => Argument::TensorMap(tensor_map(BufferId(i), rows, k)),

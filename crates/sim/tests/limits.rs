@@ -3,8 +3,8 @@
 mod common;
 
 use common::Case;
-use program::{Access, Buffer, Program};
-use sixwarp_sim::{CapturedLaunch, Error, Limits, Options, Stopped, run_captured};
+use program::{Access, Argument, Buffer, Launch, Program};
+use sixwarp_sim::{Error, Limits, Options, Stopped};
 use std::time::Duration;
 
 /// The error of a kernel `k` without parameters.
@@ -53,7 +53,7 @@ fn variables_of_the_module_fit_the_limit_of_memory() {
 #[test]
 fn buffers_fit_the_limit_of_memory() {
     let module = ptx::parse(&format!("{}{}", common::HEADER, kernel("ret;"))).unwrap();
-    let buffer = |bytes| Buffer { name: "b".into(), bytes, align: 256, access: Access::Write };
+    let buffer = |bytes| Buffer::new("b", bytes, 256, Access::Write);
     let limits = Limits { memory: 1 << 20, ..Limits::default() };
     let options = Options { limits, ..Options::default() };
     for (bytes, fits) in [(1 << 19, true), (1 << 20, false), (u64::MAX, false)] {
@@ -115,21 +115,21 @@ fn a_captured_launch_fits_the_chip() {
         "{}.shared .b8 others[131072]; .entry k(.param .b32 p[4]) .maxntid 64 {{ ret; }}",
         common::HEADER
     ));
-    let mut launch = CapturedLaunch {
-        module: module.unwrap(),
+    let launch = Launch {
         kernel: "k".into(),
         grid: [1; 3],
         block: [64, 1, 1],
         cluster: [1; 3],
         // Beside the module's array, which the kernel does not name, it would not fit.
         shared_bytes: 131_072,
-        params: vec![vec![0; 16]],
-        relocations: vec![],
-        buffers: vec![],
+        args: vec![Argument::Bytes(vec![0; 16], vec![])],
+        overlaps_previous: false,
     };
-    run_captured(&launch, &Options::default()).unwrap();
-    launch.block = [65, 1, 1];
-    let error = run_captured(&launch, &Options::default()).unwrap_err();
+    let module = module.unwrap().into();
+    let mut program = Program { module, buffers: vec![], launches: vec![launch] };
+    sixwarp_sim::run(&program, &[], &Options::default()).unwrap();
+    program.launches[0].block = [65, 1, 1];
+    let error = sixwarp_sim::run(&program, &[], &Options::default()).unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
     assert_eq!(violations[0].rule, program::Rule::L(5));
 }

@@ -44,7 +44,7 @@ fn run(wait: &str, overlaps_previous: bool) -> Result<Vec<u8>, sim::Error> {
 fn launch(wait: &str, between: &str, launches: &[(&str, bool)]) -> Result<Vec<u8>, sim::Error> {
     let module =
         ptx::parse(&SOURCE.replace("WAIT", wait).replace("BETWEEN", between)).expect("valid PTX");
-    let buffer = |name: &str, access| Buffer { name: name.into(), bytes: 256, align: 16, access };
+    let buffer = |name: &str, access| Buffer::new(name, 256, 16, access);
     let launch = |kernel: &str, overlaps_previous| Launch {
         kernel: kernel.into(),
         grid: [1; 3],

@@ -78,8 +78,7 @@ mod tests {
         let problem = Problem::builder(view).segment(Segment::new(view, view)).build().unwrap();
         let mut out = [1.0f32, 2.0, 3.0, 4.0];
         let mut buffers = HostBuffers::new().output(Slot::Out, HostMut::F32(&mut out));
-        let named =
-            |name: &str| Buffer { name: name.into(), bytes: 16, align: 16, access: Access::Write };
+        let named = |name: &str| Buffer::new(name, 16, 16, Access::Write);
         let all = vec![named("scratch"), named("out")];
         let module = ptx::parse(".version 8.0\n.target sm_90\n.address_size 64\n").unwrap();
         let program = Program { module: module.into(), buffers: all, launches: vec![] };

@@ -56,9 +56,8 @@ impl Function {
         Ok(clusters as u32)
     }
 
-    /// Queues the kernel on a stream. Each slot holds one argument, in order; `Program::check` has
-    /// compared them with the parameters.
-    pub(crate) fn launch(self, geometry: &Geometry, stream: usize, args: &[Slot]) -> Result<()> {
+    /// Queues the kernel on a stream. `Program::check` has compared the arguments with the parameters.
+    pub(crate) fn launch(self, geometry: &Geometry, stream: usize, args: &Arguments) -> Result<()> {
         let (mut attributes, count) = geometry.attributes();
         let config = geometry.config(stream, &mut attributes[..count]);
         let (mut few, mut many) = ([null_mut(); FEW], Vec::new());
@@ -69,22 +68,68 @@ impl Function {
                 &mut many
             }
         };
-        for (pointer, slot) in pointers.iter_mut().zip(args) {
-            *pointer = std::ptr::from_ref(slot).cast_mut().cast();
+        for (pointer, slots) in pointers.iter_mut().zip(args.iter()) {
+            *pointer = slots.as_ptr().cast_mut().cast();
         }
         let function = self.0 as sys::CUfunction;
-        // SAFETY: there is one pointer per parameter, each to 128 bytes, and no parameter is larger;
-        // the driver copies them before it returns.
+        // SAFETY: there is one pointer per parameter (rule L9), each to the bytes of its argument, which are as
+        // many as the parameter's (rule L10); the driver copies them before it returns.
         let result =
             unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), null_mut()) };
         check("cuLaunchKernelEx", result)
     }
 }
 
-/// Room for one kernel argument, aligned as a tensor map must be.
+/// Room for a kernel argument, aligned as a tensor map must be; a larger argument takes several in a row.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub(crate) struct Slot(pub(crate) [u8; 128]);
+
+/// The arguments of a launch.
+#[derive(Clone, Default)]
+pub(crate) struct Arguments {
+    slots: Vec<Slot>,
+    /// Where each argument begins.
+    starts: Vec<usize>,
+}
+
+impl Arguments {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Adds an argument.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.starts.push(self.slots.len());
+        self.slots.resize(self.slots.len() + bytes.len().div_ceil(128).max(1), Slot([0; 128]));
+        self.put(self.len() - 1, 0, bytes);
+    }
+
+    /// Writes bytes of an argument from byte `offset` on.
+    ///
+    /// # Panics
+    /// Where the last argument ends before them.
+    pub(crate) fn put(&mut self, argument: usize, offset: usize, bytes: &[u8]) {
+        let (mut at, mut rest) = (self.starts[argument] * 128 + offset, bytes);
+        while !rest.is_empty() {
+            let place = &mut self.slots[at / 128].0[at % 128..];
+            let (now, later) = rest.split_at(rest.len().min(place.len()));
+            place[..now.len()].copy_from_slice(now);
+            (at, rest) = (at + now.len(), later);
+        }
+    }
+
+    /// The first slot of an argument: all of it, unless it was added as more than 128 bytes.
+    pub(crate) fn first_slot(&mut self, argument: usize) -> &mut Slot {
+        &mut self.slots[self.starts[argument]]
+    }
+
+    /// The slots of each argument, and those behind it.
+    fn iter(&self) -> impl Iterator<Item = &[Slot]> {
+        self.starts.iter().map(|start| &self.slots[*start..])
+    }
+}
 
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,5 +183,34 @@ impl Geometry {
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes that the driver would read for an argument of `len` bytes.
+    fn read(arguments: &Arguments, index: usize, len: usize) -> Vec<u8> {
+        let slots = arguments.iter().nth(index).unwrap();
+        slots.iter().flat_map(|slot| slot.0).take(len).collect()
+    }
+
+    #[test]
+    fn arguments_of_any_size_lie_in_a_row() {
+        let large: Vec<u8> = (0..300u32).map(|n| n as u8).collect();
+        let mut arguments = Arguments::default();
+        [&[1, 2, 3, 4][..], &large, &[], &[9; 128]].iter().for_each(|bytes| arguments.push(bytes));
+        assert_eq!((arguments.len(), arguments.slots.len()), (4, 1 + 3 + 1 + 1));
+        assert_eq!(read(&arguments, 0, 4), [1, 2, 3, 4]);
+        assert_eq!(read(&arguments, 1, 300), large);
+        arguments.put(1, 252, &[0xAA; 8]);
+        assert_eq!(
+            read(&arguments, 1, 300)[250..262],
+            [&[250, 251][..], &[0xAA; 8], &[4, 5]].concat()
+        );
+        assert_eq!(read(&arguments, 3, 128), [9; 128]);
+        let addresses = arguments.iter().map(|slots| slots.as_ptr() as usize);
+        assert!(addresses.into_iter().all(|address| address.is_multiple_of(128)));
     }
 }

@@ -21,7 +21,7 @@ mod symbols;
 mod tensor_map;
 
 pub(crate) use jit::{JitLog, Module};
-pub(crate) use launch::{Function, Geometry, Slot};
+pub(crate) use launch::{Arguments, Function, Geometry, Slot};
 pub(crate) use memory::Memory;
 pub(crate) use stream::{Event, Graph, Stream};
 pub(crate) use sys::CUdevice_attribute as DeviceAttribute;

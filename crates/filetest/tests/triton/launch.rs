@@ -53,17 +53,15 @@ pub fn program(
 ) -> Program {
     let mut buffers: Vec<Buffer> = matrices
         .iter()
-        .map(|(name, matrix)| Buffer {
-            name: (*name).to_owned(),
-            bytes: matrix.bytes.len() as u64,
-            align: 256,
-            access: if matrix.output { Access::Write } else { Access::Read },
+        .map(|(name, matrix)| {
+            let access = if matrix.output { Access::Write } else { Access::Read };
+            Buffer::new(*name, matrix.bytes.len() as u64, 256, access)
         })
         .collect();
     let scratch = facts.global_scratch * u64::from(grid.iter().product::<u32>());
     if scratch > 0 {
         let access = Access::Workspace;
-        buffers.push(Buffer { name: "scratch".into(), bytes: scratch, align: 256, access });
+        buffers.push(Buffer::new("scratch", scratch, 256, access));
     }
     let args = facts.params.iter().map(|param| {
         let (base, suffix) = param.name.split_once('.').unwrap_or((&param.name, ""));

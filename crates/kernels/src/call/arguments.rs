@@ -16,11 +16,10 @@ impl Memory {
     /// One buffer per slot of the problem, under the slot's name.
     pub fn of(problem: &Problem) -> Self {
         let slots = problem.slots();
-        let buffers = slots.iter().map(|&slot| Buffer {
-            name: slot.to_string(),
-            bytes: problem.slot_bytes(slot),
-            align: alignment(problem, slot),
-            access: if slot.is_output() { Access::Write } else { Access::Read },
+        let buffers = slots.iter().map(|&slot| {
+            let access = if slot.is_output() { Access::Write } else { Access::Read };
+            let (bytes, align) = (problem.slot_bytes(slot), alignment(problem, slot));
+            Buffer::new(slot.to_string(), bytes, align, access)
         });
         Memory { buffers: buffers.collect(), slots }
     }
@@ -33,19 +32,13 @@ impl Memory {
 
     /// Adds scratch memory.
     pub fn workspace(&mut self, name: &str, bytes: u64) -> BufferId {
-        let (access, align) = (Access::Workspace, WORKSPACE_ALIGN);
-        self.buffers.push(Buffer { name: name.to_string(), bytes, align, access });
+        self.buffers.push(Buffer::new(name, bytes, WORKSPACE_ALIGN, Access::Workspace));
         BufferId(self.buffers.len() - 1)
     }
 
     /// Adds memory that the program writes for its caller.
     pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
-        self.buffers.push(Buffer {
-            name: name.to_string(),
-            bytes,
-            align: 16,
-            access: Access::Write,
-        });
+        self.buffers.push(Buffer::new(name, bytes, 16, Access::Write));
         BufferId(self.buffers.len() - 1)
     }
 

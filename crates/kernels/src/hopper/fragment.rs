@@ -205,8 +205,8 @@ mod tests {
         let kernel = b.finish();
         let sizes = [u64::from(128 * pairs * 4), tile.bytes().into()];
         let buffer = |i: usize, access| {
-            let name = ["from", "to"][i].into();
-            Buffer { name, bytes: sizes[i], align: 16, access }
+            let name = ["from", "to"][i];
+            Buffer::new(name, sizes[i], 16, access)
         };
         let launch = Launch {
             kernel: kernel.function.name.to_string(),

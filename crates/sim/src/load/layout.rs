@@ -7,17 +7,6 @@ pub const RESERVED_SHARED: u32 = 1024;
 /// `%reserved_smem_offset_1`: from here on they are for libraries to use (cooperative groups do).
 pub const SHARED_SCRATCH: u32 = 512;
 
-/// A kernel parameter's place.
-#[derive(Clone, Debug)]
-pub struct Parameter {
-    /// Name.
-    pub name: String,
-    /// Byte offset.
-    pub offset: u32,
-    /// Bytes.
-    pub bytes: u32,
-}
-
 /// A shared variable's place.
 #[derive(Clone, Debug)]
 pub struct SharedVariable {
@@ -40,7 +29,7 @@ pub(crate) enum Place {
 pub(crate) struct Variables {
     /// By declaration: a variable of the module is the same one in every function.
     places: HashMap<*const Variable, Place>,
-    pub(crate) params: Vec<Parameter>,
+    pub(crate) params: Vec<u32>,
     pub(crate) param_bytes: u32,
     pub(crate) shared: Vec<SharedVariable>,
     pub(crate) dynamic_shared: u32,
@@ -139,11 +128,10 @@ impl Variables {
         regions: &mut Regions,
     ) -> Result<(), String> {
         let name = variable.name.to_string();
-        let bytes = size_of(variable).1 as u32;
         let place = match variable.space {
             Space::Param if parameter => {
                 let offset = regions.params.take(variable)?;
-                self.params.push(Parameter { name, offset, bytes });
+                self.params.push(offset);
                 Place::Param(offset)
             }
             // Parameters of calls live with the thread.

@@ -12,7 +12,7 @@ mod undefined;
 mod watched;
 
 pub use constant::{Fill, Special};
-pub use layout::{Parameter, RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
+pub use layout::{RESERVED_SHARED, SHARED_SCRATCH, SharedVariable};
 pub(crate) use layout::{align_of, extents_of, size_of};
 pub(crate) use operand::{holding, kind, modifiers, same_count, told};
 pub(crate) use pointer::address as function_address;
@@ -42,8 +42,8 @@ pub struct Kernel {
     pub frame: Frame,
     /// Rows to fill when a warp starts.
     pub fills: Vec<Fill>,
-    /// Kernel parameters.
-    pub params: Vec<Parameter>,
+    /// Where each kernel parameter begins.
+    pub params: Vec<u32>,
     /// Bytes of all parameters.
     pub param_bytes: u32,
     /// Shared variables, for messages.

@@ -42,7 +42,7 @@ impl Case {
     fn buffer(mut self, bytes: Vec<u8>, access: Access) -> Case {
         let id = BufferId(self.memory.len());
         let name = format!("buffer{}", id.0);
-        self.program.buffers.push(Buffer { name, bytes: bytes.len() as u64, align: 256, access });
+        self.program.buffers.push(Buffer::new(name, bytes.len() as u64, 256, access));
         self.program.launches[0].args.push(Argument::Buffer(id, 0));
         self.memory.push(bytes);
         self

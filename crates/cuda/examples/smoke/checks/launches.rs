@@ -1,5 +1,5 @@
 use super::{Outcome, buffer, kernels, launch, program, same, words};
-use program::{Access, Argument, BufferId, Swizzle};
+use program::{Access, Argument, BufferId, Pointer, Swizzle};
 use sixwarp_cuda::{Device, DeviceBuffer, Error, Graph, Samples, Stream, Timer};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,25 @@ pub fn clusters(device: &Device) -> Outcome {
         fits.extend(device.load(&program)?.kernels()?[0].clusters);
     }
     Ok(format!("2, 4, 8 CTAs; {fits:?} fit the device"))
+}
+
+/// A launch as a capture has it: a parameter of several slots with an address in it, and one in a buffer.
+pub fn captured_program() -> program::Program {
+    let at = |offset, buffer, addend| Pointer { offset, buffer: BufferId(buffer), addend };
+    let arguments = Argument::Bytes(vec![0; 264], vec![at(256, 0, 8)]);
+    let value = Argument::Bytes(7u32.to_le_bytes().to_vec(), vec![]);
+    let mut table = buffer("table", 24, Access::ReadWrite);
+    table.pointers = vec![at(16, 1, 4)];
+    let buffers = vec![table, buffer("out", 8, Access::ReadWrite)];
+    program(kernels::LAUNCH, buffers, vec![launch("follow", 1, 1, vec![arguments, value])])
+}
+
+/// Addresses arrive inside parameters and inside memory.
+pub fn captured(device: &Device) -> Outcome {
+    let mut buffers = [vec![0; 24], vec![0; 8]];
+    device.run_host(&captured_program(), &mut buffers)?;
+    same("what the addresses lead to", &words(&buffers[1]), &[0, 7])?;
+    Ok("264 bytes, and an address in memory".into())
 }
 
 const WORDS: usize = 64 * 256;

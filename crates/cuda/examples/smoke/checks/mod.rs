@@ -1,7 +1,7 @@
 //! The checks: each a function of a device that says what it saw.
 
 mod code;
-mod launches;
+pub mod launches;
 mod maps;
 pub mod tma;
 pub mod vector;
@@ -17,13 +17,14 @@ pub type Outcome = Result<String, Box<dyn std::error::Error>>;
 pub type Check = fn(&Device) -> Outcome;
 
 /// All checks, in the order in which a failure explains later ones.
-pub const ALL: [(&str, Check); 17] = [
+pub const ALL: [(&str, Check); 18] = [
     ("vector kernel", vector::scale_add),
     ("compiler errors name lines", code::errors_name_lines),
     ("machine code cache", code::cache),
     ("sm_90a machine code", code::accelerated),
     ("dynamic shared memory", launches::shared_memory),
     ("clusters", launches::clusters),
+    ("arguments as bytes", launches::captured),
     ("dependent launches", launches::dependent),
     ("graph replay and timing", launches::graph),
     ("host time of a launch", launches::overhead),
@@ -56,7 +57,7 @@ fn program(ptx: &str, buffers: Vec<Buffer>, launches: Vec<Launch>) -> Program {
 }
 
 fn buffer(name: &str, bytes: usize, access: Access) -> Buffer {
-    Buffer { name: name.into(), bytes: bytes as u64, align: 16, access }
+    Buffer::new(name, bytes as u64, 16, access)
 }
 
 fn launch(kernel: &str, grid: u32, block: u32, args: Vec<Argument>) -> Launch {
