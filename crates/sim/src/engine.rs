@@ -7,6 +7,7 @@
 use crate::check::Clocks;
 use crate::exec::Work;
 use crate::instruction::Pc;
+use crate::warp::WarpId;
 
 /// Operations of the same stream complete in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +15,11 @@ pub enum Stream {
     /// Not ordered with anything.
     Free,
     /// `cp.async` of a warp.
-    CpAsync(usize),
+    CpAsync(WarpId),
     /// `wgmma` of a warp.
-    Wgmma(usize),
+    Wgmma(WarpId),
     /// `tcgen05` of a warp.
-    Tcgen05(usize),
+    Tcgen05(WarpId),
 }
 
 /// A group that a wait counts: kind, warp, number.
@@ -27,17 +28,17 @@ pub enum Group {
     /// None: completion is signalled by an mbarrier.
     None,
     /// `cp.async` group of a warp.
-    CpAsync(usize, u64),
+    CpAsync(WarpId, u64),
     /// Bulk group of a warp.
-    Bulk(usize, u64),
+    Bulk(WarpId, u64),
     /// `wgmma` group of a warp.
-    Wgmma(usize, u64),
+    Wgmma(WarpId, u64),
 }
 
 /// One operation in flight.
 pub struct Pending {
     /// Who issued it.
-    pub warp: usize,
+    pub warp: WarpId,
     /// Where.
     pub pc: Pc,
     /// Its stream.

@@ -3,6 +3,7 @@
 use crate::check::Clocks;
 use crate::instruction::Pc;
 use crate::register::LANES;
+use crate::warp::WarpId;
 use std::collections::HashMap;
 
 /// Largest arrival count and transaction count.
@@ -12,7 +13,7 @@ const LIMIT: i64 = (1 << 20) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// Warp in the cluster.
-    pub warp: usize,
+    pub warp: WarpId,
     /// Instruction.
     pub pc: Pc,
 }
@@ -68,9 +69,9 @@ pub struct Mbarrier {
     pub most_arrivals: i64,
     arrivals: i64,
     /// What the lanes of each warp saw of it.
-    sights: HashMap<usize, Sight>,
+    sights: HashMap<WarpId, Sight>,
     /// Where lanes of each warp last looked in vain, by parity and without blocking.
-    polls: HashMap<(usize, u32), Poll>,
+    polls: HashMap<(WarpId, u32), Poll>,
     /// Simulated time at which the last phase completed, and of the arrivals so far.
     pub done_time: u64,
     time: u64,
@@ -104,7 +105,7 @@ impl Mbarrier {
     }
 
     /// Lanes of a warp saw `phase`, or an earlier one of its parity, complete.
-    pub fn observe(&mut self, w: usize, mask: u32, phase: u64) {
+    pub fn observe(&mut self, w: WarpId, mask: u32, phase: u64) {
         let next = self.next_in_turn(w, mask, phase & 1).min(phase);
         let none = || Sight { last: 0, seen: [0; LANES], turns: [0; LANES] };
         let sight = self.sights.entry(w).or_insert_with(none);
@@ -117,7 +118,7 @@ impl Mbarrier {
     }
 
     /// The last phase that one of some lanes saw complete.
-    pub fn seen(&self, w: usize, mask: u32) -> Option<u64> {
+    pub fn seen(&self, w: WarpId, mask: u32) -> Option<u64> {
         Sight::most(&self.sights.get(&w)?.seen, mask).checked_sub(1)
     }
 
@@ -127,27 +128,27 @@ impl Mbarrier {
     }
 
     /// Lanes of a warp looked by parity, found the phase incomplete and did not block.
-    pub fn note_poll(&mut self, w: usize, mask: u32, parity: u64, pc: Pc) {
+    pub fn note_poll(&mut self, w: WarpId, mask: u32, parity: u64, pc: Pc) {
         let owed = self.polls.get(&(w, mask)).and_then(|poll| poll.owed);
         self.polls.insert((w, mask), Poll { parity, pc, owed });
     }
 
     /// Where some of the lanes of a warp looked in vain, if they did not look for anything else since.
-    pub fn polled(&self, w: usize, mask: u32) -> Option<Pc> {
-        let by = |((by, lanes), _): &(&(usize, u32), &Poll)| *by == w && lanes & mask != 0;
+    pub fn polled(&self, w: WarpId, mask: u32) -> Option<Pc> {
+        let by = |((by, lanes), _): &(&(WarpId, u32), &Poll)| *by == w && lanes & mask != 0;
         self.polls.iter().find(by).map(|(_, poll)| poll.pc)
     }
 
     /// The phase of a parity that lanes are to find complete though the barrier has moved on.
-    pub fn owed(&self, w: usize, mask: u32, parity: u64) -> Option<u64> {
+    pub fn owed(&self, w: WarpId, mask: u32, parity: u64) -> Option<u64> {
         let owed = self.polls.get(&(w, mask))?.owed?;
         (owed == self.next_in_turn(w, mask, parity)).then_some(owed)
     }
 
     /// Lets all lanes that poll find the next phase in their turn complete, where that is one the barrier has
     /// left behind; gives warp, instruction and phase of those that were not promised it before.
-    pub fn owe_polls(&mut self) -> Vec<(usize, Pc, u64)> {
-        let late = |((w, mask), poll): (&(usize, u32), &Poll)| {
+    pub fn owe_polls(&mut self) -> Vec<(WarpId, Pc, u64)> {
+        let late = |((w, mask), poll): (&(WarpId, u32), &Poll)| {
             let next = self.next_in_turn(*w, *mask, poll.parity);
             (next < self.phase && poll.owed != Some(next)).then_some((*w, *mask, poll.pc, next))
         };
@@ -160,7 +161,7 @@ impl Mbarrier {
     }
 
     /// The phase of a parity that lanes look at next if they leave none out.
-    pub fn next_in_turn(&self, w: usize, mask: u32, parity: u64) -> u64 {
+    pub fn next_in_turn(&self, w: WarpId, mask: u32, parity: u64) -> u64 {
         let next = self.sights.get(&w).map_or(0, |sight| Sight::most(&sight.turns, mask));
         next + (next & 1 ^ parity)
     }
@@ -247,7 +248,7 @@ impl Mbarrier {
 mod tests {
     use super::*;
 
-    const BY: Touch = Touch { warp: 0, pc: 0 };
+    const BY: Touch = Touch { warp: WarpId(0), pc: 0 };
 
     #[test]
     fn a_phase_needs_arrivals_and_bytes() {
@@ -274,10 +275,16 @@ mod tests {
         let mut bar = Mbarrier::new(1, BY).unwrap();
         for phase in 0..3 {
             assert!(bar.arrive(1, BY, 0).unwrap());
-            bar.observe(5, 0x1, phase);
+            bar.observe(WarpId(5), 0x1, phase);
         }
-        assert_eq!((bar.seen(5, 0x1), bar.seen(5, !0x1), bar.seen(4, 1)), (Some(2), None, None));
-        assert_eq!((bar.next_in_turn(5, 0x1, 1), bar.next_in_turn(5, !0x1, 0)), (3, 0));
+        assert_eq!(
+            (bar.seen(WarpId(5), 0x1), bar.seen(WarpId(5), !0x1), bar.seen(WarpId(4), 1)),
+            (Some(2), None, None)
+        );
+        assert_eq!(
+            (bar.next_in_turn(WarpId(5), 0x1, 1), bar.next_in_turn(WarpId(5), !0x1, 0)),
+            (3, 0)
+        );
     }
 
     #[test]

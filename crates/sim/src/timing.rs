@@ -14,6 +14,7 @@ use crate::engine::{Group, Pending};
 use crate::exec::Work;
 use crate::instruction::{MmaWork, RESPONSE_BYTES, WgmmaOp};
 use crate::trace::Track;
+use crate::warp::WarpId;
 
 /// Kinds of instructions, for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Cluster<'_> {
     }
 
     /// A warp waited for groups: its clock moves to their end.
-    pub(crate) fn wait_time(&mut self, w: usize, wanted: &dyn Fn(Group) -> bool) {
+    pub(crate) fn wait_time(&mut self, w: WarpId, wanted: &dyn Fn(Group) -> bool) {
         let done = self.group_times.iter().filter(|(g, _)| wanted(*g)).map(|(_, t)| *t).max();
         let start = self.warps[w].time;
         if let Some(done) = done.filter(|done| *done > start) {

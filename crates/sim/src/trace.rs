@@ -2,18 +2,19 @@
 
 pub mod svg;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, CtaRank};
+use crate::warp::WarpId;
 use std::fmt::Write;
 
 /// A row of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// A warp, by its number in the cluster.
-    Warp(usize),
+    Warp(WarpId),
     /// The copy engine of a CTA of the cluster.
-    Copy(usize),
+    Copy(CtaRank),
     /// The tensor unit of a CTA of the cluster.
-    Tensor(usize),
+    Tensor(CtaRank),
 }
 
 /// Something that took time.
@@ -96,7 +97,7 @@ impl Cluster<'_> {
     }
 
     /// Records that a warp ran since its last wait, and now waits.
-    pub(crate) fn trace_wait(&mut self, w: usize, name: &str, start: u64, end: u64) {
+    pub(crate) fn trace_wait(&mut self, w: WarpId, name: &str, start: u64, end: u64) {
         let since = self.warps[w].running_since;
         self.trace_slice(Track::Warp(w), "run", since, start);
         self.trace_slice(Track::Warp(w), name, start, end);

@@ -5,10 +5,86 @@
 //! that waits lets the others run, as independent thread scheduling promises.
 
 use crate::check::{TmemLoad, Unwritten};
+use crate::cluster::CtaRank;
 use crate::instruction::{Pc, WgmmaOp};
 use crate::memory::Shared;
 use crate::register::{P, R32, Reg, Registers};
+use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::sync::Arc;
+
+/// The number of a warp in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WarpId(pub usize);
+
+impl WarpId {
+    /// The four warps of the warpgroup that starts with this one.
+    pub fn warpgroup(self) -> impl Iterator<Item = WarpId> {
+        (self.0..self.0 + 4).map(WarpId)
+    }
+}
+
+/// Something of each warp of a cluster.
+#[derive(Clone, Debug)]
+pub struct PerWarp<T>(Vec<T>);
+
+impl<T> Default for PerWarp<T> {
+    fn default() -> Self {
+        PerWarp(Vec::new())
+    }
+}
+
+impl<T> PerWarp<T> {
+    /// The warps.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = WarpId> + use<T> {
+        (0..self.0.len()).map(WarpId)
+    }
+
+    /// The warps, and what each has.
+    pub fn pairs(&self) -> impl Iterator<Item = (WarpId, &T)> {
+        self.ids().zip(&self.0)
+    }
+
+    /// Adds the next warp's.
+    pub fn push(&mut self, of_warp: T) {
+        self.0.push(of_warp);
+    }
+}
+
+impl<T> FromIterator<T> for PerWarp<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        PerWarp(all.into_iter().collect())
+    }
+}
+
+impl<T> Index<WarpId> for PerWarp<T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, w: WarpId) -> &T {
+        &self.0[w.0]
+    }
+}
+
+impl<T> IndexMut<WarpId> for PerWarp<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, w: WarpId) -> &mut T {
+        &mut self.0[w.0]
+    }
+}
+
+impl<T> Deref for PerWarp<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for PerWarp<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
 
 /// What a fragment waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +94,7 @@ pub enum Wait {
     /// A phase of an mbarrier.
     Mbarrier {
         /// CTA in the cluster.
-        cta: usize,
+        cta: CtaRank,
         /// Offset in its shared memory.
         offset: u32,
         /// Index of the phase.
@@ -138,7 +214,7 @@ impl WgmmaState {
 /// One warp.
 pub struct Warp {
     /// CTA in the cluster.
-    pub cta: usize,
+    pub cta: CtaRank,
     /// Number in the CTA.
     pub index: u32,
     /// Registers.
@@ -183,7 +259,7 @@ const FRAGMENT_TURN: u32 = 4096;
 impl Warp {
     /// A warp whose lanes all start at instruction 0.
     pub fn new(
-        cta: usize,
+        cta: CtaRank,
         index: u32,
         registers: Registers,
         live: u32,
@@ -309,7 +385,7 @@ mod tests {
     use super::*;
 
     fn warp() -> Warp {
-        Warp::new(0, 0, Registers::new(0, 0, 0), u32::MAX, 0)
+        Warp::new(CtaRank(0), 0, Registers::new(0, 0, 0), u32::MAX, 0)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who does something to memory: warps, and the pipes and copies that work for them.
 
+use crate::warp::WarpId;
 use std::ops::Range;
 
 /// The number of an agent.
@@ -26,9 +27,9 @@ pub(crate) enum Pipe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agent {
     /// A warp itself.
-    Warp(usize),
+    Warp(WarpId),
     /// A pipe of a warp.
-    Pipe(Pipe, usize),
+    Pipe(Pipe, WarpId),
     /// All launches before this one.
     EarlierGrids,
     /// A bulk copy.
@@ -52,8 +53,8 @@ impl Agents {
 
     pub(super) fn id(self, agent: Agent) -> AgentId {
         AgentId(match agent {
-            Agent::Warp(w) => w,
-            Agent::Pipe(pipe, w) => pipe as usize * self.warps + w,
+            Agent::Warp(w) => w.0,
+            Agent::Pipe(pipe, w) => pipe as usize * self.warps + w.0,
             Agent::EarlierGrids => PER_WARP * self.warps,
             Agent::Slot(slot) => self.fixed() + slot,
         } as u16)
@@ -61,7 +62,7 @@ impl Agents {
 
     pub(super) fn of(self, id: AgentId) -> Agent {
         let number = usize::from(id);
-        let w = number % self.warps;
+        let w = WarpId(number % self.warps);
         match number / self.warps {
             0 => Agent::Warp(w),
             1 => Agent::Pipe(Pipe::Wgmma, w),
@@ -78,7 +79,8 @@ impl Agents {
 
     /// The loads and stores of tensor memory of all warps.
     pub(super) fn transfers(self) -> Range<AgentId> {
-        self.id(Agent::Pipe(Pipe::TmemLoad, 0))..self.id(Agent::Pipe(Pipe::CpAsync, 0))
+        let first = |pipe| self.id(Agent::Pipe(pipe, WarpId(0)));
+        first(Pipe::TmemLoad)..first(Pipe::CpAsync)
     }
 }
 

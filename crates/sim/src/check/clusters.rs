@@ -13,6 +13,7 @@ use super::pages::PageMap;
 use crate::error::Error;
 use crate::instruction::Pc;
 use crate::limits::Tally;
+use crate::warp::WarpId;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -33,7 +34,7 @@ impl Mark {
         let Toucher { cluster, warp, pc, knows } = *by;
         let bits = u64::from(knows.time) << 34
             | u64::from(by_copy) << 33
-            | (warp as u64) << 24
+            | (warp.0 as u64) << 24
             | u64::from(pc) << 4
             | u64::from(bytes);
         Mark { cluster, packed: [bits as u32, (bits >> 32) as u32] }
@@ -50,8 +51,8 @@ impl Mark {
     }
 
     /// The warp, counted in the cluster.
-    pub(crate) fn warp(self) -> usize {
-        self.bits(24, 9) as usize
+    pub(crate) fn warp(self) -> WarpId {
+        WarpId(self.bits(24, 9) as usize)
     }
 
     /// The instruction.
@@ -111,7 +112,7 @@ pub(crate) enum Touch {
 /// A cluster that touches memory.
 pub(crate) struct Toucher<'k> {
     pub(crate) cluster: u32,
-    pub(crate) warp: usize,
+    pub(crate) warp: WarpId,
     pub(crate) pc: Pc,
     pub(crate) knows: &'k Knowledge,
 }
@@ -367,7 +368,7 @@ mod tests {
     const STORE: Touch = Touch::Write { compared: true };
 
     fn by(cluster: u32, knows: &Knowledge) -> Toucher<'_> {
-        Toucher { cluster, warp: 0, pc: 0, knows }
+        Toucher { cluster, warp: WarpId(0), pc: 0, knows }
     }
 
     /// Cluster and kind of what an access met.
@@ -378,9 +379,13 @@ mod tests {
     #[test]
     fn a_mark_holds_the_largest_of_each() {
         let knows = Knowledge { time: LAST_TIME, ..Knowledge::default() };
-        let by = Toucher { cluster: u32::MAX, warp: 511, pc: Access::LAST_PC, knows: &knows };
+        let by =
+            Toucher { cluster: u32::MAX, warp: WarpId(511), pc: Access::LAST_PC, knows: &knows };
         let mark = Mark::new(&by, 15, true);
-        assert_eq!((mark.cluster(), mark.warp(), mark.pc()), (u32::MAX, 511, Access::LAST_PC));
+        assert_eq!(
+            (mark.cluster(), mark.warp(), mark.pc()),
+            (u32::MAX, WarpId(511), Access::LAST_PC)
+        );
         assert_eq!((mark.time(), mark.by_copy(), mark.bytes()), (LAST_TIME, true, 15));
     }
 

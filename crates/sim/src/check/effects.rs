@@ -14,6 +14,7 @@ use crate::instruction::{
 use crate::instruction::{Place, advance, transpose_8x8};
 use crate::load::rows;
 use crate::register::{FULL, LANES, R32, R64, Reg};
+use crate::warp::WarpId;
 
 /// The fragments of a matrix multiply.
 struct Product {
@@ -76,7 +77,7 @@ impl Product {
 
 impl Cluster<'_> {
     /// Follows marks through an instruction that is more than arithmetic.
-    pub(super) fn follow_effect(&mut self, w: usize, inst: &Inst, mask: u32) -> Run<()> {
+    pub(super) fn follow_effect(&mut self, w: WarpId, inst: &Inst, mask: u32) -> Run<()> {
         if mask == 0 {
             return Ok(());
         }
@@ -107,7 +108,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn follow_products(&mut self, w: usize, products: impl IntoIterator<Item = Product>) {
+    fn follow_products(&mut self, w: WarpId, products: impl IntoIterator<Item = Product>) {
         self.change_marks(w, |unwritten| {
             // All are read before any is written.
             let marks: Vec<_> =
@@ -118,7 +119,7 @@ impl Cluster<'_> {
         });
     }
 
-    fn follow_transpose(&mut self, w: usize, d: Reg, a: Reg) {
+    fn follow_transpose(&mut self, w: WarpId, d: Reg, a: Reg) {
         self.change_marks(w, |unwritten| {
             let bits = unwritten.bits(a).unwrap_or([0; LANES]);
             let bits = transpose_8x8(&bits.map(|bits| bits as u32)).map(u64::from);
@@ -127,7 +128,7 @@ impl Cluster<'_> {
     }
 
     /// The results of an operation are written.
-    fn overwrite(&mut self, w: usize, op: &Op, mask: u32) {
+    fn overwrite(&mut self, w: WarpId, op: &Op, mask: u32) {
         let all_lanes = matches!(op, Op::Tcgen05(op) if matches!(**op, Tcgen05::Load { .. }));
         let mask = if all_lanes { FULL } else { mask };
         self.change_marks(w, |unwritten| {
@@ -137,7 +138,7 @@ impl Cluster<'_> {
         });
     }
 
-    fn change_marks(&mut self, w: usize, change: impl FnOnce(&mut Unwritten)) {
+    fn change_marks(&mut self, w: WarpId, change: impl FnOnce(&mut Unwritten)) {
         let warp = &mut self.warps[w];
         if let Some(unwritten) = &mut warp.unwritten {
             change(unwritten);
@@ -146,7 +147,7 @@ impl Cluster<'_> {
     }
 
     /// Reports the first marked operand that is used.
-    fn check_uses(&self, w: usize, op: &Op, mask: u32) -> Run<()> {
+    fn check_uses(&self, w: WarpId, op: &Op, mask: u32) -> Run<()> {
         let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
         for row in Operands::of(op).reads {
             if let marked @ 1.. = unwritten.lanes(row) & mask & users(op, row) {
@@ -156,7 +157,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn check_stored_address(&self, w: usize, store: &Store, mask: u32) -> Run<()> {
+    fn check_stored_address(&self, w: WarpId, store: &Store, mask: u32) -> Run<()> {
         let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
         match unwritten.lanes(store.addr.base) & mask {
             0 => Ok(()),
@@ -168,7 +169,7 @@ impl Cluster<'_> {
     }
 
     /// Whether a store's values have marked bits in some lane.
-    pub(crate) fn stores_unwritten(&self, w: usize, store: &Store, mask: u32) -> bool {
+    pub(crate) fn stores_unwritten(&self, w: WarpId, store: &Store, mask: u32) -> bool {
         let Some(unwritten) = &self.warps[w].unwritten else { return false };
         store.src.iter().flat_map(|reg| rows(*reg)).any(|row| unwritten.lanes(row) & mask != 0)
     }
@@ -180,7 +181,7 @@ impl Cluster<'_> {
     /// marks are reported only if all that is stored is marked. Marks of memory that nobody wrote always are.
     pub(crate) fn follow_store(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         store: &Store,
@@ -200,7 +201,7 @@ impl Cluster<'_> {
     }
 
     /// The marks of the values that a lane stores.
-    fn stored_marks(&self, w: usize, lane: usize, store: &Store) -> Vec<Stored> {
+    fn stored_marks(&self, w: WarpId, lane: usize, store: &Store) -> Vec<Stored> {
         let width = u32::from(store.bytes).min(8);
         let all = u64::MAX >> (64 - 8 * width);
         let rows = store.src.iter().flat_map(|reg| rows(*reg)).zip((0..).step_by(width as usize));

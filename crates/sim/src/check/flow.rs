@@ -12,6 +12,7 @@ use crate::instruction::{
 };
 use crate::load::rows;
 use crate::register::{FULL, LANES, P, Reg, Registers};
+use crate::warp::WarpId;
 
 /// Values that marked bits are tried with.
 const TRIALS: [u64; 6] = [
@@ -69,7 +70,7 @@ impl Cluster<'_> {
     /// execute.
     pub(crate) fn follow_unwritten(
         &mut self,
-        w: usize,
+        w: WarpId,
         inst: &Inst,
         here: u32,
         mask: u32,
@@ -100,7 +101,7 @@ impl Cluster<'_> {
     }
 
     /// What nobody wrote decides whether lanes execute something that others see.
-    fn doubt(&self, w: usize, inst: &Inst, doubtful: u32) -> Run<()> {
+    fn doubt(&self, w: WarpId, inst: &Inst, doubtful: u32) -> Run<()> {
         let Some((p, _)) = inst.guard.filter(|_| doubtful != 0) else { return Ok(()) };
         let does = match inst.op {
             Op::Control(Control::Branch { .. }) | Op::Control(Control::BranchIndex { .. }) => {
@@ -114,7 +115,7 @@ impl Cluster<'_> {
     /// Arithmetic passes marks on; where nobody wrote the guard, whether a result is old or new.
     fn follow_arithmetic(
         &mut self,
-        w: usize,
+        w: WarpId,
         (inst, op): (&Inst, &Arithmetic),
         mask: u32,
         doubtful: u32,
@@ -143,7 +144,7 @@ impl Cluster<'_> {
     }
 
     /// Lanes are about to exchange values.
-    pub(crate) fn follow_exchange(&mut self, w: usize, op: &Exchange, mask: u32) -> Run<()> {
+    pub(crate) fn follow_exchange(&mut self, w: WarpId, op: &Exchange, mask: u32) -> Run<()> {
         let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
         let members = Reg::R32(op.members());
         if let marked @ 1.. = unwritten.lanes(members) & mask {

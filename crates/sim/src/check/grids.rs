@@ -10,6 +10,7 @@ use super::pipes::Memory;
 use crate::cluster::{Cluster, Run};
 use crate::memory::Global;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What launches wrote: a bit per byte of each allocation.
@@ -48,7 +49,7 @@ impl Earlier {
 
 impl Cluster<'_> {
     /// A warp executes `griddepcontrol.wait`.
-    pub(super) fn await_earlier_grids(&mut self, w: usize) {
+    pub(super) fn await_earlier_grids(&mut self, w: WarpId) {
         if let Some(earlier) = &self.launch.earlier {
             earlier.awaited.store(true, Ordering::Relaxed);
         }
@@ -60,7 +61,7 @@ impl Cluster<'_> {
     /// An access to global memory, where an earlier grid may still be at work.
     pub(super) fn check_earlier_grids(
         &self,
-        w: usize,
+        w: WarpId,
         (at, bytes): (u64, u64),
         write: bool,
     ) -> Run<()> {

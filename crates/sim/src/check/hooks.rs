@@ -7,35 +7,36 @@ use super::pipes::{Issued, Memory, Operation, Proxy};
 use super::report::verb;
 use super::shadow::Conflict;
 use super::touched::Touched;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::exec::Work;
 use crate::instruction::{Access, BarrierId, Fence, Op, Order, Place, Tcgen05};
 use crate::matrix::{TMEM_COLUMNS, TmemRect};
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
-    pub(crate) fn publish_named(&mut self, w: usize, cta: usize, id: u32) {
+    pub(crate) fn publish_named(&mut self, w: WarpId, cta: CtaRank, id: u32) {
         self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
         checker.publish(w, &mut self.ctas[cta].named[id as usize].clocks);
         checker.step(w);
     }
 
-    pub(crate) fn publish_cluster(&mut self, w: usize) {
+    pub(crate) fn publish_cluster(&mut self, w: WarpId) {
         self.synchronise_lanes(w);
         let Some(checker) = &mut self.checker else { return };
         checker.publish(w, &mut self.barrier.incoming);
         checker.step(w);
     }
 
-    pub(crate) fn acquire(&mut self, w: usize, clocks: &Clocks) {
+    pub(crate) fn acquire(&mut self, w: WarpId, clocks: &Clocks) {
         if let Some(checker) = &mut self.checker {
             checker.known[w].join(clocks);
         }
     }
 
-    pub(crate) fn acquire_barrier(&mut self, w: usize, id: BarrierId) {
+    pub(crate) fn acquire_barrier(&mut self, w: WarpId, id: BarrierId) {
         let Some(checker) = &mut self.checker else { return };
         if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
             checker.known[w].join(&bar.published);
@@ -43,7 +44,7 @@ impl Cluster<'_> {
     }
 
     /// A warp's arrival publishes what it knows.
-    pub(crate) fn release_to(&mut self, w: usize, id: BarrierId) {
+    pub(crate) fn release_to(&mut self, w: WarpId, id: BarrierId) {
         self.note_visit(w, id.0);
         let Some(checker) = &mut self.checker else { return };
         if let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
@@ -52,7 +53,7 @@ impl Cluster<'_> {
         checker.step(w);
     }
 
-    pub(crate) fn note_fence(&mut self, w: usize, fence: Fence) {
+    pub(crate) fn note_fence(&mut self, w: WarpId, fence: Fence) {
         if matches!(fence, Fence::MbarrierInit | Fence::ProxyAsync) {
             self.fence_barriers(w);
         }
@@ -68,7 +69,7 @@ impl Cluster<'_> {
 
     /// In pedantic mode an asynchronous operation may only signal a barrier whose initialisation was
     /// fenced: a barrier of threads does not make it visible to other proxies or CTAs.
-    pub(crate) fn note_async_signal(&self, w: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn note_async_signal(&self, w: WarpId, id: BarrierId) -> Run<()> {
         let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else { return Ok(()) };
         if bar.fenced || !self.launch.options.pedantic {
             return Ok(());
@@ -84,14 +85,14 @@ impl Cluster<'_> {
     }
 
     /// The barriers a warp initialised so far are visible to everyone it synchronises with.
-    fn fence_barriers(&mut self, w: usize) {
+    fn fence_barriers(&mut self, w: WarpId) {
         let cta = self.warps[w].cta;
         let own = self.ctas[cta].mbarriers.values_mut().filter(|bar| bar.init.warp == w);
         own.for_each(|bar| bar.fenced = true);
     }
 
     /// `tcgen05.fence`: after a synchronisation of threads, or before one.
-    pub(crate) fn note_tensor_fence(&mut self, w: usize, after: bool) {
+    pub(crate) fn note_tensor_fence(&mut self, w: WarpId, after: bool) {
         let Some(checker) = &mut self.checker else { return };
         if after {
             checker.order_tensor_memory(w);
@@ -103,8 +104,8 @@ impl Cluster<'_> {
     /// In pedantic mode, who frees tensor memory must know that nobody uses it any more.
     pub(crate) fn note_tmem_free(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         start: usize,
         columns: usize,
     ) -> Run<()> {
@@ -125,7 +126,7 @@ impl Cluster<'_> {
 
     /// Operand A of 16 bits or fewer cannot be what a matrix instruction left: accumulators are
     /// one number per column.
-    pub(crate) fn check_tensor_operand(&self, w: usize, cta: usize, rect: &TmemRect) -> Run<()> {
+    pub(crate) fn check_tensor_operand(&self, w: WarpId, cta: CtaRank, rect: &TmemRect) -> Run<()> {
         let Some(checker) = &self.checker else { return Ok(()) };
         let at = 4 * (rect.lanes.start * TMEM_COLUMNS + rect.columns.start) as u64;
         let Some(write) = checker.last_write(Memory::Tensor(cta), at) else { return Ok(()) };
@@ -149,14 +150,14 @@ impl Cluster<'_> {
         )
     }
 
-    pub(crate) fn note_barrier_init(&mut self, w: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn note_barrier_init(&mut self, w: WarpId, id: BarrierId) -> Run<()> {
         let place = Place::Shared(id.0, id.1);
         let access = Access { place, bytes: 8, write: true, order: Order::Weak, compared: false };
         self.note_access(w, access, |_, _| Ok(false))
     }
 
     /// Whoever uses a barrier must know of its initialisation.
-    pub(crate) fn note_barrier_use(&mut self, w: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn note_barrier_use(&mut self, w: WarpId, id: BarrierId) -> Run<()> {
         let Some(checker) = &self.checker else { return Ok(()) };
         let Err((_, conflict)) = checker.look(w, Memory::Shared(id.0), (id.1.into(), 8)) else {
             return Ok(());
@@ -180,7 +181,7 @@ impl Cluster<'_> {
     /// A load or store by a warp itself; a conflict that `forgives` is true of is none.
     pub(crate) fn note_access(
         &mut self,
-        w: usize,
+        w: WarpId,
         access: Access,
         mut forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
     ) -> Run<()> {
@@ -222,8 +223,8 @@ impl Cluster<'_> {
     /// Ranges of shared memory that the lanes of a warp load.
     pub(crate) fn note_loaded_ranges(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         ranges: impl Iterator<Item = (usize, usize)> + Clone,
     ) -> Run<()> {
         self.note_ranges(w, cta, ranges, false, |_, _| false).map(|_| ())
@@ -233,8 +234,8 @@ impl Cluster<'_> {
     /// same instruction, and nothing orders the two.
     pub(crate) fn note_stored_ranges(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         ranges: impl Iterator<Item = (usize, usize)> + Clone,
     ) -> Run<bool> {
         self.note_ranges(w, cta, ranges, true, |this, conflict| this.repeats(w, conflict))
@@ -243,8 +244,8 @@ impl Cluster<'_> {
     /// Whether all ranges were noted; a conflict that `stops` is true of ends it.
     fn note_ranges(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         ranges: impl Iterator<Item = (usize, usize)> + Clone,
         write: bool,
         stops: impl Fn(&Self, &Conflict) -> bool,
@@ -267,7 +268,7 @@ impl Cluster<'_> {
     /// Ranges of global memory that the lanes of a warp load.
     pub(crate) fn note_global_reads(
         &mut self,
-        w: usize,
+        w: WarpId,
         ranges: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Run<()> {
         let pc = self.pc(w);
@@ -286,7 +287,7 @@ impl Cluster<'_> {
     }
 
     /// An access to global memory that is part of no asynchronous operation.
-    fn note_cluster_access(&mut self, w: usize, range: (u64, u64), access: Access) -> Run<()> {
+    fn note_cluster_access(&mut self, w: WarpId, range: (u64, u64), access: Access) -> Run<()> {
         match access.order {
             Order::Strong => {
                 self.exchange_knowledge(range.0, access.write);
@@ -312,7 +313,7 @@ impl Cluster<'_> {
     }
 
     /// Accesses of two clusters to the same bytes, which nothing orders.
-    fn meet_clusters(&mut self, w: usize, range: (u64, u64), touch: Touch) -> Run<()> {
+    fn meet_clusters(&mut self, w: WarpId, range: (u64, u64), touch: Touch) -> Run<()> {
         if self.launch.clusters() == 1 {
             return Ok(());
         }
@@ -336,7 +337,7 @@ impl Cluster<'_> {
     /// happens.
     pub(crate) fn note_issue(
         &mut self,
-        w: usize,
+        w: WarpId,
         stream: Stream,
         group: Group,
         work: &Work,
@@ -369,7 +370,7 @@ impl Cluster<'_> {
         }
         let mut clocks = checker.known[w].clone();
         if let Stream::Wgmma(first) = stream {
-            (first..first + 4).for_each(|member| clocks.join(&checker.known[member]));
+            first.warpgroup().for_each(|member| clocks.join(&checker.known[member]));
         }
         clocks.all.raise(agent, time);
         for Touched { memory, start, len, write, .. } in &touched {
@@ -384,7 +385,7 @@ impl Cluster<'_> {
             checker.note_group(Issued { group, agent, time });
         }
         match stream {
-            Stream::Wgmma(first) => (first..first + 4).for_each(|member| checker.step(member)),
+            Stream::Wgmma(first) => first.warpgroup().for_each(|member| checker.step(member)),
             _ => checker.step(w),
         }
         Ok(clocks)
@@ -393,7 +394,7 @@ impl Cluster<'_> {
     /// An access by an agent other than a warp itself, with the knowledge `clocks`.
     pub(super) fn access_as(
         &mut self,
-        w: usize,
+        w: WarpId,
         operation: Operation,
         clocks: &mut Clocks,
         (memory, start, len): (Memory, u64, u64),
@@ -417,7 +418,7 @@ impl Cluster<'_> {
     }
 
     /// A warp waited for groups to complete.
-    pub(crate) fn join_groups(&mut self, w: usize, wanted: &dyn Fn(Group) -> bool) {
+    pub(crate) fn join_groups(&mut self, w: WarpId, wanted: &dyn Fn(Group) -> bool) {
         let Some(checker) = &mut self.checker else { return };
         let mut kept = Vec::new();
         for issued in std::mem::take(&mut checker.issued) {
@@ -433,7 +434,7 @@ impl Cluster<'_> {
     }
 
     /// A warp waited until groups have read their sources.
-    pub(crate) fn finish_reads(&mut self, w: usize, wanted: impl Fn(Group) -> bool) {
+    pub(crate) fn finish_reads(&mut self, w: WarpId, wanted: impl Fn(Group) -> bool) {
         let Some(checker) = &mut self.checker else { return };
         for issued in &checker.issued {
             if wanted(issued.group) {

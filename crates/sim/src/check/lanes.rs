@@ -6,9 +6,10 @@
 //! publishes its own stores and fences alone. (Loads that an arrival allows others to overwrite are not
 //! followed: their values are there when they are used.)
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::instruction::Pc;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 use std::collections::HashMap;
 
 /// What the lanes of a warp did to a word of shared memory.
@@ -23,7 +24,7 @@ struct Word {
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// By CTA and word.
-    words: HashMap<(usize, u32), Word>,
+    words: HashMap<(CtaRank, u32), Word>,
     /// Lanes that have something to publish, and where the last of them got it.
     unsaid: u32,
     pc: Pc,
@@ -33,7 +34,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Records an access; the last one by another lane, if the two conflict.
-    fn touch(&mut self, word: (usize, u32), lane: usize, write: bool, pc: Pc) -> Option<Pc> {
+    fn touch(&mut self, word: (CtaRank, u32), lane: usize, write: bool, pc: Pc) -> Option<Pc> {
         let me = 1u32 << lane;
         let word = self.words.entry(word).or_default();
         let conflict = match write {
@@ -60,9 +61,9 @@ impl Cluster<'_> {
     /// A lane's own load or store of shared memory.
     pub(crate) fn note_lane(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
-        (cta, offset): (usize, u32),
+        (cta, offset): (CtaRank, u32),
         bytes: u32,
         write: bool,
     ) -> Run<()> {
@@ -86,14 +87,14 @@ impl Cluster<'_> {
     }
 
     /// Lanes write to shared memory with `stmatrix`, `cp.async` or atomically.
-    pub(crate) fn note_writes_of_lanes(&mut self, w: usize, mask: u32) {
+    pub(crate) fn note_writes_of_lanes(&mut self, w: WarpId, mask: u32) {
         if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
             lanes[w].unfenced |= mask;
         }
     }
 
     /// Lanes execute `fence.proxy.async`, which concerns others where they stored or copied something.
-    pub(crate) fn note_proxy_fence_of_lanes(&mut self, w: usize, mask: u32) {
+    pub(crate) fn note_proxy_fence_of_lanes(&mut self, w: WarpId, mask: u32) {
         let lanes = self.checker.as_mut().and_then(|c| c.lanes.as_mut());
         let Some(lanes) = lanes else { return };
         let fenced = lanes[w].unfenced & mask;
@@ -104,7 +105,7 @@ impl Cluster<'_> {
     }
 
     /// Lanes have stores or fences to publish.
-    pub(crate) fn note_unsaid(&mut self, w: usize, mask: u32) {
+    pub(crate) fn note_unsaid(&mut self, w: WarpId, mask: u32) {
         let pc = self.pc(w);
         if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
             (lanes[w].unsaid, lanes[w].pc) = (lanes[w].unsaid | mask, pc);
@@ -112,7 +113,7 @@ impl Cluster<'_> {
     }
 
     /// Lanes arrive on an mbarrier.
-    pub(crate) fn note_arrival_of_lanes(&mut self, w: usize, mask: u32) -> Run<()> {
+    pub(crate) fn note_arrival_of_lanes(&mut self, w: WarpId, mask: u32) -> Run<()> {
         let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
             return Ok(());
         };
@@ -132,7 +133,7 @@ impl Cluster<'_> {
     }
 
     /// A warp's lanes are synchronised.
-    pub(crate) fn synchronise_lanes(&mut self, w: usize) {
+    pub(crate) fn synchronise_lanes(&mut self, w: WarpId) {
         if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
             lanes[w] = Lanes { unfenced: lanes[w].unfenced, ..Lanes::default() };
         }

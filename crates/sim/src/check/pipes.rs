@@ -4,17 +4,19 @@ use super::lanes::Lanes;
 use super::shadow::{Access, Conflict, Shadow, Viewer};
 use super::slots::Slots;
 use super::swizzles::Swizzles;
+use crate::cluster::CtaRank;
 use crate::engine::Group;
 use crate::instruction::Pc;
+use crate::warp::{PerWarp, WarpId};
 use std::collections::HashMap;
 
 /// A memory the checker shadows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Memory {
     /// Shared memory of a CTA.
-    Shared(usize),
+    Shared(CtaRank),
     /// Tensor memory of a CTA; the address is `4 * (lane * 512 + column)`.
-    Tensor(usize),
+    Tensor(CtaRank),
     /// Global memory.
     Global,
 }
@@ -59,7 +61,7 @@ pub(crate) struct Moment {
 pub(crate) struct Checker {
     agents: Agents,
     /// What each warp knows.
-    pub(crate) known: Vec<Clocks>,
+    pub(crate) known: PerWarp<Clocks>,
     /// Time of each agent.
     pub(super) times: Vec<u32>,
     /// The agents of copies.
@@ -74,19 +76,20 @@ pub(crate) struct Checker {
     /// Work that group waits refer to.
     pub(crate) issued: Vec<Issued>,
     /// What each warp knew at its last `tcgen05.fence::after_thread_sync`, where that is checked.
-    pub(crate) ordered: Option<Vec<Clock>>,
+    pub(crate) ordered: Option<PerWarp<Clock>>,
     /// What has happened when the loads of tensor memory that each warp issued are over.
-    pub(super) loading: Vec<Clock>,
+    pub(super) loading: PerWarp<Clock>,
     /// What the lanes of each warp did, where that is checked.
-    pub(crate) lanes: Option<Vec<Lanes>>,
+    pub(crate) lanes: Option<PerWarp<Lanes>>,
 }
 
 impl Checker {
     pub(crate) fn new(warps: usize, pedantic: bool) -> Checker {
-        let mut known = vec![Clocks::default(); warps];
         let agents = Agents { warps };
-        for (w, clocks) in known.iter_mut().enumerate() {
-            clocks.all.raise(agents.id(Agent::Warp(w)), 1);
+        let none = || (0..warps).map(|_| Clock::default()).collect::<PerWarp<Clock>>();
+        let mut known: PerWarp<Clocks> = (0..warps).map(|_| Clocks::default()).collect();
+        for w in known.ids() {
+            known[w].all.raise(agents.id(Agent::Warp(w)), 1);
         }
         Checker {
             agents,
@@ -98,8 +101,8 @@ impl Checker {
             locations: HashMap::new(),
             swizzles: Swizzles::default(),
             issued: Vec::new(),
-            loading: vec![Clock::default(); warps],
-            ordered: pedantic.then(|| vec![Clock::default(); warps]),
+            loading: none(),
+            ordered: pedantic.then(none),
             lanes: pedantic.then(|| (0..warps).map(|_| Lanes::default()).collect()),
         }
     }
@@ -116,23 +119,23 @@ impl Checker {
     }
 
     /// The moment of what a warp does next.
-    pub(crate) fn now(&self, w: usize) -> Moment {
+    pub(crate) fn now(&self, w: WarpId) -> Moment {
         let agent = self.warp(w);
         Moment { agent, time: self.time(agent) }
     }
 
     /// Whether a warp knows that a moment has passed.
-    pub(crate) fn knows(&self, w: usize, moment: Moment) -> bool {
+    pub(crate) fn knows(&self, w: WarpId, moment: Moment) -> bool {
         self.known[w].all.get(moment.agent) >= moment.time
     }
 
     /// The agent that is a warp itself.
-    fn warp(&self, w: usize) -> AgentId {
+    fn warp(&self, w: WarpId) -> AgentId {
         self.agents.id(Agent::Warp(w))
     }
 
     /// The agent of a warp's pipe.
-    pub(crate) fn pipe(&self, pipe: Pipe, w: usize) -> AgentId {
+    pub(crate) fn pipe(&self, pipe: Pipe, w: WarpId) -> AgentId {
         self.agents.id(Agent::Pipe(pipe, w))
     }
 
@@ -143,7 +146,7 @@ impl Checker {
 
     /// An agent for a copy of its own, issued by `w`: one whose last copy `w` knows to be over, since
     /// whoever hears of the new copy then hears of that one, too.
-    pub(crate) fn slot(&mut self, w: usize) -> AgentId {
+    pub(crate) fn slot(&mut self, w: WarpId) -> AgentId {
         let Checker { slots, times, known, agents, .. } = self;
         let all = &known[w].all;
         let id = |slot: usize| agents.id(Agent::Slot(slot));
@@ -156,13 +159,13 @@ impl Checker {
     }
 
     /// A warp executes `griddepcontrol.wait`.
-    pub(crate) fn await_grids(&mut self, w: usize) {
+    pub(crate) fn await_grids(&mut self, w: WarpId) {
         let agent = self.agents.id(Agent::EarlierGrids);
         self.known[w].all.raise(agent, 1);
     }
 
     /// Whether a warp knows that the launches before this one have ended.
-    pub(crate) fn awaited_grids(&self, w: usize) -> bool {
+    pub(crate) fn awaited_grids(&self, w: WarpId) -> bool {
         self.known[w].all.get(self.agents.id(Agent::EarlierGrids)) > 0
     }
 
@@ -181,10 +184,10 @@ impl Checker {
     }
 
     /// The warp behind an agent; behind earlier grids, the first.
-    pub(crate) fn warp_of(&self, agent: AgentId) -> usize {
+    pub(crate) fn warp_of(&self, agent: AgentId) -> WarpId {
         match self.agents.of(agent) {
             Agent::Warp(w) | Agent::Pipe(_, w) => w,
-            Agent::EarlierGrids => 0,
+            Agent::EarlierGrids => WarpId(0),
             Agent::Slot(slot) => self.slots.owner(slot),
         }
     }
@@ -204,13 +207,13 @@ impl Checker {
     }
 
     /// Everything a pipe did so far is done, as its warp knows.
-    pub(crate) fn finish_pipe(&mut self, w: usize, agent: AgentId) {
+    pub(crate) fn finish_pipe(&mut self, w: WarpId, agent: AgentId) {
         let time = self.time(agent);
         self.known[w].all.raise(agent, time);
     }
 
     /// A warp's own time moves on: what it does from here is not part of what it published.
-    pub(crate) fn step(&mut self, w: usize) {
+    pub(crate) fn step(&mut self, w: WarpId) {
         let agent = self.warp(w);
         let time = self.tick(agent, 1);
         self.known[w].all.raise(agent, time);
@@ -219,7 +222,7 @@ impl Checker {
     /// An access by a warp itself.
     pub(crate) fn by_warp(
         &mut self,
-        w: usize,
+        w: WarpId,
         pc: Pc,
         memory: Memory,
         range: (u64, u64),
@@ -235,7 +238,7 @@ impl Checker {
     /// A strong access by a warp: it learns what was published at that place, or publishes there.
     pub(crate) fn strongly(
         &mut self,
-        w: usize,
+        w: WarpId,
         pc: Pc,
         memory: Memory,
         range: (u64, u64),
@@ -260,7 +263,7 @@ impl Checker {
     /// A warp's own accesses to several ranges by one instruction.
     pub(crate) fn by_ranges(
         &mut self,
-        w: usize,
+        w: WarpId,
         pc: Pc,
         memory: Memory,
         ranges: impl Iterator<Item = (usize, usize)>,
@@ -278,7 +281,7 @@ impl Checker {
     }
 
     /// A warp goes on as if an earlier access were ordered before it.
-    pub(super) fn take_as_ordered(&mut self, w: usize, conflict: &Conflict) {
+    pub(super) fn take_as_ordered(&mut self, w: WarpId, conflict: &Conflict) {
         conflict.teach(&mut self.known[w]);
         if let Some(ordered) = &mut self.ordered {
             ordered[w].raise(conflict.other.agent(), conflict.other.time());
@@ -293,13 +296,13 @@ impl Checker {
     /// A warp executes `fence.proxy.async`: what it knows is visible to the asynchronous proxy; in pedantic
     /// mode only what it stored, and what `cp.async` brought, for which the storing thread has no place to
     /// fence where an mbarrier tells of it.
-    pub(crate) fn proxy_fence(&mut self, w: usize) {
+    pub(crate) fn proxy_fence(&mut self, w: WarpId) {
         if self.ordered.is_none() {
             let all = self.known[w].all.clone();
             self.known[w].fenced.join(&all);
             return;
         }
-        let copies = (0..self.agents.warps).map(|w| Agent::Pipe(Pipe::CpAsync, w));
+        let copies = self.known.ids().map(|w| Agent::Pipe(Pipe::CpAsync, w));
         for agent in std::iter::once(Agent::Warp(w)).chain(copies) {
             let agent = self.agents.id(agent);
             let time = self.known[w].all.get(agent);
@@ -309,7 +312,7 @@ impl Checker {
 
     /// A warp executes `tcgen05.fence::before_thread_sync`: its loads and stores of tensor memory that
     /// are done will be known to whoever synchronises with it. (A commit does this for multiplies.)
-    pub(crate) fn publish_tensor_memory(&mut self, w: usize) {
+    pub(crate) fn publish_tensor_memory(&mut self, w: WarpId) {
         for agent in [self.pipe(Pipe::TmemLoad, w), self.pipe(Pipe::TmemStore, w)] {
             let time = self.known[w].all.get(agent);
             self.known[w].tensor.raise(agent, time);
@@ -318,7 +321,7 @@ impl Checker {
 
     /// A warp executes `tcgen05.fence::after_thread_sync`: what was published to it orders what it does
     /// next to tensor memory.
-    pub(crate) fn order_tensor_memory(&mut self, w: usize) {
+    pub(crate) fn order_tensor_memory(&mut self, w: WarpId) {
         let Some(ordered) = &mut self.ordered else { return };
         let transfers = self.agents.transfers();
         let Clocks { all, tensor, .. } = &self.known[w];
@@ -326,7 +329,7 @@ impl Checker {
     }
 
     /// A check of a warp's view without an access.
-    pub(crate) fn look(&self, w: usize, memory: Memory, range: (u64, u64)) -> Outcome {
+    pub(crate) fn look(&self, w: WarpId, memory: Memory, range: (u64, u64)) -> Outcome {
         let Some(shadow) = self.shadows.get(memory) else { return Ok(()) };
         let agent = self.warp(w);
         let viewer = Viewer::of_warp(agent, self.time(agent), 0, &self.known[w].all);
@@ -403,7 +406,7 @@ pub(crate) enum Proxy {
     /// Through the asynchronous proxy.
     Async,
     /// Tensor memory, by this warp.
-    Tensor(usize),
+    Tensor(WarpId),
 }
 
 #[cfg(test)]
@@ -413,7 +416,7 @@ mod tests {
     #[test]
     fn time_stands_still_at_the_last_that_can_be_told() {
         let mut checker = Checker::new(2, false);
-        let (warp, copy) = (checker.warp(0), checker.slot(0));
+        let (warp, copy) = (checker.warp(WarpId(0)), checker.slot(WarpId(0)));
         for agent in [warp, copy] {
             checker.times[usize::from(agent)] = Access::LAST_TIME - 3;
         }
@@ -421,7 +424,7 @@ mod tests {
         assert!(!checker.is_exhausted());
         assert_eq!([0; 2].map(|_| checker.advance(copy)), [Access::LAST_TIME; 2]);
         assert!(checker.is_exhausted());
-        (0..9).for_each(|_| checker.step(0));
+        (0..9).for_each(|_| checker.step(WarpId(0)));
         let access = Access::new(warp, checker.time(warp), 7, 15);
         assert_eq!((access.agent(), access.time()), (warp, Access::LAST_TIME));
     }
@@ -429,7 +432,7 @@ mod tests {
     #[test]
     fn the_largest_cluster_has_room_for_copies() {
         let mut checker = Checker::new(16 * 32, false);
-        let last = (0..2000).map(|_| checker.slot(511)).max();
+        let last = (0..2000).map(|_| checker.slot(WarpId(511))).max();
         assert!(last.is_some_and(|agent| usize::from(agent) < Access::AGENTS), "{last:?}");
     }
 }

@@ -7,13 +7,14 @@ use crate::demangle::readable;
 use crate::instruction::Place;
 use crate::matrix::TMEM_COLUMNS;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
     /// What becomes of an access: a conflict is reported, or where that is allowed counts as ordered
     /// from now on, and the access is to be tried again.
     pub(super) fn settle(
         &mut self,
-        w: usize,
+        w: WarpId,
         memory: Memory,
         outcome: Outcome,
         write: bool,
@@ -29,7 +30,7 @@ impl Cluster<'_> {
     /// Turns a conflict into a report.
     fn judge(
         &self,
-        w: usize,
+        w: WarpId,
         memory: Memory,
         at: u64,
         conflict: &Conflict,

@@ -4,6 +4,8 @@
 //! only how much of what it did is known, first things first. So two copies may share an agent only if
 //! whoever learns of the second has learned of the first.
 
+use crate::warp::WarpId;
+
 /// Copies that are told apart at most: long clocks make every barrier slow.
 const MOST: usize = 1000;
 
@@ -18,7 +20,7 @@ pub(super) struct Slots {
 
 #[derive(Clone, Copy)]
 struct Issue {
-    warp: usize,
+    warp: WarpId,
     number: u64,
 }
 
@@ -27,7 +29,7 @@ impl Slots {
     /// a new one. With `room` used up the oldest is taken, and its last copy is lost from sight.
     pub(super) fn take(
         &mut self,
-        warp: usize,
+        warp: WarpId,
         room: usize,
         is_over: impl Fn(usize) -> bool,
     ) -> usize {
@@ -49,7 +51,7 @@ impl Slots {
     }
 
     /// The warp that issued the last copy of a slot.
-    pub(super) fn owner(&self, slot: usize) -> usize {
+    pub(super) fn owner(&self, slot: usize) -> WarpId {
         self.last[slot].warp
     }
 }
@@ -62,17 +64,17 @@ mod tests {
     fn a_slot_is_used_again_by_its_warp_when_its_copy_is_over() {
         let mut slots = Slots::default();
         let none = |_| false;
-        assert_eq!([slots.take(0, 9, none), slots.take(1, 9, none)], [0, 1]);
-        assert_eq!(slots.take(0, 9, |_| true), 0);
-        assert_eq!(slots.take(0, 9, |slot| slot == 1), 2);
-        assert_eq!([0, 1, 2].map(|slot| slots.owner(slot)), [0, 1, 0]);
+        assert_eq!([slots.take(WarpId(0), 9, none), slots.take(WarpId(1), 9, none)], [0, 1]);
+        assert_eq!(slots.take(WarpId(0), 9, |_| true), 0);
+        assert_eq!(slots.take(WarpId(0), 9, |slot| slot == 1), 2);
+        assert_eq!([0, 1, 2].map(|slot| slots.owner(slot).0), [0, 1, 0]);
     }
 
     #[test]
     fn without_room_the_oldest_is_taken() {
         let mut slots = Slots::default();
         let none = |_| false;
-        assert_eq!([0, 0].map(|w| slots.take(w, 2, none)), [0, 1]);
-        assert_eq!([3, 0, 0].map(|w| slots.take(w, 2, none)), [0, 1, 0]);
+        assert_eq!([0, 0].map(|w| slots.take(WarpId(w), 2, none)), [0, 1]);
+        assert_eq!([3, 0, 0].map(|w| slots.take(WarpId(w), 2, none)), [0, 1, 0]);
     }
 }

@@ -14,6 +14,7 @@ use crate::exec::Work;
 use crate::matrix::{MatrixSwizzle, SharedMatrix};
 use crate::rules::Rule;
 use crate::tensor_copy::{permute, swizzle_name};
+use crate::warp::WarpId;
 use program::Swizzle;
 use std::collections::HashMap;
 
@@ -85,7 +86,7 @@ impl Checker {
 
 impl Cluster<'_> {
     /// Reports the first operand of an operation that was copied otherwise than it is read.
-    pub(super) fn check_swizzles(&self, w: usize, touched: &[Touched]) -> Run<()> {
+    pub(super) fn check_swizzles(&self, w: WarpId, touched: &[Touched]) -> Run<()> {
         let Some(checker) = self.checker.as_ref().filter(|c| !c.swizzles.0.is_empty()) else {
             return Ok(());
         };
@@ -104,7 +105,7 @@ impl Cluster<'_> {
 
     fn report_swizzle(
         &self,
-        w: usize,
+        w: WarpId,
         (memory, at): (Memory, u64),
         Operand { name, matrix }: Operand,
         write: Access,

@@ -1,11 +1,12 @@
 //! Which bytes an asynchronous operation touches.
 
 use super::pipes::Memory;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::{End, Work};
 use crate::instruction::{RESPONSE_BYTES, shift_footprint};
 use crate::matrix::{SharedMatrix, TMEM_COLUMNS, TmemRect};
 use crate::tensor_copy::Piece;
+use crate::warp::WarpId;
 
 /// A byte range of a memory that an operation touches.
 pub(crate) struct Touched {
@@ -27,9 +28,9 @@ pub(crate) struct Operand {
 
 impl Cluster<'_> {
     /// What an operation touches.
-    pub(crate) fn touched(&self, w: usize, work: &Work) -> Run<Vec<Touched>> {
+    pub(crate) fn touched(&self, w: WarpId, work: &Work) -> Run<Vec<Touched>> {
         let mut list = Vec::new();
-        let mut shared = |cta: usize, start: u32, len: u32, write: bool| {
+        let mut shared = |cta: CtaRank, start: u32, len: u32, write: bool| {
             list.push(Touched {
                 memory: Memory::Shared(cta),
                 start: start.into(),
@@ -142,7 +143,7 @@ fn global_pieces(pieces: &[Piece], write: bool, tracked: impl Fn(u64) -> bool) -
 /// Shared memory a matrix operand is read from.
 pub(crate) fn operand(
     list: &mut Vec<Touched>,
-    cta: usize,
+    cta: CtaRank,
     operand: Operand,
     ranges: &[std::ops::Range<u32>],
 ) {
@@ -155,7 +156,7 @@ pub(crate) fn operand(
     }));
 }
 
-pub(crate) fn rect_ranges(cta: usize, rects: &[TmemRect], write: bool) -> Vec<Touched> {
+pub(crate) fn rect_ranges(cta: CtaRank, rects: &[TmemRect], write: bool) -> Vec<Touched> {
     let row = |rect: &TmemRect, lane: usize| Touched {
         memory: Memory::Tensor(cta),
         start: 4 * (lane * TMEM_COLUMNS + rect.columns.start) as u64,

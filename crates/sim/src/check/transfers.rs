@@ -18,10 +18,11 @@ use super::agent::{AgentId, Pipe};
 use super::clock::{Clock, Clocks};
 use super::pipes::{Checker, Operation, Proxy};
 use super::touched::rect_ranges;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::matrix::TmemRect;
 use crate::register::R32;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 /// A load of tensor memory that nobody has waited for yet.
 pub(crate) struct TmemLoad {
@@ -33,7 +34,7 @@ pub(crate) struct TmemLoad {
 
 impl Checker {
     /// What is ordered before a transfer by `w` because the port takes both in turn.
-    fn order_transfer(&self, w: usize, clocks: &mut Clocks) {
+    fn order_transfer(&self, w: WarpId, clocks: &mut Clocks) {
         if self.ordered.is_some() {
             return;
         }
@@ -44,7 +45,7 @@ impl Checker {
     }
 
     /// Warp `w` tells others what it knows, and that the loads it heard of are over.
-    pub(super) fn publish(&self, w: usize, to: &mut Clocks) {
+    pub(super) fn publish(&self, w: WarpId, to: &mut Clocks) {
         to.join(&self.known[w]);
         to.all.join(&self.known[w].heard);
         to.heard.join(&self.loading[w]);
@@ -53,7 +54,7 @@ impl Checker {
     /// Warp `w` issues a transfer with the knowledge `before`.
     fn issue_transfer(
         &mut self,
-        w: usize,
+        w: WarpId,
         (agent, time): (AgentId, u32),
         write: bool,
         before: &Clock,
@@ -68,7 +69,7 @@ impl Checker {
     }
 
     /// A warp knows that a load of its own is over.
-    fn finish_load(&mut self, w: usize, load: &TmemLoad) {
+    fn finish_load(&mut self, w: WarpId, load: &TmemLoad) {
         if self.ordered.is_none() {
             self.known[w].all.join(&load.before);
         }
@@ -78,8 +79,8 @@ impl Checker {
 impl Cluster<'_> {
     pub(crate) fn note_tmem_load(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         rects: &[TmemRect],
         d: &[R32],
     ) -> Run<()> {
@@ -89,15 +90,20 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    pub(crate) fn note_tmem_store(&mut self, w: usize, cta: usize, rects: &[TmemRect]) -> Run<()> {
+    pub(crate) fn note_tmem_store(
+        &mut self,
+        w: WarpId,
+        cta: CtaRank,
+        rects: &[TmemRect],
+    ) -> Run<()> {
         self.tmem_access(w, cta, rects, Pipe::TmemStore, true).map(|_| ())
     }
 
     /// Checks a transfer; its time, and what is ordered before it.
     fn tmem_access(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         rects: &[TmemRect],
         pipe: Pipe,
         write: bool,
@@ -122,7 +128,7 @@ impl Cluster<'_> {
     }
 
     /// `tcgen05.wait`: the warp's loads or stores are done.
-    pub(crate) fn tmem_wait(&mut self, w: usize, loads: bool) {
+    pub(crate) fn tmem_wait(&mut self, w: WarpId, loads: bool) {
         let Some(checker) = &mut self.checker else { return };
         let agent = checker.pipe(if loads { Pipe::TmemLoad } else { Pipe::TmemStore }, w);
         checker.finish_pipe(w, agent);
@@ -133,7 +139,7 @@ impl Cluster<'_> {
 
     /// A register a `tcgen05.ld` gave is used: the hardware waits for that load, though the manual
     /// (pedantic mode) wants a `tcgen05.wait::ld` first.
-    pub(crate) fn use_tmem_load(&mut self, w: usize, uses: impl Fn(&[R32]) -> bool) -> Run<()> {
+    pub(crate) fn use_tmem_load(&mut self, w: WarpId, uses: impl Fn(&[R32]) -> bool) -> Run<()> {
         let loads = &mut self.warps[w].tmem_loads;
         let Some(latest) = loads.iter().rposition(|load| uses(&load.registers)) else {
             return Ok(());

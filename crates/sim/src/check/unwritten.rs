@@ -14,6 +14,7 @@ use crate::instruction::{Arithmetic, Inst, Op, Pc};
 use crate::load::Kernel;
 use crate::register::{LANES, P, Reg};
 use crate::rules::Rule;
+use crate::warp::WarpId;
 use std::collections::HashMap;
 
 /// Undefined bits of the lanes of a register.
@@ -191,7 +192,7 @@ impl Cluster<'_> {
     /// A load gave what nobody wrote.
     pub(crate) fn mark_unwritten(
         &mut self,
-        w: usize,
+        w: WarpId,
         d: impl IntoIterator<Item = Reg>,
         mask: u32,
         what: String,
@@ -204,7 +205,7 @@ impl Cluster<'_> {
     /// A lane loaded bytes to a register, those of `bytes` unwritten.
     pub(crate) fn mark_unwritten_bytes(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         d: Reg,
         bytes: u16,
@@ -218,7 +219,7 @@ impl Cluster<'_> {
         self.mark(w, marks, 1 << lane, Load { pc: self.pc(w), what, of_register });
     }
 
-    fn mark(&mut self, w: usize, marks: impl Iterator<Item = (Reg, u64)>, mask: u32, load: Load) {
+    fn mark(&mut self, w: WarpId, marks: impl Iterator<Item = (Reg, u64)>, mask: u32, load: Load) {
         let watched = self.kernel.undefined.len();
         let fresh = || Box::new(Unwritten { watched, ..Unwritten::default() });
         let unwritten = self.warps[w].unwritten.get_or_insert_with(fresh);
@@ -227,18 +228,18 @@ impl Cluster<'_> {
     }
 
     /// Whether the marks of a row come from a register, perhaps by way of memory.
-    pub(super) fn is_of_register(&self, w: usize, row: Reg) -> bool {
+    pub(super) fn is_of_register(&self, w: WarpId, row: Reg) -> bool {
         self.warps[w].unwritten.as_ref().is_some_and(|unwritten| unwritten.is_of_register(row))
     }
 
     /// The undefined bits of a lane's row.
-    pub(super) fn undefined_bits(&self, w: usize, row: Reg, lane: usize) -> u64 {
+    pub(super) fn undefined_bits(&self, w: WarpId, row: Reg, lane: usize) -> u64 {
         let bits = self.warps[w].unwritten.as_ref().and_then(|unwritten| unwritten.bits(row));
         bits.map_or(0, |bits| bits[lane])
     }
 
     /// A value that nobody wrote leaves the registers: a lane `does` something with what comes from `row`.
-    pub(super) fn used_unwritten(&self, w: usize, row: Reg, lane: u32, does: &str) -> Run<()> {
+    pub(super) fn used_unwritten(&self, w: WarpId, row: Reg, lane: u32, does: &str) -> Run<()> {
         let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
         let origin = unwritten.origin(row);
         if let Some((_, name)) = self.kernel.undefined.get(origin) {

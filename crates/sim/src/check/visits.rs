@@ -1,12 +1,13 @@
 //! Accesses to the shared memory of another CTA, which must not end before them.
 
-use crate::cluster::{Cluster, Cta, Run};
+use crate::cluster::{Cluster, Cta, CtaRank, Run};
 use crate::mbarrier::Touch;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
     /// A warp touches the shared memory of `cta`.
-    pub(super) fn note_visit(&mut self, w: usize, cta: usize) {
+    pub(super) fn note_visit(&mut self, w: WarpId, cta: CtaRank) {
         if self.warps[w].cta == cta || !self.launch.options.pedantic {
             return;
         }
@@ -21,10 +22,10 @@ impl Cluster<'_> {
 
     /// The last warp of `cta` ends: in pedantic mode one of its warps must know of every visit. Whether a
     /// visitor really comes too late is a matter of luck.
-    pub(crate) fn check_visits(&self, w: usize, cta: usize) -> Run<()> {
+    pub(crate) fn check_visits(&self, w: WarpId, cta: CtaRank) -> Run<()> {
         let Some(checker) = &self.checker else { return Ok(()) };
         let Cta { warps, visits, .. } = &self.ctas[cta];
-        let known = |moment| warps.clone().any(|warp| checker.knows(warp, moment));
+        let known = |moment| warps.clone().any(|warp| checker.knows(WarpId(warp), moment));
         let Some((by, _)) = visits.iter().find(|(_, moment)| !known(*moment)) else {
             return Ok(());
         };

@@ -3,6 +3,7 @@
 //! A cluster is what runs on one host thread. Only global memory is shared with other clusters.
 
 mod barrier;
+mod cta;
 mod deadlock;
 mod names;
 mod schedule;
@@ -10,6 +11,7 @@ mod site;
 mod stopped;
 
 pub use barrier::{ClusterBarrier, NamedBarrier};
+pub use cta::{CtaRank, PerCta};
 pub use schedule::Status;
 pub(crate) use site::Run;
 
@@ -28,7 +30,7 @@ use crate::report::Counters;
 use crate::rules::{Allowed, Rule, add_allowed};
 use crate::timing::EngineTimes;
 use crate::trace::{Trace, Track};
-use crate::warp::Warp;
+use crate::warp::{PerWarp, Warp, WarpId};
 use crate::watchdog::Watchdog;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -158,14 +160,14 @@ pub struct Cluster<'a> {
     pub(crate) kernel: &'a Kernel,
     /// Linear number in the grid.
     pub(crate) number: u32,
-    pub(crate) ctas: Vec<Cta>,
-    pub(crate) warps: Vec<Warp>,
+    pub(crate) ctas: PerCta<Cta>,
+    pub(crate) warps: PerWarp<Warp>,
     pub(crate) barrier: ClusterBarrier,
     pub(crate) engines: Engines,
     /// The happens-before checker, unless checks are off.
     pub(crate) checker: Option<Checker>,
     /// `wgmma`s that not all warps of a warpgroup have reached, by its first warp.
-    pub(crate) warpgroups: HashMap<usize, Vec<PartialWgmma>>,
+    pub(crate) warpgroups: HashMap<WarpId, Vec<PartialWgmma>>,
     pub(crate) random: Random,
     pub(crate) counters: Counters,
     /// Warp instructions executed, and how many of them the watchdog knows of.
@@ -177,7 +179,7 @@ pub struct Cluster<'a> {
     pub(crate) polls: u64,
     pub(crate) progress: schedule::Progress,
     /// When engines are free, per CTA.
-    pub(crate) engine_times: Vec<EngineTimes>,
+    pub(crate) engine_times: PerCta<EngineTimes>,
     /// When groups of asynchronous work were done.
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
@@ -191,9 +193,9 @@ pub struct Cluster<'a> {
     /// The first wait that looked too late.
     missed: Option<schedule::Missed>,
     /// The warp an adversary lets run.
-    favourite: usize,
+    favourite: WarpId,
     /// What a random schedule does to each warp.
-    sleeps: Vec<schedule::Sleep>,
+    sleeps: PerWarp<schedule::Sleep>,
     /// Its share of the memory that a run may use.
     held: Held<'a>,
 }
@@ -210,8 +212,8 @@ impl<'a> Cluster<'a> {
             launch,
             kernel: launch.kernel,
             number,
-            ctas: Vec::new(),
-            warps: Vec::new(),
+            ctas: PerCta::default(),
+            warps: PerWarp::default(),
             barrier: ClusterBarrier::default(),
             engines: Engines::default(),
             checker: None,
@@ -223,7 +225,7 @@ impl<'a> Cluster<'a> {
             events: 0,
             polls: 0,
             progress: schedule::Progress::default(),
-            engine_times: vec![EngineTimes::default(); size as usize],
+            engine_times: (0..size).map(|_| EngineTimes::default()).collect(),
             group_times: Vec::new(),
             trace: Trace::default(),
             notes: Vec::new(),
@@ -231,16 +233,16 @@ impl<'a> Cluster<'a> {
             knowledge: Knowledge::default(),
             numbers: HashMap::new(),
             missed: None,
-            favourite: 0,
-            sleeps: Vec::new(),
+            favourite: WarpId(0),
+            sleeps: PerWarp::default(),
             held,
         };
         for rank in 0..size {
             cluster.add_cta(rank, launch.cta(number, rank));
         }
         // The youngest warp first: it is the one others wait for least often.
-        cluster.favourite = cluster.warps.len() - 1;
-        cluster.sleeps = vec![schedule::Sleep::default(); cluster.warps.len()];
+        cluster.favourite = WarpId(cluster.warps.len() - 1);
+        cluster.sleeps = cluster.warps.iter().map(|_| schedule::Sleep::default()).collect();
         cluster.checker = launch
             .options
             .checks
@@ -265,7 +267,7 @@ impl<'a> Cluster<'a> {
             let live = if live >= 32 { u32::MAX } else { (1 << live) - 1 };
             let registers = self.registers(rank, id, index);
             let local = self.kernel.local_bytes as usize;
-            let mut warp = Warp::new(rank as usize, index, registers, live, local);
+            let mut warp = Warp::new(CtaRank(rank as usize), index, registers, live, local);
             warp.register_count = self.kernel.registers_at_launch;
             warp.unwritten = self.launch.undefined.clone();
             self.warps.push(warp);
@@ -369,7 +371,7 @@ impl<'a> Cluster<'a> {
         while !self.engines.is_idle() {
             self.complete_next(None, true)?;
         }
-        for (rank, cta) in self.ctas.iter().enumerate() {
+        for (rank, cta) in self.ctas.pairs() {
             if let Some((column, n)) = cta.tensor.allocations.first() {
                 let message = format!(
                     "CTA rank {rank} exits with {n} tensor-memory columns allocated at column {column}"
@@ -386,7 +388,7 @@ impl<'a> Cluster<'a> {
     /// What the run counted, its timeline, and notes for the user.
     pub fn into_results(mut self) -> Results {
         let end = self.warps.iter().map(|w| w.time).max().unwrap_or(0);
-        for w in 0..self.warps.len() {
+        for w in self.warps.ids() {
             let warp = &self.warps[w];
             let (since, time) = (warp.running_since, warp.time);
             self.trace_slice(Track::Warp(w), "run", since, time);

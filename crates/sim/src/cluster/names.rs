@@ -1,8 +1,10 @@
 //! Names of barriers, shared memory and warps in reports.
 
 use super::Cluster;
+use crate::cluster::CtaRank;
 use crate::demangle::readable;
 use crate::load::SharedVariable;
+use crate::warp::WarpId;
 
 /// CTAs whose warps are listed one by one.
 const LISTED: usize = 4;
@@ -15,7 +17,7 @@ impl Cluster<'_> {
     }
 
     /// Name of a barrier: the shared variable it lies in and its place there.
-    pub(crate) fn mbarrier_name(&self, cta: usize, offset: u32) -> String {
+    pub(crate) fn mbarrier_name(&self, cta: CtaRank, offset: u32) -> String {
         let name = match self.shared_variable(offset.into()) {
             Some(v) if v.offset == offset => format!("`{}`", readable(&v.name)),
             Some(v) => format!("`{}+{}`", readable(&v.name), offset - v.offset),
@@ -25,15 +27,15 @@ impl Cluster<'_> {
     }
 
     /// `CTA (0,0,0) warps 0 to 3, 5; CTA (1,0,0) warp 0`.
-    pub(super) fn warp_names(&self, warps: &[usize]) -> String {
-        let of_cta = |cta: usize| {
+    pub(super) fn warp_names(&self, warps: &[WarpId]) -> String {
+        let of_cta = |cta: CtaRank| {
             let indices = warps.iter().map(|w| &self.warps[*w]).filter(|warp| warp.cta == cta);
             let indices: Vec<u32> = indices.map(|warp| warp.index).collect();
             let [x, y, z] = self.ctas[cta].id;
             let s = if indices.len() == 1 { "" } else { "s" };
             (!indices.is_empty()).then(|| format!("CTA ({x},{y},{z}) warp{s} {}", ranges(&indices)))
         };
-        let mut names: Vec<String> = (0..self.ctas.len()).filter_map(of_cta).collect();
+        let mut names: Vec<String> = self.ctas.ranks().filter_map(of_cta).collect();
         let more = names.len().saturating_sub(LISTED);
         names.truncate(LISTED);
         if more > 0 {

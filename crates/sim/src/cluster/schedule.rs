@@ -1,12 +1,12 @@
 //! Which warp runs when, and what happens when none can.
 
-use super::Cluster;
 use super::site::Run;
+use super::{Cluster, CtaRank};
 use crate::check::Checker;
 use crate::instruction::BarrierId;
 use crate::instruction::Pc;
 use crate::options::{Completion, Schedule};
-use crate::warp::{Fragment, Wait};
+use crate::warp::{Fragment, Wait, WarpId};
 use crate::watchdog::Stop;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
 /// A wait that looked too late, and was let go.
 #[derive(Clone, Copy)]
 pub(crate) struct Missed {
-    pub(super) warp: usize,
+    pub(super) warp: WarpId,
     pub(super) pc: Pc,
     pub(super) barrier: BarrierId,
     pub(super) phase: u64,
@@ -120,20 +120,21 @@ impl Cluster<'_> {
         let before = self.steps;
         match self.launch.options.schedule {
             Schedule::RoundRobin => {
-                for w in 0..n {
+                for w in self.warps.ids() {
                     self.run_warp(w, QUANTUM)?;
                 }
             }
             Schedule::Random => self.random_round()?,
             Schedule::Adversarial => {
                 // One warp as long as it can; when it waits or polls, the one before it.
-                let pick =
-                    (0..n).map(|i| (self.favourite + n - i) % n).find(|w| self.warps[*w].ready());
+                let before = |w: WarpId, i: usize| WarpId((w.0 + n - i) % n);
+                let mut order = (0..n).map(|i| before(self.favourite, i));
+                let pick = order.find(|w| self.warps[*w].ready());
                 if let Some(w) = pick {
                     let polls = self.polls;
                     self.run_warp(w, 64 * QUANTUM)?;
                     let stuck = self.polls != polls || !self.warps[w].ready();
-                    self.favourite = if stuck { (w + n - 1) % n } else { w };
+                    self.favourite = if stuck { before(w, 1) } else { w };
                 }
             }
         }
@@ -147,7 +148,7 @@ impl Cluster<'_> {
         let n = self.warps.len();
         let start = self.random.below(n);
         let mut moved = false;
-        for w in (start..n).chain(0..start) {
+        for w in (start..n).chain(0..start).map(WarpId) {
             if self.oversleeps(w) || self.is_late(w) && self.random.below(LATE) != 0 {
                 continue;
             }
@@ -160,11 +161,11 @@ impl Cluster<'_> {
         if moved || self.complete_next(Some(pick), false)? || self.wake_sleeper(pick) {
             return Ok(());
         }
-        (0..n).try_for_each(|w| self.run_warp(w, QUANTUM))
+        self.warps.ids().try_for_each(|w| self.run_warp(w, QUANTUM))
     }
 
     /// Whether a warp sleeps though it could run.
-    fn oversleeps(&mut self, w: usize) -> bool {
+    fn oversleeps(&mut self, w: WarpId) -> bool {
         let waits = !self.warps[w].ready();
         let sleep = &mut self.sleeps[w];
         let released = std::mem::replace(&mut sleep.waited, waits) && !waits;
@@ -182,10 +183,10 @@ impl Cluster<'_> {
 
     /// Whether a warp belongs to the CTA of a cluster that a random schedule lets lag behind: none or
     /// one, by the seed.
-    fn is_late(&self, w: usize) -> bool {
+    fn is_late(&self, w: WarpId) -> bool {
         let ctas = self.ctas.len();
         let late = (self.launch.options.seed % (ctas as u64 + 1)) as usize;
-        ctas > 1 && late > 0 && self.warps[w].cta == late - 1
+        ctas > 1 && late > 0 && self.warps[w].cta == CtaRank(late - 1)
     }
 
     /// Records that something changed that others may wait for.
@@ -194,7 +195,7 @@ impl Cluster<'_> {
     }
 
     /// Records that a warp looked at memory or a barrier that others may change.
-    pub(crate) fn poll(&mut self, w: usize) {
+    pub(crate) fn poll(&mut self, w: WarpId) {
         self.polls += 1;
         self.warps[w].polled_at = self.steps;
     }
@@ -264,7 +265,7 @@ impl Cluster<'_> {
     /// `try_wait` may give up: every such wait returns false once.
     fn time_out_waits(&mut self) -> bool {
         let mut any = false;
-        for warp in &mut self.warps {
+        for warp in self.warps.iter_mut() {
             for fragment in &mut warp.fragments {
                 if let Wait::Mbarrier { done, .. } = fragment.wait {
                     warp.registers.set_p(done, fragment.mask, 0);
@@ -287,7 +288,7 @@ impl Cluster<'_> {
     /// all `else_fails`, also one that may have taken later phases for earlier ones since it came late;
     /// who leaves phases out looks the same, so that comes last.
     fn release_missed_phase(&mut self, else_fails: bool) -> bool {
-        for w in 0..self.warps.len() {
+        for w in self.warps.ids() {
             for f in 0..self.warps[w].fragments.len() {
                 let Fragment { ref wait, mask, wait_pc, .. } = self.warps[w].fragments[f];
                 let Wait::Mbarrier { cta, offset, phase, .. } = *wait else { continue };
@@ -308,7 +309,7 @@ impl Cluster<'_> {
     /// The same for warps that do not block but look again and again.
     fn release_late_polls(&mut self) -> bool {
         let mut late = Vec::new();
-        for (cta, state) in self.ctas.iter_mut().enumerate() {
+        for (cta, state) in self.ctas.pairs_mut() {
             for (offset, bar) in &mut state.mbarriers {
                 late.extend(bar.owe_polls().into_iter().map(|poll| ((cta, *offset), poll)));
             }
@@ -320,7 +321,7 @@ impl Cluster<'_> {
         !late.is_empty()
     }
 
-    fn note_missed(&mut self, (w, pc): (usize, Pc), (cta, offset): BarrierId, phase: u64) {
+    fn note_missed(&mut self, (w, pc): (WarpId, Pc), (cta, offset): BarrierId, phase: u64) {
         let (site, name) = (self.site(w, pc, None), self.mbarrier_name(cta, offset));
         self.notes.push(format!(
             "a waiter missed its phase: mbarrier {name} completed phase {phase} and the next one \

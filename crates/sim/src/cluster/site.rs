@@ -1,25 +1,26 @@
-use super::Cluster;
+use super::{Cluster, CtaRank};
 use crate::error::{Error, Fault, Finding, Hazard, Site, Unsupported};
 use crate::instruction::Pc;
 use crate::options::Options;
 use crate::rules::{Rule, count};
+use crate::warp::WarpId;
 
 /// Results of executing instructions; errors are rare and large.
 pub type Run<T> = Result<T, Box<Error>>;
 
 impl Cluster<'_> {
     /// Where `warp` is when it executes `pc`.
-    pub(crate) fn site(&self, warp: usize, pc: Pc, lane: Option<usize>) -> Site {
+    pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<usize>) -> Site {
         let warp = &self.warps[warp];
         let (cta, warp) = (self.ctas[warp.cta].id, warp.index);
         Site { cta, warp, lane: lane.map(|l| l as u32), ..self.source_of(pc) }
     }
 
     /// Where a warp of another cluster is when it executes `pc`.
-    pub(crate) fn site_in(&self, cluster: u32, warp: usize, pc: Pc) -> Site {
-        let per_cta = self.ctas[0].warps.len();
-        let cta = self.launch.cta(cluster, (warp / per_cta) as u32);
-        Site { cta, warp: (warp % per_cta) as u32, ..self.source_of(pc) }
+    pub(crate) fn site_in(&self, cluster: u32, warp: WarpId, pc: Pc) -> Site {
+        let per_cta = self.ctas[CtaRank(0)].warps.len();
+        let cta = self.launch.cta(cluster, (warp.0 / per_cta) as u32);
+        Site { cta, warp: (warp.0 % per_cta) as u32, ..self.source_of(pc) }
     }
 
     /// An instruction, whoever executes it.
@@ -33,14 +34,14 @@ impl Cluster<'_> {
     }
 
     /// Instruction the warp's running fragment is at.
-    pub(crate) fn pc(&self, warp: usize) -> Pc {
+    pub(crate) fn pc(&self, warp: WarpId) -> Pc {
         self.warps[warp].fragments[0].pc
     }
 
     /// A fault at the warp's current instruction from which there is no going on.
     pub(crate) fn fault<T>(
         &self,
-        warp: usize,
+        warp: WarpId,
         lane: Option<usize>,
         rule: &'static str,
         message: String,
@@ -55,7 +56,7 @@ impl Cluster<'_> {
     /// A fault at the warp's current instruction, unless its rule is allowed.
     pub(crate) fn survivable(
         &self,
-        warp: usize,
+        warp: WarpId,
         lane: Option<usize>,
         rule: Rule,
         message: String,
@@ -80,7 +81,7 @@ impl Cluster<'_> {
     /// A hazard at the warp's current instruction, unless its rule is allowed.
     pub(crate) fn hazard(
         &self,
-        warp: usize,
+        warp: WarpId,
         rule: Rule,
         message: String,
         other: Option<(String, Site)>,
@@ -106,7 +107,7 @@ impl Cluster<'_> {
     }
 
     /// The warp's current instruction is beyond this simulator.
-    pub(crate) fn unsupported<T>(&self, warp: usize, reason: String) -> Run<T> {
+    pub(crate) fn unsupported<T>(&self, warp: WarpId, reason: String) -> Run<T> {
         let site = self.site(warp, self.pc(warp), None);
         let unsupported = Unsupported { instruction: site.instruction, line: site.line, reason };
         Err(Box::new(Error::Unsupported(unsupported)))

@@ -4,7 +4,7 @@ use super::Cluster;
 use super::site::Run;
 use crate::error::{Error, Running, Stopped};
 use crate::instruction::{Control, Op, Pc};
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 use crate::watchdog::Stop;
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ type Place = (Pc, Pc, bool);
 impl Cluster<'_> {
     /// The report of a launch that a limit ended: the loops its warps are in, the most crowded first.
     pub(crate) fn stopped<T>(&self, stop: Stop) -> Run<T> {
-        let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
-        for (w, warp) in self.warps.iter().enumerate() {
+        let mut places: BTreeMap<Place, Vec<WarpId>> = BTreeMap::new();
+        for (w, warp) in self.warps.pairs() {
             for fragment in &warp.fragments {
                 let warps = places.entry(self.place_of(fragment)).or_default();
                 if warps.last() != Some(&w) {
@@ -26,7 +26,7 @@ impl Cluster<'_> {
                 }
             }
         }
-        let mut places: Vec<(Place, Vec<usize>)> = places.into_iter().collect();
+        let mut places: Vec<(Place, Vec<WarpId>)> = places.into_iter().collect();
         places.sort_by_key(|((.., waits), warps)| (*waits, std::cmp::Reverse(warps.len())));
         let unlisted = places.len().saturating_sub(LISTED);
         let running = places.iter().take(LISTED).map(|(place, warps)| self.running(*place, warps));
@@ -56,8 +56,8 @@ impl Cluster<'_> {
         loops.min_by_key(|(first, last)| last - first)
     }
 
-    fn running(&self, (first, last, waits): Place, warps: &[usize]) -> Running {
-        let w = warps.first().copied().unwrap_or(0);
+    fn running(&self, (first, last, waits): Place, warps: &[WarpId]) -> Running {
+        let w = warps.first().copied().unwrap_or(WarpId(0));
         let end = self.site(w, last, None);
         let last = (last != first).then_some((end.line, end.loc));
         Running { site: self.site(w, first, None), last, waits, warps: self.warp_names(warps) }

@@ -9,7 +9,7 @@ use crate::instruction::execute_arithmetic;
 use crate::instruction::{Inst, Op, Pc};
 use crate::register::{FULL, Reg};
 use crate::timing::Class;
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 
 /// What follows an instruction.
 pub(crate) enum Flow {
@@ -27,7 +27,7 @@ pub(crate) enum Flow {
 
 impl Cluster<'_> {
     /// Runs a warp for at most about `quantum` instructions.
-    pub(crate) fn run_warp(&mut self, w: usize, quantum: u32) -> Run<()> {
+    pub(crate) fn run_warp(&mut self, w: WarpId, quantum: u32) -> Run<()> {
         let mut left = quantum;
         let polls = self.polls;
         while left > 0 {
@@ -44,7 +44,7 @@ impl Cluster<'_> {
     }
 
     /// Runs the first fragment until it waits, splits, meets another at `stop`, or used `budget`.
-    fn run_fragment(&mut self, w: usize, stop: Pc, budget: u32) -> Run<u32> {
+    fn run_fragment(&mut self, w: WarpId, stop: Pc, budget: u32) -> Run<u32> {
         let kernel = self.kernel;
         let mut used = 0;
         let mut lanes = 0u64;
@@ -95,7 +95,7 @@ impl Cluster<'_> {
     /// Checks the registers of an instruction: those of matrix instructions under way, and those that hold
     /// what nobody wrote. Few instructions need it, and inlined it would slow down the others.
     #[inline(never)]
-    fn check_registers(&mut self, w: usize, inst: &Inst, mask: u32) -> Run<()> {
+    fn check_registers(&mut self, w: WarpId, inst: &Inst, mask: u32) -> Run<()> {
         if inst.touches_wgmma && mask != 0 {
             self.touch_accumulators(w, inst)?;
         }
@@ -113,7 +113,7 @@ impl Cluster<'_> {
     }
 
     /// An instruction may use what a tensor-memory load gave.
-    fn touch_loaded(&mut self, w: usize, inst: &Inst) -> Run<()> {
+    fn touch_loaded(&mut self, w: WarpId, inst: &Inst) -> Run<()> {
         let mut used = Vec::new();
         inst.op.registers(&mut |reg, _| {
             if let Reg::R32(r) = reg {
@@ -124,7 +124,7 @@ impl Cluster<'_> {
     }
 
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
-    fn follow(&mut self, w: usize, op: &Op, mask: u32) -> Run<bool> {
+    fn follow(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<bool> {
         let flow = self.execute(w, op, mask)?;
         let warp = &mut self.warps[w];
         let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };
@@ -154,7 +154,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn execute(&mut self, w: usize, op: &Op, mask: u32) -> Run<Flow> {
+    fn execute(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<Flow> {
         match op {
             // Arithmetic is executed where it is met.
             Op::Arithmetic(_) | Op::Nop => Ok(Flow::Next),
@@ -180,7 +180,7 @@ impl Cluster<'_> {
     }
 
     /// A wait for the lanes of `members` that are not here yet, if any.
-    pub(crate) fn converge(&self, w: usize, members: u32) -> Option<Wait> {
+    pub(crate) fn converge(&self, w: WarpId, members: u32) -> Option<Wait> {
         let warp = &self.warps[w];
         let missing = members & warp.live & !warp.fragments[0].mask;
         (missing != 0).then_some(Wait::Lanes(missing))

@@ -1,12 +1,13 @@
 //! What asynchronous operations do when they complete.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault};
 use crate::instruction::{BarrierId, MmaWork, RESPONSE_BYTES, WgmmaWork};
 use crate::matrix::{TmemAddress, TmemCopy};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::tensor_copy::{CopyPlan, Piece, ReduceOp, ReduceType, convert, fill_bytes, reduce};
+use crate::warp::WarpId;
 use program::TensorDescriptor;
 
 /// One end of a copy.
@@ -15,7 +16,7 @@ pub enum End {
     /// Global address.
     Global(u64),
     /// CTA in the cluster and offset.
-    Shared(usize, u32),
+    Shared(CtaRank, u32),
 }
 
 impl End {
@@ -32,7 +33,7 @@ impl End {
 #[derive(Clone, Copy, Debug)]
 pub struct CpAsyncPart {
     /// CTA.
-    pub cta: usize,
+    pub cta: CtaRank,
     /// Offset.
     pub offset: u32,
     /// Global address.
@@ -63,7 +64,7 @@ pub enum Work {
         /// Map.
         map: Box<TensorDescriptor>,
         /// CTA of the source.
-        cta: usize,
+        cta: CtaRank,
         /// Reduction.
         reduce: Option<ReduceOp>,
     },
@@ -113,7 +114,7 @@ pub enum Work {
     /// `tcgen05.cp`.
     TmemCopy {
         /// CTAs.
-        ctas: Vec<usize>,
+        ctas: Vec<CtaRank>,
         /// Shape.
         copy: TmemCopy,
         /// Destination.
@@ -124,7 +125,7 @@ pub enum Work {
     /// `tcgen05.shift`.
     Shift {
         /// CTAs.
-        ctas: Vec<usize>,
+        ctas: Vec<CtaRank>,
         /// Where.
         address: TmemAddress,
     },
@@ -187,7 +188,7 @@ const LATENCY: u64 = 300;
 
 impl Cluster<'_> {
     /// Queues an operation of the current instruction.
-    pub(crate) fn issue(&mut self, w: usize, stream: Stream, group: Group, work: Work) -> Run<()> {
+    pub(crate) fn issue(&mut self, w: WarpId, stream: Stream, group: Group, work: Work) -> Run<()> {
         self.event();
         if self.engines.is_full() {
             self.complete_next(None, true)?;
@@ -219,7 +220,7 @@ impl Cluster<'_> {
     }
 
     /// Completes, in order, the pending operations whose group `wanted` names; the warp knows them.
-    pub(crate) fn finish_group(&mut self, w: usize, wanted: impl Fn(Group) -> bool) -> Run<()> {
+    pub(crate) fn finish_group(&mut self, w: WarpId, wanted: impl Fn(Group) -> bool) -> Run<()> {
         self.complete_group(&wanted)?;
         self.wait_time(w, &wanted);
         self.join_groups(w, &wanted);
@@ -339,7 +340,7 @@ impl Cluster<'_> {
         &mut self,
         plan: &CopyPlan,
         map: &TensorDescriptor,
-        cta: usize,
+        cta: CtaRank,
         op: Option<ReduceOp>,
     ) -> Result<(), String> {
         let ty = match op {

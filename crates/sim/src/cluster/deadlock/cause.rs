@@ -4,12 +4,13 @@
 //! mistake before a count that is short, and that before warps that only wait for others.
 
 use super::{Awaited, Waiter};
-use crate::cluster::Cluster;
 use crate::cluster::schedule::Missed;
+use crate::cluster::{Cluster, CtaRank};
 use crate::error::Site;
 use crate::instruction::BarrierId;
 use crate::instruction::{Op, Tcgen05};
 use crate::mbarrier::Mbarrier;
+use crate::warp::WarpId;
 
 /// How much a reason says; the first says most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,9 +88,9 @@ impl Cluster<'_> {
         cause
     }
 
-    fn allocation_cause(&self, cta: usize) -> Cause {
-        let asks = |cta: usize| self.ctas.get(cta).is_some_and(|cta| cta.tensor.asked.is_some());
-        let alone = asks(cta) && !asks(cta ^ 1);
+    fn allocation_cause(&self, cta: CtaRank) -> Cause {
+        let asks = |cta: CtaRank| self.ctas.at(cta).is_some_and(|cta| cta.tensor.asked.is_some());
+        let alone = asks(cta) && !asks(cta.peer());
         let (text, help) = match alone {
             true => (
                 "a CTA allocates tensor memory for its pair, and the peer CTA does not",
@@ -105,7 +106,7 @@ impl Cluster<'_> {
 
     fn explain_registers(&self) -> String {
         let launch = self.kernel.registers_at_launch.unwrap_or_default();
-        let warps = self.ctas[0].warps.len();
+        let warps = self.ctas[CtaRank(0)].warps.len();
         format!(
             "at launch each thread has {launch} registers (.maxntid, .minnctapersm and .maxnreg decide), the \
              CTA's {warps} warps together {}: setmaxnreg shares these out, and no more",
@@ -113,7 +114,7 @@ impl Cluster<'_> {
         )
     }
 
-    fn named_cause(&self, cta: usize, id: u32) -> Cause {
+    fn named_cause(&self, cta: CtaRank, id: u32) -> Cause {
         let (arrived, expected) = self.named_count(cta, id);
         let missing = expected.saturating_sub(arrived);
         Cause::new(
@@ -156,14 +157,14 @@ impl Cluster<'_> {
         if bar.tx != 0 || !self.may_await_commit(bar) {
             return None;
         }
-        let goes_elsewhere = |w: usize| {
+        let goes_elsewhere = |w: WarpId| {
             let waits = |f: &crate::warp::Fragment| self.waiter(w, f);
             let mut waiters = self.warps[w].fragments.iter().map(waits);
             waiters.any(|waiter| {
                 matches!(waiter.awaited, Awaited::Phase(..)) && !on_barrier(&waiter, id)
             })
         };
-        let (w, pc) = self.warps.iter().enumerate().find_map(|(w, warp)| {
+        let (w, pc) = self.warps.pairs().find_map(|(w, warp)| {
             let pc = warp.uncommitted.filter(|_| !goes_elsewhere(w))?;
             Some((w, pc))
         })?;

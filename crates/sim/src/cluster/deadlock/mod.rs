@@ -7,11 +7,12 @@ mod cause;
 
 use super::Cluster;
 use super::site::Run;
+use crate::cluster::CtaRank;
 use crate::error::{Deadlock, Error, Waiting};
 use crate::instruction::BarrierId;
 use crate::instruction::Pc;
 use crate::mbarrier::Mbarrier;
-use crate::warp::{Fragment, Wait};
+use crate::warp::{Fragment, Wait, WarpId};
 use cause::Cause;
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ const POLL_LOOP: Pc = 200;
 
 /// Lanes of a warp that cannot go on.
 struct Waiter {
-    w: usize,
+    w: WarpId,
     mask: u32,
     /// Where they wait.
     pc: Pc,
@@ -49,7 +50,7 @@ struct Kind {
     pc: Pc,
     what: String,
     awaited: Awaited,
-    warps: Vec<usize>,
+    warps: Vec<WarpId>,
 }
 
 impl Cluster<'_> {
@@ -82,13 +83,13 @@ impl Cluster<'_> {
     }
 
     fn waiters(&self) -> Vec<Waiter> {
-        let all = self.warps.iter().enumerate().flat_map(|(w, warp)| {
+        let all = self.warps.pairs().flat_map(|(w, warp)| {
             warp.fragments.iter().map(move |fragment| self.waiter(w, fragment))
         });
         all.collect()
     }
 
-    fn waiter(&self, w: usize, fragment: &Fragment) -> Waiter {
+    fn waiter(&self, w: WarpId, fragment: &Fragment) -> Waiter {
         let mut pc = fragment.wait_pc;
         let awaited = match fragment.wait {
             Wait::Mbarrier { cta, offset, phase, .. } => Awaited::Phase((cta, offset), phase),
@@ -108,7 +109,7 @@ impl Cluster<'_> {
     }
 
     /// The wait near by at which lanes look for a phase again and again.
-    fn polled(&self, w: usize, fragment: &Fragment) -> Option<(Pc, BarrierId, u64)> {
+    fn polled(&self, w: WarpId, fragment: &Fragment) -> Option<(Pc, BarrierId, u64)> {
         let cta = self.warps[w].cta;
         let barriers = self.ctas[cta].mbarriers.iter();
         let polls = barriers.filter_map(|(offset, bar)| {
@@ -139,7 +140,7 @@ impl Cluster<'_> {
     }
 
     /// What a warp waits for, in words.
-    fn describe(&self, w: usize, awaited: &Awaited) -> String {
+    fn describe(&self, w: WarpId, awaited: &Awaited) -> String {
         let warp = &self.warps[w];
         match awaited {
             Awaited::Phase((cta, offset), phase) => {
@@ -170,7 +171,7 @@ impl Cluster<'_> {
     }
 
     /// Threads that arrived at a named barrier, and how many it needs.
-    fn named_count(&self, cta: usize, id: u32) -> (u32, u32) {
+    fn named_count(&self, cta: CtaRank, id: u32) -> (u32, u32) {
         let bar = &self.ctas[cta].named[id as usize];
         (bar.arrived, bar.expected.unwrap_or(32 * self.ctas[cta].live_warps))
     }

@@ -1,15 +1,15 @@
 //! Named barriers, the cluster barrier, fences.
 
 use crate::alu::BoolOp;
-use crate::cluster::{Cluster, NamedBarrier, Run};
+use crate::cluster::{Cluster, CtaRank, NamedBarrier, Run};
 use crate::exec::Flow;
 use crate::instruction::{BarKind, Barrier, Fence, Op};
 use crate::register::lanes;
 use crate::register::{P, R32, Reg};
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 
 impl Cluster<'_> {
-    pub(crate) fn barrier_op(&mut self, w: usize, op: &Barrier, mask: u32) -> Run<Flow> {
+    pub(crate) fn barrier_op(&mut self, w: WarpId, op: &Barrier, mask: u32) -> Run<Flow> {
         let aligned = match op {
             Barrier::Bar { aligned, .. }
             | Barrier::ClusterArrive { aligned }
@@ -34,7 +34,7 @@ impl Cluster<'_> {
 
     fn named_barrier(
         &mut self,
-        w: usize,
+        w: WarpId,
         kind: BarKind,
         id: R32,
         count: Option<R32>,
@@ -103,19 +103,19 @@ impl Cluster<'_> {
     }
 
     /// Releases a named barrier all of whose threads arrived.
-    fn release_named(&mut self, cta: usize, id: u32) {
+    fn release_named(&mut self, cta: CtaRank, id: u32) {
         let bar = &self.ctas[cta].named[id as usize];
         let expected = bar.expected.unwrap_or(32 * self.ctas[cta].live_warps);
         if bar.arrived == 0 || bar.arrived < expected {
             return;
         }
         let bar = std::mem::take(&mut self.ctas[cta].named[id as usize]);
-        for w in self.ctas[cta].warps.clone() {
+        for w in self.ctas[cta].warps.clone().map(WarpId) {
             self.release_waiters(w, id, &bar);
         }
     }
 
-    fn release_waiters(&mut self, w: usize, id: u32, bar: &NamedBarrier) {
+    fn release_waiters(&mut self, w: WarpId, id: u32, bar: &NamedBarrier) {
         let mut released = false;
         let warp = &mut self.warps[w];
         for f in 0..warp.fragments.len() {
@@ -150,13 +150,13 @@ impl Cluster<'_> {
     }
 
     /// Looks again at barriers whose expected count depends on live warps.
-    pub(crate) fn recheck_barriers(&mut self, cta: usize) {
+    pub(crate) fn recheck_barriers(&mut self, cta: CtaRank) {
         for id in 0..self.ctas[cta].named.len() {
             self.release_named(cta, id as u32);
         }
     }
 
-    fn cluster_arrive(&mut self, w: usize, mask: u32) {
+    fn cluster_arrive(&mut self, w: WarpId, mask: u32) {
         self.event();
         let threads = (mask & self.warps[w].live).count_ones();
         let (phase, time) = (self.barrier.phase, self.warps[w].time);
@@ -167,7 +167,7 @@ impl Cluster<'_> {
         self.recheck_cluster_barrier();
     }
 
-    fn cluster_wait(&mut self, w: usize) -> Flow {
+    fn cluster_wait(&mut self, w: WarpId) -> Flow {
         let wanted = self.warps[w].cluster_phase;
         if self.barrier.phase >= wanted {
             let published = self.barrier.published.clone();
@@ -187,7 +187,7 @@ impl Cluster<'_> {
         let incoming = std::mem::take(&mut self.barrier.incoming);
         self.barrier.published.join(&incoming);
         let (phase, time) = (self.barrier.phase, self.barrier.time);
-        for w in 0..self.warps.len() {
+        for w in self.warps.ids() {
             let warp = &mut self.warps[w];
             let mut released = false;
             for fragment in &mut warp.fragments {
@@ -204,7 +204,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn fence(&mut self, w: usize, fence: Fence, mask: u32) -> Run<Flow> {
+    fn fence(&mut self, w: WarpId, fence: Fence, mask: u32) -> Run<Flow> {
         self.note_fence(w, fence);
         if fence == Fence::ProxyAsync {
             self.note_proxy_fence_of_lanes(w, mask);

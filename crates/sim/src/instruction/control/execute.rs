@@ -1,14 +1,15 @@
 //! Branches, exits, and what a warp asks of the machine.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::Pending;
 use crate::exec::{End, Flow, Work};
 use crate::instruction::{Control, Pc};
 use crate::register::{R32, Reg, lanes};
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
-    pub(crate) fn control(&mut self, w: usize, op: &Control, mask: u32) -> Run<Flow> {
+    pub(crate) fn control(&mut self, w: WarpId, op: &Control, mask: u32) -> Run<Flow> {
         match op {
             Control::Branch { target } => Ok(self.branch(w, *target, mask)),
             Control::BranchIndex { index, targets } => self.branch_index(w, *index, targets, mask),
@@ -33,12 +34,12 @@ impl Cluster<'_> {
     }
 
     /// Gives lanes a value.
-    fn set_lanes(&mut self, w: usize, d: Reg, value: u64, mask: u32) -> Flow {
+    fn set_lanes(&mut self, w: WarpId, d: Reg, value: u64, mask: u32) -> Flow {
         lanes(mask).for_each(|lane| self.warps[w].registers.set_lane(d, lane, value));
         Flow::Next
     }
 
-    fn branch(&mut self, w: usize, target: Pc, taken: u32) -> Flow {
+    fn branch(&mut self, w: WarpId, target: Pc, taken: u32) -> Flow {
         let warp = &mut self.warps[w];
         let fragment = &mut warp.fragments[0];
         if taken == fragment.mask {
@@ -50,7 +51,7 @@ impl Cluster<'_> {
         Flow::Moved
     }
 
-    fn branch_index(&mut self, w: usize, index: R32, targets: &[Pc], mask: u32) -> Run<Flow> {
+    fn branch_index(&mut self, w: WarpId, index: R32, targets: &[Pc], mask: u32) -> Run<Flow> {
         let row = *self.warps[w].registers.r32(index);
         let mut left = mask;
         let here = self.pc(w);
@@ -78,7 +79,7 @@ impl Cluster<'_> {
     }
 
     /// Ends lanes; what depends on the number of live threads looks again.
-    fn exit(&mut self, w: usize, mask: u32) -> Run<()> {
+    fn exit(&mut self, w: WarpId, mask: u32) -> Run<()> {
         self.event();
         let cta = self.warps[w].cta;
         if self.ctas[cta].live_warps == 1 && self.warps[w].live & !mask == 0 {
@@ -102,7 +103,7 @@ impl Cluster<'_> {
     }
 
     /// A CTA ends: no copy may still be writing its shared memory.
-    fn check_in_flight(&self, cta: usize) -> Run<()> {
+    fn check_in_flight(&self, cta: CtaRank) -> Run<()> {
         let into = |p: &&Pending| match &p.work {
             Work::TensorLoad { ends, .. }
             | Work::Bulk { ends, .. }

@@ -2,12 +2,12 @@
 
 use crate::cluster::{Cluster, Run};
 use crate::exec::Flow;
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 
 impl Cluster<'_> {
     /// A warp goes to `count` registers: what it gives back others can take, and for more it waits until
     /// enough were given back. Without effect where the number at launch is not known.
-    pub(crate) fn set_registers(&mut self, w: usize, count: u32) -> Run<Flow> {
+    pub(crate) fn set_registers(&mut self, w: WarpId, count: u32) -> Run<Flow> {
         if let Some(wait) = self.converge(w, self.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
@@ -26,7 +26,7 @@ impl Cluster<'_> {
 
     /// A warp ends, and others can have its registers: the manual does not say so, but does not deny it
     /// either, and nobody is accused for less.
-    pub(crate) fn return_registers(&mut self, w: usize) {
+    pub(crate) fn return_registers(&mut self, w: WarpId) {
         if let Some(has) = self.warps[w].register_count.take() {
             self.ctas[self.warps[w].cta].spare_registers += has;
             self.retry(|wait| matches!(wait, Wait::Registers(_)));

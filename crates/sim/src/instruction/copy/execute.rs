@@ -1,6 +1,6 @@
 //! Issuing asynchronous copies.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Stream};
 use crate::exec::Flow;
 use crate::exec::{CpAsyncPart, End, Work};
@@ -11,10 +11,11 @@ use crate::register::lanes;
 use crate::register::{Reg, Registers};
 use crate::rules::Rule;
 use crate::tensor_copy::{CopyPlan, Direction, Piece, ReduceOp, ReduceType};
+use crate::warp::WarpId;
 use program::TensorDescriptor;
 
 impl Cluster<'_> {
-    pub(crate) fn async_copy(&mut self, w: usize, op: &AsyncCopy, mask: u32) -> Run<Flow> {
+    pub(crate) fn async_copy(&mut self, w: WarpId, op: &AsyncCopy, mask: u32) -> Run<Flow> {
         match op {
             AsyncCopy::CpAsync { dst, src, bytes, source_bytes, ignore } => {
                 let shorter = |r: &Registers, lane: usize| {
@@ -73,7 +74,7 @@ impl Cluster<'_> {
     /// `st.async` and `red.async`. Lanes that store one behind the other are one operation.
     fn store_async(
         &mut self,
-        w: usize,
+        w: WarpId,
         (addr, mbar): (Addr, Addr),
         (src, bytes): (&[Reg], u32),
         reduce: Option<(ReduceOp, ReduceType)>,
@@ -104,7 +105,7 @@ impl Cluster<'_> {
     }
 
     /// A shared-memory operand of `bytes` bytes.
-    pub(crate) fn shared_end(&self, w: usize, lane: usize, addr: Addr, bytes: u32) -> Run<End> {
+    pub(crate) fn shared_end(&self, w: WarpId, lane: usize, addr: Addr, bytes: u32) -> Run<End> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         match self.shared_place(w, lane, at, bytes)? {
             Place::Shared(cta, offset) => Ok(End::Shared(cta, offset)),
@@ -114,7 +115,7 @@ impl Cluster<'_> {
 
     fn cp_async(
         &mut self,
-        w: usize,
+        w: WarpId,
         dst: Addr,
         src: Addr,
         bytes: u32,
@@ -147,7 +148,7 @@ impl Cluster<'_> {
 
     fn cp_async_arrive(
         &mut self,
-        w: usize,
+        w: WarpId,
         addr: Addr,
         space: MemSpace,
         noinc: bool,
@@ -166,7 +167,7 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    fn bulk(&mut self, w: usize, lane: usize, copy: &BulkCopy) -> Run<()> {
+    fn bulk(&mut self, w: WarpId, lane: usize, copy: &BulkCopy) -> Run<()> {
         let registers = &self.warps[w].registers;
         let bytes = registers.r32(copy.size).0[lane];
         if !bytes.is_multiple_of(16) || bytes == 0 {
@@ -205,7 +206,7 @@ impl Cluster<'_> {
 
     pub(crate) fn bulk_end(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         addr: Addr,
         space: MemSpace,
@@ -225,7 +226,7 @@ impl Cluster<'_> {
     /// Destinations and barriers of a copy: those named, or the same offsets in every CTA of a mask.
     pub(crate) fn multicast(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         to: End,
         signal: BarrierId,
@@ -245,15 +246,15 @@ impl Cluster<'_> {
             return Ok((vec![to], vec![signal]));
         };
         let (mut ends, mut signals) = (Vec::new(), Vec::new());
-        for rank in lanes(mask & 0xFFFF) {
-            if rank >= self.ctas.len() {
+        for rank in lanes(mask & 0xFFFF).map(CtaRank) {
+            if !self.ctas.holds(rank) {
                 let message = format!(
                     "multicast mask {mask:#x} names CTA rank {rank} of a cluster of {}",
                     self.ctas.len()
                 );
                 return self.fault(w, Some(lane), "multicast", message, None);
             }
-            let owner = if pair { rank & !1 | signal.0 & 1 } else { rank };
+            let owner = if pair { rank.pair()[signal.0.0 & 1] } else { rank };
             self.known_signal(w, lane, (owner, signal.1))?;
             ends.push(End::Shared(rank, offset));
             signals.push((owner, signal.1));
@@ -263,7 +264,7 @@ impl Cluster<'_> {
 
     /// The lanes of `mask`, without those that store the same box to the same place as a lower one.
     /// CUTLASS lets a whole warp issue its stores; writing the same bytes again changes nothing.
-    fn distinct_stores(&self, w: usize, copy: &TensorCopy, mask: u32) -> u32 {
+    fn distinct_stores(&self, w: WarpId, copy: &TensorCopy, mask: u32) -> u32 {
         let (TensorDirection::Store, Some(shared)) = (copy.direction, copy.shared) else {
             return mask;
         };
@@ -277,7 +278,7 @@ impl Cluster<'_> {
         lanes(mask).filter(|lane| !repeats(*lane)).fold(0, |all, lane| all | 1 << lane)
     }
 
-    fn tensor(&mut self, w: usize, lane: usize, copy: &TensorCopy) -> Run<()> {
+    fn tensor(&mut self, w: WarpId, lane: usize, copy: &TensorCopy) -> Run<()> {
         let map = self.tensor_map(w, lane, copy.map)?;
         if !map.address.is_multiple_of(16) {
             let message = format!("the tensor of a map starts at {:#x}", map.address);
@@ -349,7 +350,7 @@ impl Cluster<'_> {
     /// Global memory a tensor copy touches must exist.
     fn check_pieces(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         plan: &CopyPlan,
         direction: Direction,
@@ -382,7 +383,7 @@ impl Cluster<'_> {
     }
 
     /// Reads and decodes the 128-byte map at an address.
-    fn tensor_map(&mut self, w: usize, lane: usize, addr: Addr) -> Run<TensorDescriptor> {
+    fn tensor_map(&mut self, w: WarpId, lane: usize, addr: Addr) -> Run<TensorDescriptor> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         let bytes = self.map_bytes(w, lane, at, MemSpace::Generic)?;
         match TensorDescriptor::decode(&bytes) {
@@ -396,7 +397,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn bulk_wait(&mut self, w: usize, pending: u32, read: bool) -> Run<Flow> {
+    fn bulk_wait(&mut self, w: WarpId, pending: u32, read: bool) -> Run<Flow> {
         let below = self.warps[w].bulk_group.saturating_sub(pending.into());
         let of_this = move |g: Group| matches!(g, Group::Bulk(who, n) if who == w && n < below);
         if read {

@@ -5,12 +5,13 @@ use crate::exec::Flow;
 use crate::instruction::{Addr, MemSpace};
 use crate::instruction::{Order, Place, advance, lane_address};
 use crate::register::Reg;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
     /// The 128 bytes at an address.
     pub(crate) fn map_bytes(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         at: u64,
         space: MemSpace,
@@ -26,7 +27,7 @@ impl Cluster<'_> {
     }
 
     /// Where the 128 bytes of a tensor map are: aligned to 64 and all of them there.
-    fn map_place(&self, w: usize, lane: usize, space: MemSpace, at: u64) -> Run<Place> {
+    fn map_place(&self, w: WarpId, lane: usize, space: MemSpace, at: u64) -> Run<Place> {
         self.place(w, lane, space, at.wrapping_add(64), 64)?;
         self.place(w, lane, space, at, 64)
     }
@@ -34,7 +35,7 @@ impl Cluster<'_> {
     /// Copies bytes out of any memory.
     pub(crate) fn copy_out(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         out: &mut [u8],
@@ -47,7 +48,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn copy_in(&mut self, w: usize, lane: usize, place: Place, bytes: &[u8]) -> Run<()> {
+    fn copy_in(&mut self, w: WarpId, lane: usize, place: Place, bytes: &[u8]) -> Run<()> {
         for (i, chunk) in bytes.chunks(8).enumerate() {
             let at = advance(place, 8 * i as u32);
             self.before_write(w, lane, at, 8, Order::Strong)?;
@@ -59,7 +60,7 @@ impl Cluster<'_> {
 
     pub(crate) fn replace_field(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         (addr, space): (Addr, MemSpace),
         (field, ordinal): (&str, u32),
@@ -82,7 +83,7 @@ impl Cluster<'_> {
 
     pub(crate) fn tensormap_copy(
         &mut self,
-        w: usize,
+        w: WarpId,
         dst: Addr,
         src: Addr,
         mask: u32,

@@ -7,9 +7,10 @@ use crate::register::lanes;
 use crate::register::{Reg, Registers, Row32};
 use crate::rules::Rule;
 use crate::tensor_copy::{ReduceOp, ReduceType, reduce};
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
-    pub(crate) fn warp_wide(&mut self, w: usize, op: &Exchange, mask: u32) -> Run<Flow> {
+    pub(crate) fn warp_wide(&mut self, w: WarpId, op: &Exchange, mask: u32) -> Run<Flow> {
         let members = *self.warps[w].registers.r32(op.members());
         if let Some(lane) = lanes(mask).find(|lane| members.0[*lane] & 1 << lane == 0) {
             let message = format!(

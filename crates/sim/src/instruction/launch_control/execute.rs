@@ -13,6 +13,7 @@ use crate::options::{Completion, Schedule};
 use crate::register::lanes;
 use crate::register::{R32, R64, Reg};
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 /// Bytes of a response.
 pub(crate) const RESPONSE_BYTES: u32 = 16;
@@ -22,7 +23,7 @@ const CANCELED: u128 = 1 << 96;
 const NO_CTA: u64 = 0xFFFF_FFFF;
 
 impl Cluster<'_> {
-    pub(crate) fn launch_control(&mut self, w: usize, op: &LaunchControl, mask: u32) -> Run<Flow> {
+    pub(crate) fn launch_control(&mut self, w: WarpId, op: &LaunchControl, mask: u32) -> Run<Flow> {
         match op {
             LaunchControl::TryCancel { dst, mbar, multicast } => {
                 lanes(mask)
@@ -38,7 +39,7 @@ impl Cluster<'_> {
 
     fn try_cancel(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         (dst, mbar): (Addr, Addr),
         multicast: bool,
@@ -68,7 +69,7 @@ impl Cluster<'_> {
     }
 
     /// Whoever has seen a refusal must not ask again.
-    fn check_refusals(&self, w: usize, lane: usize) -> Run<()> {
+    fn check_refusals(&self, w: WarpId, lane: usize) -> Run<()> {
         let knows = |(by, moment): &&(Touch, _)| match (&self.checker, moment) {
             (Some(checker), Some(moment)) => checker.knows(w, *moment),
             _ => by.warp == w,
@@ -83,7 +84,7 @@ impl Cluster<'_> {
         self.survivable(w, Some(lane), Rule::CancelAfterRefusal, message, Some(help))
     }
 
-    fn is_canceled(&mut self, w: usize, d: Reg, response: R64, mask: u32) {
+    fn is_canceled(&mut self, w: WarpId, d: Reg, response: R64, mask: u32) {
         for lane in lanes(mask) {
             let registers = &mut self.warps[w].registers;
             let canceled = registers.lane128(response, lane) & CANCELED != 0;
@@ -94,7 +95,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn note_refusal(&mut self, w: usize) {
+    fn note_refusal(&mut self, w: WarpId) {
         let (by, cta) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].cta);
         let moment = self.checker.as_ref().map(|checker| checker.now(w));
         let refusals = &mut self.ctas[cta].refusals;
@@ -103,7 +104,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn first_cta(&mut self, w: usize, d: &[Option<R32>; 3], response: R64, mask: u32) {
+    fn first_cta(&mut self, w: WarpId, d: &[Option<R32>; 3], response: R64, mask: u32) {
         for lane in lanes(mask) {
             let value = self.warps[w].registers.lane128(response, lane);
             for (axis, d) in d.iter().enumerate().filter_map(|(axis, d)| Some((axis, (*d)?))) {

@@ -1,6 +1,6 @@
 //! `mbarrier` instructions, and what completes phases.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::Flow;
 use crate::instruction::lane_address;
 use crate::instruction::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace};
@@ -8,10 +8,10 @@ use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
 use crate::register::lanes;
 use crate::register::{P, R32, R64, Reg};
 use crate::rules::Rule;
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 
 /// An mbarrier: CTA in the cluster and offset in its shared memory.
-pub(crate) type BarrierId = (usize, u32);
+pub(crate) type BarrierId = (CtaRank, u32);
 
 /// What the lanes of a warp saw.
 struct Looks {
@@ -24,7 +24,7 @@ struct Looks {
 }
 
 impl Cluster<'_> {
-    pub(crate) fn mbarrier_op(&mut self, w: usize, op: &Instruction, mask: u32) -> Run<Flow> {
+    pub(crate) fn mbarrier_op(&mut self, w: WarpId, op: &Instruction, mask: u32) -> Run<Flow> {
         match op.op {
             MbarrierOp::Wait { done, parity, token, blocking } => {
                 return self.mbarrier_wait(w, op, (done, parity, token, blocking), mask);
@@ -51,7 +51,7 @@ impl Cluster<'_> {
     /// The barrier an address names.
     pub(crate) fn barrier_at(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         addr: Addr,
         space: MemSpace,
@@ -59,7 +59,7 @@ impl Cluster<'_> {
         self.shared_operand(w, lane, addr, space, 8)
     }
 
-    fn mbarrier_lane(&mut self, w: usize, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
+    fn mbarrier_lane(&mut self, w: WarpId, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
         let value = |r: R32, cluster: &Self| cluster.warps[w].registers.r32(r).0[lane];
         match op {
             MbarrierOp::Init(count) => self.mbarrier_init(w, lane, id, value(count, self)),
@@ -109,7 +109,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn mbarrier_init(&mut self, w: usize, lane: usize, id: BarrierId, count: u32) -> Run<()> {
+    fn mbarrier_init(&mut self, w: WarpId, lane: usize, id: BarrierId, count: u32) -> Run<()> {
         let by = Touch { warp: w, pc: self.pc(w) };
         if let Some(old) = self.ctas[id.0].mbarriers.get(&id.1) {
             if old.init == by && old.is_fresh(count) {
@@ -139,7 +139,7 @@ impl Cluster<'_> {
     }
 
     /// Checks that a barrier is initialised, and that the initialisation is visible here.
-    pub(crate) fn known_barrier(&mut self, w: usize, lane: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn known_barrier(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
         if self.ctas[id.0].mbarriers.contains_key(&id.1) {
             return self.note_barrier_use(w, id);
         }
@@ -161,13 +161,13 @@ impl Cluster<'_> {
     }
 
     /// The same for a barrier that an asynchronous operation will signal.
-    pub(crate) fn known_signal(&mut self, w: usize, lane: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn known_signal(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
         self.known_barrier(w, lane, id)?;
         self.note_async_signal(w, id)
     }
 
     /// Phase in the low half, pending count above.
-    fn save_token(&mut self, w: usize, lane: usize, id: BarrierId, token: R64) {
+    fn save_token(&mut self, w: WarpId, lane: usize, id: BarrierId, token: R64) {
         if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
             let state = bar.phase & 0xFFFF_FFFF | (bar.pending as u64 & 0xF_FFFF) << 32;
             self.warps[w].registers.set_lane(Reg::R64(token), lane, state);
@@ -175,7 +175,7 @@ impl Cluster<'_> {
     }
 
     /// `count` arrivals by a lane.
-    pub(crate) fn arrive(&mut self, w: usize, lane: usize, id: BarrierId, count: i64) -> Run<()> {
+    pub(crate) fn arrive(&mut self, w: WarpId, lane: usize, id: BarrierId, count: i64) -> Run<()> {
         let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
         match self.arrive_as(by, time, id, count) {
             Ok(()) => Ok(()),
@@ -183,7 +183,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn transact(&mut self, w: usize, lane: usize, id: BarrierId, bytes: i64) -> Run<()> {
+    fn transact(&mut self, w: WarpId, lane: usize, id: BarrierId, bytes: i64) -> Run<()> {
         let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
         match self.transact_as(by, time, id, bytes) {
             Ok(()) => Ok(()),
@@ -223,7 +223,7 @@ impl Cluster<'_> {
 
     fn mbarrier_fault<T>(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         id: BarrierId,
         error: &MbarrierError,
@@ -246,7 +246,7 @@ impl Cluster<'_> {
     fn phase_completed(&mut self, id: BarrierId) {
         self.event();
         let Some(phase) = self.ctas[id.0].mbarriers.get(&id.1).map(|b| b.phase) else { return };
-        for w in 0..self.warps.len() {
+        for w in self.warps.ids() {
             for f in 0..self.warps[w].fragments.len() {
                 match self.warps[w].fragments[f].wait {
                     Wait::Mbarrier { cta, offset, phase: wanted, .. }
@@ -261,7 +261,7 @@ impl Cluster<'_> {
     }
 
     /// Ends a wait successfully.
-    pub(crate) fn wake(&mut self, w: usize, f: usize, phase: u64) {
+    pub(crate) fn wake(&mut self, w: WarpId, f: usize, phase: u64) {
         let fragment = &mut self.warps[w].fragments[f];
         let Wait::Mbarrier { cta, offset, done, .. } = fragment.wait else { return };
         let mask = fragment.mask;
@@ -271,7 +271,7 @@ impl Cluster<'_> {
     }
 
     /// Lanes of a warp saw a phase complete: the warp knows what was published by it.
-    fn observe(&mut self, w: usize, mask: u32, id: BarrierId, phase: u64) {
+    fn observe(&mut self, w: WarpId, mask: u32, id: BarrierId, phase: u64) {
         let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
         bar.observe(w, mask, phase);
         let (start, done) = (self.warps[w].time, bar.done_time);
@@ -284,7 +284,7 @@ impl Cluster<'_> {
 
     fn mbarrier_wait(
         &mut self,
-        w: usize,
+        w: WarpId,
         op: &Instruction,
         (done, parity, token, blocking): (P, Option<R32>, Option<R64>, bool),
         mask: u32,
@@ -312,7 +312,7 @@ impl Cluster<'_> {
     /// at the same phase see it once.
     fn look(
         &mut self,
-        w: usize,
+        w: WarpId,
         op: &Instruction,
         (parity, token): (Option<R32>, Option<R64>),
         mask: u32,
@@ -353,7 +353,7 @@ impl Cluster<'_> {
     /// observed it.
     fn sees_complete(
         &mut self,
-        (w, mask): (usize, u32),
+        (w, mask): (WarpId, u32),
         id: BarrierId,
         wanted: u64,
         by_parity: bool,

@@ -2,7 +2,7 @@
 
 use super::banks::bank_conflicts;
 use crate::check::Conflict;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::Flow;
 use crate::instruction::{Addr, AtomOp, Atomic, Load, MemSpace, MemoryAccess, Store};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
@@ -10,6 +10,7 @@ use crate::register::lanes;
 use crate::register::{Reg, Registers};
 use crate::rules::Rule;
 use crate::tensor_copy::reduce;
+use crate::warp::WarpId;
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +18,7 @@ pub(crate) enum Place {
     /// Global address.
     Global(u64),
     /// CTA in the cluster and offset.
-    Shared(usize, u32),
+    Shared(CtaRank, u32),
     /// Offset in the thread's local memory.
     Local(u32),
     /// Offset in the parameters.
@@ -66,7 +67,7 @@ impl Cluster<'_> {
     #[inline(always)]
     pub(crate) fn place(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         space: MemSpace,
         at: u64,
@@ -90,12 +91,12 @@ impl Cluster<'_> {
         Ok(place)
     }
 
-    fn local_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    fn local_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
         self.small_place(w, lane, (at, bytes), (self.kernel.local_bytes, "local memory"))
             .map(Place::Local)
     }
 
-    fn param_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    fn param_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
         self.small_place(w, lane, (at, bytes), (self.kernel.param_bytes, "the parameters"))
             .map(Place::Param)
     }
@@ -103,7 +104,7 @@ impl Cluster<'_> {
     /// An offset in a memory that has less than 4 GiB.
     fn small_place(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         (at, bytes): (u64, u32),
         (size, what): (u32, &str),
@@ -115,20 +116,20 @@ impl Cluster<'_> {
         self.fault(w, Some(lane), "out-of-bounds", message, None)
     }
 
-    pub(crate) fn misaligned<T>(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<T> {
+    pub(crate) fn misaligned<T>(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<T> {
         let message = format!("address {at:#x} is not a multiple of the {bytes} bytes accessed");
         self.fault(w, Some(lane), "misaligned", message, None)
     }
 
     /// CTA and offset of a shared-window address.
     #[inline(always)]
-    pub(crate) fn shared_place(&self, w: usize, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    pub(crate) fn shared_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
         let at = match address::window(at) {
             Window::Shared(at) => at,
             _ => at as u32,
         };
-        let (rank, offset) = ((at >> 24) as usize, at & SHARED_OFFSET);
-        if rank >= self.ctas.len() {
+        let (rank, offset) = (CtaRank((at >> 24) as usize), at & SHARED_OFFSET);
+        if !self.ctas.holds(rank) {
             let message = format!(
                 "shared address {at:#x} names CTA rank {rank} of a cluster of {}",
                 self.ctas.len()
@@ -155,12 +156,12 @@ impl Cluster<'_> {
     /// ThunderKittens writes it so.
     pub(crate) fn shared_operand(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         addr: Addr,
         space: MemSpace,
         bytes: u32,
-    ) -> Run<(usize, u32)> {
+    ) -> Run<(CtaRank, u32)> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         if space == MemSpace::Generic && !matches!(address::window(at), Window::Shared(_)) {
             self.check_window_offset(w, lane, at)?;
@@ -172,7 +173,7 @@ impl Cluster<'_> {
     }
 
     /// An address outside of the shared window, where one in it is due.
-    fn check_window_offset(&self, w: usize, lane: usize, at: u64) -> Run<()> {
+    fn check_window_offset(&self, w: WarpId, lane: usize, at: u64) -> Run<()> {
         if at >> 32 != 0 {
             let message = format!("{at:#x} is not in shared memory, where this operand must be");
             return self.fault(w, Some(lane), "shared-space", message, None);
@@ -187,7 +188,7 @@ impl Cluster<'_> {
 
     fn shared_out_of_bounds<T>(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         offset: u32,
         bytes: u32,
@@ -210,7 +211,7 @@ impl Cluster<'_> {
         !strong && !self.launch.options.pedantic
     }
 
-    pub(crate) fn memory_access(&mut self, w: usize, op: &MemoryAccess, mask: u32) -> Run<Flow> {
+    pub(crate) fn memory_access(&mut self, w: WarpId, op: &MemoryAccess, mask: u32) -> Run<Flow> {
         match op {
             MemoryAccess::Load(load) => self.load(w, load, mask),
             MemoryAccess::Store(store) => self.store(w, store, mask),
@@ -222,7 +223,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn load(&mut self, w: usize, load: &Load, mask: u32) -> Run<Flow> {
+    fn load(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<Flow> {
         let n = load.dst.len() as u32;
         let bytes = u32::from(load.bytes);
         if load.strong {
@@ -248,7 +249,7 @@ impl Cluster<'_> {
     }
 
     #[inline(always)]
-    fn load_lane(&mut self, w: usize, lane: usize, place: Place, load: &Load) {
+    fn load_lane(&mut self, w: WarpId, lane: usize, place: Place, load: &Load) {
         let bytes = u32::from(load.bytes);
         let all = bytes * load.dst.len() as u32;
         let unwritten = self.first_unwritten(w, lane, place, all).is_some();
@@ -275,7 +276,7 @@ impl Cluster<'_> {
     }
 
     /// Marks the bytes of a register that are loaded from where nobody wrote.
-    fn mark_loaded(&mut self, w: usize, lane: usize, dst: Reg, place: Place, bytes: u32) {
+    fn mark_loaded(&mut self, w: WarpId, lane: usize, dst: Reg, place: Place, bytes: u32) {
         let Some(what) = self.unwritten_at(w, lane, place, bytes) else { return };
         let missing = |i: &u32| self.first_unwritten(w, lane, advance(place, *i), 1).is_some();
         let missing = (0..bytes).filter(missing).fold(0, |all, i| all | 1 << i);
@@ -286,7 +287,7 @@ impl Cluster<'_> {
         self.mark_unwritten_bytes(w, lane, dst, missing, (what, of_register));
     }
 
-    fn store(&mut self, w: usize, store: &Store, mask: u32) -> Run<Flow> {
+    fn store(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<Flow> {
         let n = store.src.len() as u32;
         let bytes = u32::from(store.bytes);
         self.event();
@@ -320,7 +321,7 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    fn atomic(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
+    fn atomic(&mut self, w: WarpId, atomic: &Atomic, mask: u32) -> Run<Flow> {
         self.note_writes_of_lanes(w, mask);
         self.poll(w);
         let bytes = atomic.bytes;
@@ -359,7 +360,7 @@ impl Cluster<'_> {
 
     fn update(
         &mut self,
-        w: usize,
+        w: WarpId,
         place: Place,
         bytes: u32,
         f: impl Fn(u64) -> Result<u64, String>,
@@ -384,7 +385,7 @@ impl Cluster<'_> {
 
     /// Reads a checked place.
     #[inline(always)]
-    pub(crate) fn read(&mut self, w: usize, lane: usize, place: Place, bytes: u32) -> u64 {
+    pub(crate) fn read(&mut self, w: WarpId, lane: usize, place: Place, bytes: u32) -> u64 {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
@@ -404,7 +405,7 @@ impl Cluster<'_> {
 
     /// Writes a checked place.
     #[inline(always)]
-    pub(crate) fn write(&mut self, w: usize, lane: usize, place: Place, bytes: u32, value: u64) {
+    pub(crate) fn write(&mut self, w: WarpId, lane: usize, place: Place, bytes: u32, value: u64) {
         let source = value.to_le_bytes();
         let n = bytes as usize;
         match place {
@@ -432,7 +433,7 @@ impl Cluster<'_> {
     #[inline(always)]
     pub(crate) fn before_read(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         bytes: u32,
@@ -446,7 +447,7 @@ impl Cluster<'_> {
     #[inline(always)]
     pub(crate) fn before_write(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         bytes: u32,
@@ -460,7 +461,7 @@ impl Cluster<'_> {
     #[inline(always)]
     pub(crate) fn before_access(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         access: Access,
         forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
@@ -501,7 +502,7 @@ impl Cluster<'_> {
 
     /// A lane writes to a buffer that the program only reads.
     #[cold]
-    fn refuse_write(&self, w: usize, lane: usize, name: &str) -> Run<()> {
+    fn refuse_write(&self, w: WarpId, lane: usize, name: &str) -> Run<()> {
         let message = format!("write to `{name}`, which the program only reads");
         let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` behind its contents on the \
                     command line)";
@@ -509,7 +510,7 @@ impl Cluster<'_> {
     }
 
     /// Something undefined was stored to a byte: of shared and local memory, that is remembered.
-    pub(crate) fn forget(&mut self, w: usize, lane: usize, place: Place) {
+    pub(crate) fn forget(&mut self, w: WarpId, lane: usize, place: Place) {
         match place {
             Place::Local(offset) => {
                 let start = self.kernel.local_bytes as usize * lane;
@@ -521,7 +522,7 @@ impl Cluster<'_> {
     }
 
     /// The first byte of a checked place that nobody wrote, counted as the place is.
-    fn first_unwritten(&self, w: usize, lane: usize, place: Place, bytes: u32) -> Option<u64> {
+    fn first_unwritten(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> Option<u64> {
         if !self.launch.options.checks {
             return None;
         }
@@ -547,7 +548,7 @@ impl Cluster<'_> {
     }
 
     /// Whether something undefined was stored to a byte of a place.
-    fn is_undefined(&self, w: usize, lane: usize, place: Place, bytes: u32) -> bool {
+    fn is_undefined(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> bool {
         let (memory, start) = match place {
             Place::Shared(cta, offset) => (&self.ctas[cta].shared, offset as usize),
             Place::Local(offset) => {
@@ -562,7 +563,7 @@ impl Cluster<'_> {
     /// What of a checked place nobody wrote, in words.
     pub(crate) fn unwritten_at(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         bytes: u32,
@@ -584,7 +585,7 @@ impl Cluster<'_> {
 
     pub(crate) fn count_access(
         &mut self,
-        w: usize,
+        w: WarpId,
         space: MemSpace,
         addr: Addr,
         mask: u32,

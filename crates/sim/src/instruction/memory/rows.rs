@@ -6,6 +6,7 @@ use crate::memory::Allocation;
 use crate::memory::address::GLOBAL_BASE;
 use crate::register::lanes;
 use crate::register::{FULL, LANES, Reg, Registers, Row32, Row64};
+use crate::warp::WarpId;
 
 /// Where the lanes of a warp load.
 struct Places {
@@ -32,7 +33,7 @@ impl Places {
 
 impl<'a> Cluster<'a> {
     /// The allocation that all lanes load from, and where, if there is one and every lane is aligned.
-    fn places(&mut self, w: usize, load: &Load, mask: u32) -> Option<(&'a Allocation, Places)> {
+    fn places(&mut self, w: WarpId, load: &Load, mask: u32) -> Option<(&'a Allocation, Places)> {
         let Reg::R64(base) = load.addr.base else { return None };
         if !matches!(load.space, MemSpace::Global | MemSpace::Generic) {
             return None;
@@ -57,7 +58,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Loads for all lanes; false leaves the access to the general way.
-    pub(crate) fn load_rows(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
+    pub(crate) fn load_rows(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
         let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_) | Reg::R64(_)));
         if !load.dst.iter().all(plain) {
             return Ok(false);

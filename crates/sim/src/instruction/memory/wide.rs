@@ -6,11 +6,12 @@ use crate::instruction::{Addr, AtomOp, Atomic, MemSpace};
 use crate::instruction::{Order, Place, advance, lane_address};
 use crate::register::Reg;
 use crate::register::lanes;
+use crate::warp::WarpId;
 use std::sync::PoisonError;
 
 impl Cluster<'_> {
     /// `atom.{exch,cas}.b128`.
-    pub(crate) fn atomic_wide(&mut self, w: usize, atomic: &Atomic, mask: u32) -> Run<Flow> {
+    pub(crate) fn atomic_wide(&mut self, w: WarpId, atomic: &Atomic, mask: u32) -> Run<Flow> {
         self.note_writes_of_lanes(w, mask);
         self.poll(w);
         let value = |this: &Self, reg: Reg, lane: usize| match reg {
@@ -39,7 +40,7 @@ impl Cluster<'_> {
     /// Replaces 16 bytes by a function of them; the old value.
     fn exchange_wide(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         place: Place,
         new: impl Fn(u128) -> u128,
@@ -62,7 +63,7 @@ impl Cluster<'_> {
     /// `st.bulk`.
     pub(crate) fn store_zeros(
         &mut self,
-        w: usize,
+        w: WarpId,
         space: MemSpace,
         addr: Addr,
         bytes: Reg,

@@ -7,6 +7,7 @@ use crate::instruction::{Addr, Load, MemSpace, Store};
 use crate::memory::address::SHARED_OFFSET;
 use crate::register::lanes;
 use crate::register::{FULL, LANES, R32, Reg, Row32};
+use crate::warp::WarpId;
 
 /// Where the lanes of a warp access shared memory.
 struct Words {
@@ -53,7 +54,14 @@ impl Words {
 impl Cluster<'_> {
     /// Each lane's offset, if all are aligned and inside the CTA's own shared memory.
     #[inline(always)]
-    fn words(&self, w: usize, addr: Addr, space: MemSpace, mask: u32, bytes: u32) -> Option<Words> {
+    fn words(
+        &self,
+        w: WarpId,
+        addr: Addr,
+        space: MemSpace,
+        mask: u32,
+        bytes: u32,
+    ) -> Option<Words> {
         let (MemSpace::Shared, Reg::R32(base)) = (space, addr.base) else { return None };
         let warp = &self.warps[w];
         let size = self.ctas[warp.cta].shared.len() as u32;
@@ -65,7 +73,7 @@ impl Cluster<'_> {
             let address = row.0[lane].wrapping_add(addr.offset as u32);
             let offset = address & SHARED_OFFSET;
             let outside = offset < self.kernel.first_shared || offset + bytes > size;
-            let wrong = address >> 24 != warp.cta as u32 || outside || address & align != 0;
+            let wrong = address >> 24 != warp.cta.0 as u32 || outside || address & align != 0;
             bad |= wrong && mask >> lane & 1 != 0;
             gaps |= u32::from(offset != first + lane as u32 * bytes);
             at[lane] = offset;
@@ -74,7 +82,7 @@ impl Cluster<'_> {
     }
 
     /// Loads rows of words; false leaves the access to the general way.
-    pub(crate) fn load_words(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
+    pub(crate) fn load_words(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
         match load.dst.len() {
             1 => self.load_vectors::<1>(w, load, mask),
             2 => self.load_vectors::<2>(w, load, mask),
@@ -84,7 +92,7 @@ impl Cluster<'_> {
     }
 
     /// The same for vectors of `N` words.
-    fn load_vectors<const N: usize>(&mut self, w: usize, load: &Load, mask: u32) -> Run<bool> {
+    fn load_vectors<const N: usize>(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
         let bytes = 4 * N as u32;
         let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_)));
         let words = self.words(w, load.addr, load.space, mask, bytes);
@@ -114,7 +122,7 @@ impl Cluster<'_> {
     }
 
     /// Stores rows of words; false leaves the access to the general way.
-    pub(crate) fn store_words(&mut self, w: usize, store: &Store, mask: u32) -> Run<bool> {
+    pub(crate) fn store_words(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
         match store.src.len() {
             1 => self.store_vectors::<1>(w, store, mask),
             2 => self.store_vectors::<2>(w, store, mask),
@@ -124,7 +132,7 @@ impl Cluster<'_> {
     }
 
     /// The same for vectors of `N` words.
-    fn store_vectors<const N: usize>(&mut self, w: usize, store: &Store, mask: u32) -> Run<bool> {
+    fn store_vectors<const N: usize>(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
         let bytes = 4 * N as u32;
         let words = self.words(w, store.addr, store.space, mask, bytes);
         let (Some(words), Some(src)) = (words, narrow::<N>(&store.src)) else {

@@ -1,18 +1,18 @@
 //! `tcgen05.alloc` and `tcgen05.dealloc`.
 
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::Flow;
 use crate::instruction::{Addr, MemSpace};
 use crate::instruction::{Order, Place};
 use crate::matrix::TMEM_COLUMNS;
 use crate::register::R32;
 use crate::rules::Rule;
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 
 impl Cluster<'_> {
     pub(crate) fn tmem_alloc(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         (dst, space): (Addr, MemSpace),
         columns: R32,
@@ -43,9 +43,9 @@ impl Cluster<'_> {
     }
 
     /// A warp of each CTA of a pair allocates: the first waits, the second takes columns in both.
-    fn take_together(&mut self, w: usize, columns: u32) -> Run<Option<u32>> {
+    fn take_together(&mut self, w: WarpId, columns: u32) -> Run<Option<u32>> {
         let ctas = self.group(w, true)?;
-        let (cta, peer) = (self.warps[w].cta, self.warps[w].cta ^ 1);
+        let (cta, peer) = (self.warps[w].cta, self.warps[w].cta.peer());
         if let Some(start) = self.ctas[cta].tensor.given.take() {
             return Ok(Some(start));
         }
@@ -66,14 +66,14 @@ impl Cluster<'_> {
     }
 
     /// Takes an aligned range of columns that is free in each of the CTAs.
-    fn take(&mut self, ctas: &[usize], columns: u32) -> Option<u32> {
+    fn take(&mut self, ctas: &[CtaRank], columns: u32) -> Option<u32> {
         let free = |start: &u32| ctas.iter().all(|c| self.ctas[*c].tensor.is_free(*start, columns));
         let start = (0..=TMEM_COLUMNS as u32 - columns).step_by(32).find(free)?;
         ctas.iter().for_each(|cta| self.ctas[*cta].tensor.allocations.push((start, columns)));
         Some(start)
     }
 
-    pub(crate) fn tmem_dealloc(&mut self, w: usize, address: u32, columns: u32) -> Run<()> {
+    pub(crate) fn tmem_dealloc(&mut self, w: WarpId, address: u32, columns: u32) -> Run<()> {
         self.event();
         let cta = self.warps[w].cta;
         let tensor = &mut self.ctas[cta].tensor;

@@ -1,7 +1,7 @@
 //! `tcgen05`: tensor memory and its matrix unit.
 
 use crate::check::Moment;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault, Hazard, Unsupported};
 use crate::exec::Flow;
@@ -16,6 +16,7 @@ use crate::matrix::{
 use crate::register::lanes;
 use crate::register::{FULL, R32, R64, Reg, Row32};
 use crate::rules::Rule;
+use crate::warp::WarpId;
 
 /// 16-byte chunks of a row of a K-major operand: each multiply takes 32 bytes.
 const ROW_CHUNKS: u32 = 2;
@@ -23,7 +24,7 @@ const ROW_CHUNKS: u32 = 2;
 /// A `tcgen05.mma` with its operands as they were at issue.
 pub struct MmaWork {
     /// CTAs, the leader first.
-    pub ctas: Vec<usize>,
+    pub ctas: Vec<CtaRank>,
     /// The multiply.
     pub mma: DecodedMma,
     /// What each of the CTAs sees of it.
@@ -92,7 +93,7 @@ fn lane_mask(rect: &TmemRect) -> u128 {
 }
 
 impl Cluster<'_> {
-    pub(crate) fn tcgen05(&mut self, w: usize, op: &Tcgen05, mask: u32) -> Run<Flow> {
+    pub(crate) fn tcgen05(&mut self, w: WarpId, op: &Tcgen05, mask: u32) -> Run<Flow> {
         if !op.is_issued_by_one_thread()
             && let Some(wait) = self.converge(w, self.warps[w].live)
         {
@@ -136,7 +137,7 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    fn tensor_fence(&mut self, w: usize, lane: usize, after: bool) {
+    fn tensor_fence(&mut self, w: WarpId, lane: usize, after: bool) {
         self.note_tensor_fence(w, after);
         if !after {
             self.note_unsaid(w, 1 << lane);
@@ -145,7 +146,7 @@ impl Cluster<'_> {
 
     fn tcgen05_copy(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         copy: TmemCopy,
         (address, descriptor): (Addr, R64),
@@ -164,7 +165,7 @@ impl Cluster<'_> {
         self.issue(w, Stream::Tcgen05(w), Group::None, work)
     }
 
-    fn tcgen05_shift(&mut self, w: usize, lane: usize, address: Addr, pair: bool) -> Run<()> {
+    fn tcgen05_shift(&mut self, w: WarpId, lane: usize, address: Addr, pair: bool) -> Run<()> {
         self.warps[w].uncommitted = Some(self.pc(w));
         let address = lane_address(&self.warps[w].registers, address, lane) as u32;
         let address = TmemAddress::from(address);
@@ -175,20 +176,20 @@ impl Cluster<'_> {
     }
 
     /// The CTAs a `tcgen05` instruction works on, the even one first.
-    pub(crate) fn group(&self, w: usize, pair: bool) -> Run<Vec<usize>> {
+    pub(crate) fn group(&self, w: WarpId, pair: bool) -> Run<Vec<CtaRank>> {
         let cta = self.warps[w].cta;
         if !pair {
             return Ok(vec![cta]);
         }
-        if cta | 1 >= self.ctas.len() {
+        if !self.ctas.holds(cta.pair()[1]) {
             let message = "cta_group::2 needs a cluster with the peer CTA".to_string();
             return self.fault(w, None, "cta-pair", message, None);
         }
-        Ok(vec![cta & !1, cta | 1])
+        Ok(cta.pair().to_vec())
     }
 
     /// Checks that a rectangle is allocated in every CTA of the group.
-    fn check_rect(&self, w: usize, ctas: &[usize], rect: &TmemRect) -> Run<()> {
+    fn check_rect(&self, w: WarpId, ctas: &[CtaRank], rect: &TmemRect) -> Run<()> {
         if let Err(error) = rect.check() {
             return self.operand_error(w, &error);
         }
@@ -213,14 +214,14 @@ impl Cluster<'_> {
     /// Whether a warp cannot know yet that the tensor memory it uses was freed. Kernels that have the
     /// processor to themselves do that without harm: what was freed stays as it is until someone else
     /// asks for it.
-    fn outlives(&self, w: usize, freed: Option<Option<Moment>>) -> bool {
+    fn outlives(&self, w: WarpId, freed: Option<Option<Moment>>) -> bool {
         let Some(moment) = freed else { return false };
         let known = self.checker.as_ref().zip(moment).is_some_and(|(c, at)| c.knows(w, at));
         !self.launch.options.pedantic && !known
     }
 
     /// A warp reaches a quarter of the lanes: those of its number modulo 4.
-    fn check_quarter(&self, w: usize, rect: &TmemRect) -> Run<()> {
+    fn check_quarter(&self, w: WarpId, rect: &TmemRect) -> Run<()> {
         let quarter = (self.warps[w].index % 4) as usize;
         let own = 32 * quarter..32 * quarter + 32;
         if rect.lanes.start >= own.start && rect.lanes.end <= own.end {
@@ -240,7 +241,7 @@ impl Cluster<'_> {
     /// base.
     fn transfer(
         &self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         transfer: TmemTransfer,
         addr: Addr,
@@ -263,7 +264,7 @@ impl Cluster<'_> {
 
     fn tmem_load(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         transfer: TmemTransfer,
         d: &[R32],
@@ -294,7 +295,7 @@ impl Cluster<'_> {
 
     fn tmem_store(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         transfer: TmemTransfer,
         s: &[R32],
@@ -313,7 +314,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn tcgen05_mma(&mut self, w: usize, lane: usize, op: &Tcgen05MmaOp) -> Run<()> {
+    fn tcgen05_mma(&mut self, w: WarpId, lane: usize, op: &Tcgen05MmaOp) -> Run<()> {
         self.warps[w].uncommitted = Some(self.pc(w));
         let ctas = self.group(w, op.mma.ctas == 2)?;
         let r = &self.warps[w].registers;
@@ -358,7 +359,12 @@ impl Cluster<'_> {
     }
 
     /// Operands must lie in shared memory that exists and was written.
-    fn check_mma_footprint(&mut self, w: usize, cta: usize, footprint: &MmaFootprint) -> Run<()> {
+    fn check_mma_footprint(
+        &mut self,
+        w: WarpId,
+        cta: CtaRank,
+        footprint: &MmaFootprint,
+    ) -> Run<()> {
         for (name, ranges) in [("A", &footprint.shared_a), ("B", &footprint.shared_b)] {
             for range in ranges {
                 self.check_operand(w, cta, name, range.clone())?;
@@ -370,8 +376,8 @@ impl Cluster<'_> {
     /// Checks the shared memory of a matrix operand.
     pub(crate) fn check_operand(
         &mut self,
-        w: usize,
-        cta: usize,
+        w: WarpId,
+        cta: CtaRank,
         name: &str,
         range: std::ops::Range<u32>,
     ) -> Run<()> {
@@ -392,7 +398,7 @@ impl Cluster<'_> {
     pub(crate) fn check_rows(
         &self,
         pending: &Pending,
-        cta: usize,
+        cta: CtaRank,
         matrix: &SharedMatrix,
         rows: usize,
     ) -> Run<()> {
@@ -438,12 +444,10 @@ impl Cluster<'_> {
 
     pub(crate) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
         self.check_rows_of(pending, work)?;
-        let wanted = |rank: &usize| work.ctas.contains(rank);
         let mut memories: Vec<CtaMemory> = self
             .ctas
-            .iter_mut()
-            .enumerate()
-            .filter(|(rank, _)| wanted(rank))
+            .pairs_mut()
+            .filter(|(rank, _)| work.ctas.contains(rank))
             .map(|(_, cta)| CtaMemory { shared: cta.shared.bytes(), tensor: &mut cta.tensor.cells })
             .collect();
         if let Err(error) = work.mma.execute(&mut memories) {
@@ -474,7 +478,7 @@ impl Cluster<'_> {
 
     fn tcgen05_commit(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         mbar: Addr,
         space: MemSpace,
@@ -486,11 +490,11 @@ impl Cluster<'_> {
             None => vec![(cta, offset)],
             Some(mask) => {
                 let mask = self.warps[w].registers.r32(mask).0[lane] & 0xFFFF;
-                lanes(mask).map(|rank| (rank, offset)).collect()
+                lanes(mask).map(|rank| (CtaRank(rank), offset)).collect()
             }
         };
         for signal in &signals {
-            if signal.0 >= self.ctas.len() {
+            if !self.ctas.holds(signal.0) {
                 let message = format!(
                     "commit names CTA rank {} of a cluster of {}",
                     signal.0,

@@ -2,8 +2,9 @@
 
 use super::MmaWork;
 use crate::check::{Operand, Touched, operand, rect_ranges};
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::matrix::{SharedOperands, TmemAddress, TmemCopy, TmemRect, shifted};
+use crate::warp::WarpId;
 
 impl MmaWork {
     /// What it touches of its CTAs' memories, as found when it was issued.
@@ -28,8 +29,8 @@ impl Cluster<'_> {
     /// What a `tcgen05.cp` touches.
     pub(crate) fn copy_footprint(
         &self,
-        w: usize,
-        ctas: &[usize],
+        w: WarpId,
+        ctas: &[CtaRank],
         copy: &TmemCopy,
         (address, descriptor): (TmemAddress, u64),
     ) -> Run<Vec<Touched>> {
@@ -47,12 +48,12 @@ impl Cluster<'_> {
 }
 
 /// What a `tcgen05.shift` touches.
-pub(crate) fn shift_footprint(ctas: &[usize], address: TmemAddress) -> Vec<Touched> {
+pub(crate) fn shift_footprint(ctas: &[CtaRank], address: TmemAddress) -> Vec<Touched> {
     let TmemRect { lanes, columns } = shifted(address);
     let (first, last) = (lanes.start, lanes.end);
     let read = TmemRect { lanes: first..last - 1, columns: columns.clone() };
     let written = TmemRect { lanes: first + 1..last, columns };
-    let touched = |cta: &usize| {
+    let touched = |cta: &CtaRank| {
         let read = rect_ranges(*cta, std::slice::from_ref(&read), false);
         read.into_iter().chain(rect_ranges(*cta, std::slice::from_ref(&written), true))
     };

@@ -1,16 +1,17 @@
 //! `mma.sync`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use crate::check::Conflict;
-use crate::cluster::{Cluster, Run};
+use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::Flow;
 use crate::instruction::Stored;
 use crate::instruction::{Access, Order, Place};
 use crate::instruction::{Addr, MemSpace, MmaSyncOp, WarpMatrix};
 use crate::matrix::{Lanes, Ldmatrix, OperandError, Stmatrix, mma_f64};
 use crate::register::{FULL, R32, R64, Reg, Row32, Row64};
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
-    pub(crate) fn warp_matrix(&mut self, w: usize, op: &WarpMatrix, mask: u32) -> Run<Flow> {
+    pub(crate) fn warp_matrix(&mut self, w: WarpId, op: &WarpMatrix, mask: u32) -> Run<Flow> {
         if let Some(wait) = self.converge(w, self.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
@@ -35,7 +36,7 @@ impl Cluster<'_> {
     }
 
     /// An operand the matrix unit refuses.
-    pub(crate) fn operand_error<T>(&self, w: usize, error: &OperandError) -> Run<T> {
+    pub(crate) fn operand_error<T>(&self, w: WarpId, error: &OperandError) -> Run<T> {
         match error {
             OperandError::Unsupported(reason) => self.unsupported(w, reason.clone()),
             OperandError::Illegal(message) => {
@@ -47,18 +48,18 @@ impl Cluster<'_> {
     /// CTA and offset of each row lane `0..count` names.
     fn matrix_rows(
         &self,
-        w: usize,
+        w: WarpId,
         addr: Addr,
         space: MemSpace,
         count: usize,
-    ) -> Run<Vec<(usize, u32)>> {
+    ) -> Run<Vec<(CtaRank, u32)>> {
         let row = |lane: usize| self.shared_operand(w, lane, addr, space, 16);
         (0..count).map(row).collect()
     }
 
     fn ldmatrix(
         &mut self,
-        w: usize,
+        w: WarpId,
         shape: Ldmatrix,
         d: &[R32],
         (addr, space): (Addr, MemSpace),
@@ -80,7 +81,7 @@ impl Cluster<'_> {
 
     fn stmatrix(
         &mut self,
-        w: usize,
+        w: WarpId,
         shape: Stmatrix,
         s: &[R32],
         (addr, space): (Addr, MemSpace),
@@ -112,7 +113,7 @@ impl Cluster<'_> {
     }
 
     /// The multiplies of an instruction; all read before any writes.
-    fn mma_sync(&mut self, w: usize, parts: &[MmaSyncOp]) {
+    fn mma_sync(&mut self, w: WarpId, parts: &[MmaSyncOp]) {
         let r = &mut self.warps[w].registers;
         let rows = |list: &[R32]| -> Vec<Lanes> { list.iter().map(|x| r.r32(*x).0).collect() };
         let execute =
@@ -126,7 +127,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn mma_f64(&mut self, w: usize, d: &[R64], s: &[Box<[R64]>; 3]) {
+    fn mma_f64(&mut self, w: WarpId, d: &[R64], s: &[Box<[R64]>; 3]) {
         let r = &mut self.warps[w].registers;
         let rows = |i: usize| -> Vec<[f64; 32]> {
             s[i].iter().map(|x| r.r64(*x).0.map(f64::from_bits)).collect()
@@ -143,7 +144,7 @@ impl Cluster<'_> {
 /// The 16-bit values of a row that `stmatrix` stores.
 fn numbers_of_row(
     source: Reg,
-    (cta, offset): (usize, u32),
+    (cta, offset): (CtaRank, u32),
     data: &[u8; 16],
 ) -> impl Iterator<Item = Stored> {
     let (values, _) = data.as_chunks::<2>();

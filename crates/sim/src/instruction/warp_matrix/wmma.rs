@@ -4,9 +4,10 @@ use crate::cluster::{Cluster, Run};
 use crate::instruction::WmmaTransfer;
 use crate::instruction::{Order, lane_address};
 use crate::register::lanes;
+use crate::warp::WarpId;
 
 impl Cluster<'_> {
-    pub(crate) fn wmma_load(&mut self, w: usize, op: &WmmaTransfer, mask: u32) -> Run<()> {
+    pub(crate) fn wmma_load(&mut self, w: WarpId, op: &WmmaTransfer, mask: u32) -> Run<()> {
         let per_unit = op.matrix.registers_per_unit();
         for lane in lanes(mask) {
             for u in 0..op.matrix.units() {
@@ -24,7 +25,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    pub(crate) fn wmma_store(&mut self, w: usize, op: &WmmaTransfer, mask: u32) -> Run<()> {
+    pub(crate) fn wmma_store(&mut self, w: WarpId, op: &WmmaTransfer, mask: u32) -> Run<()> {
         self.event();
         let per_unit = op.matrix.registers_per_unit();
         for lane in lanes(mask) {
@@ -42,7 +43,7 @@ impl Cluster<'_> {
     }
 
     /// Runs of a lane's unit: first bit in it, address and bytes.
-    fn runs(&self, w: usize, lane: usize, op: &WmmaTransfer, u: usize) -> Vec<(usize, u64, u32)> {
+    fn runs(&self, w: WarpId, lane: usize, op: &WmmaTransfer, u: usize) -> Vec<(usize, u64, u32)> {
         let registers = &self.warps[w].registers;
         let (base, stride) =
             (lane_address(registers, op.addr, lane), u64::from(registers.r32(op.stride).0[lane]));
@@ -54,7 +55,7 @@ impl Cluster<'_> {
         starts.map(|j| (j * bits, place(j), (run * bits / 8) as u32)).collect()
     }
 
-    fn load_unit(&mut self, w: usize, lane: usize, op: &WmmaTransfer, u: usize) -> Run<u128> {
+    fn load_unit(&mut self, w: WarpId, lane: usize, op: &WmmaTransfer, u: usize) -> Run<u128> {
         let mut unit = 0;
         for (bit, at, bytes) in self.runs(w, lane, op, u) {
             let place = self.place(w, lane, op.space, at, bytes)?;
@@ -69,7 +70,7 @@ impl Cluster<'_> {
 
     fn store_unit(
         &mut self,
-        w: usize,
+        w: WarpId,
         lane: usize,
         op: &WmmaTransfer,
         u: usize,

@@ -8,13 +8,13 @@ use crate::instruction::{Inst, MatrixSource, Pc, Use, WarpgroupMma, WgmmaOp};
 use crate::matrix::{Lanes, WgmmaA, WgmmaOperands};
 use crate::register::{FULL, R32, Reg, Row32, Row64};
 use crate::rules::Rule;
-use crate::warp::Wait;
+use crate::warp::{Wait, WarpId};
 use std::sync::Arc;
 
 /// A `wgmma` of a warpgroup with its operands as they were at issue.
 pub struct WgmmaWork {
     /// First warp of the warpgroup.
-    pub first_warp: usize,
+    pub first_warp: WarpId,
     /// The instruction.
     pub pc: Pc,
     /// What it does.
@@ -35,7 +35,7 @@ pub(crate) struct PartialWgmma {
 }
 
 impl Cluster<'_> {
-    pub(crate) fn warpgroup_mma(&mut self, w: usize, op: &WarpgroupMma) -> Run<Flow> {
+    pub(crate) fn warpgroup_mma(&mut self, w: WarpId, op: &WarpgroupMma) -> Run<Flow> {
         if let Some(wait) = self.converge(w, self.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
@@ -55,9 +55,9 @@ impl Cluster<'_> {
         }
     }
 
-    fn wgmma(&mut self, w: usize, op: &Arc<WgmmaOp>) -> Run<Flow> {
+    fn wgmma(&mut self, w: WarpId, op: &Arc<WgmmaOp>) -> Run<Flow> {
         let index = self.warps[w].index % 4;
-        let first = w - index as usize;
+        let first = WarpId(w.0 - index as usize);
         let pc = self.pc(w);
         self.check_wgmma_fence(w, op)?;
         let r = &self.warps[w].registers;
@@ -96,7 +96,7 @@ impl Cluster<'_> {
         partial.work.a[at..at + a.len()].copy_from_slice(&a);
         partial.arrived |= 1 << index;
         let threads = self.ctas[self.warps[w].cta].warps.clone();
-        let members = threads.end.min(first + 4) - first;
+        let members = threads.end.min(first.0 + 4) - first.0;
         if members < 4 {
             return self.fault(
                 w,
@@ -115,9 +115,9 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
-    fn wake_warpgroup(&mut self, first: usize) {
-        for warp in &mut self.warps[first..first + 4] {
-            for fragment in &mut warp.fragments {
+    fn wake_warpgroup(&mut self, first: WarpId) {
+        for w in first.warpgroup() {
+            for fragment in &mut self.warps[w].fragments {
                 if fragment.wait == Wait::Warpgroup {
                     fragment.wait = Wait::Ready;
                 }
@@ -125,9 +125,9 @@ impl Cluster<'_> {
         }
     }
 
-    fn wgmma_wait(&mut self, w: usize, pending: u32) -> Run<Flow> {
+    fn wgmma_wait(&mut self, w: WarpId, pending: u32) -> Run<Flow> {
         let index = self.warps[w].index % 4;
-        let first = w - index as usize;
+        let first = WarpId(w.0 - index as usize);
         let below = self.warps[w].wgmma.group.saturating_sub(pending.into());
         let partial = self.warpgroups.get(&first).into_iter().flatten();
         if { partial }.any(|p| p.group < below && p.arrived >> index & 1 != 0) {
@@ -140,9 +140,8 @@ impl Cluster<'_> {
 
     pub(crate) fn perform_wgmma(&mut self, pending: &Pending, work: &WgmmaWork) -> Run<()> {
         let op = &work.op;
-        let warps = work.first_warp..work.first_warp + 4;
         let mut d: Vec<Lanes> = Vec::with_capacity(4 * op.d.len());
-        for w in warps.clone() {
+        for w in work.first_warp.warpgroup() {
             d.extend(op.d.iter().map(|r| self.warps[w].registers.r32(*r).0));
         }
         let a = match op.a {
@@ -164,7 +163,7 @@ impl Cluster<'_> {
         if let Err(error) = op.mma.execute(&operands, self.ctas[cta].shared.bytes(), &mut d) {
             return self.work_error(pending, &error);
         }
-        for (w, rows) in warps.zip(d.chunks_exact(op.d.len())) {
+        for (w, rows) in work.first_warp.warpgroup().zip(d.chunks_exact(op.d.len())) {
             for (r, row) in op.d.iter().zip(rows) {
                 self.warps[w].registers.set32(*r, FULL, &Row32(*row));
             }
@@ -175,7 +174,7 @@ impl Cluster<'_> {
 
     /// An instruction touches a register a `wgmma` accumulates in: the hardware's result is only
     /// there after `wgmma.wait_group`.
-    pub(crate) fn touch_accumulators(&mut self, w: usize, inst: &Inst) -> Run<()> {
+    pub(crate) fn touch_accumulators(&mut self, w: WarpId, inst: &Inst) -> Run<()> {
         let wgmma = &self.warps[w].wgmma;
         let mut reads = None;
         let mut writes = Vec::new();
@@ -208,15 +207,15 @@ impl Cluster<'_> {
     }
 
     /// Completes every issued wgmma of a warp's warpgroup, so that copies see their results.
-    fn settle_wgmma(&mut self, w: usize) -> Run<()> {
-        let first = w - (self.warps[w].index % 4) as usize;
+    fn settle_wgmma(&mut self, w: WarpId) -> Run<()> {
+        let first = WarpId(w.0 - (self.warps[w].index % 4) as usize);
         while let Some(pending) = self.engines.take_first(|p| p.stream == Stream::Wgmma(first)) {
             self.complete(pending)?;
         }
         Ok(())
     }
 
-    fn early_accumulator(&self, w: usize, r: R32, read: bool) -> Run<()> {
+    fn early_accumulator(&self, w: WarpId, r: R32, read: bool) -> Run<()> {
         let live = self.warps[w].wgmma.live.iter().rev().find(|live| live.op.d.contains(&r));
         let other =
             live.map(|live| ("the wgmma in flight:".to_string(), self.site(w, live.pc, None)));
@@ -227,7 +226,7 @@ impl Cluster<'_> {
         self.hazard(w, Rule::WgmmaInFlight, message, other, Some(help))
     }
 
-    fn check_wgmma_fence(&self, w: usize, op: &WgmmaOp) -> Run<()> {
+    fn check_wgmma_fence(&self, w: WarpId, op: &WgmmaOp) -> Run<()> {
         let wgmma = &self.warps[w].wgmma;
         // Registers that change between a fence and the first wgmma behind it are common.
         if wgmma.fenced && !self.launch.options.pedantic || !self.launch.options.checks {

@@ -2,11 +2,12 @@
 
 use super::WgmmaWork;
 use crate::check::{Operand, Touched, operand};
+use crate::cluster::CtaRank;
 use crate::instruction::MatrixSource;
 
 impl WgmmaWork {
     /// What it touches of the shared memory of its CTA.
-    pub(crate) fn footprint(&self, cta: usize) -> Vec<Touched> {
+    pub(crate) fn footprint(&self, cta: CtaRank) -> Vec<Touched> {
         let mut list = Vec::new();
         let op = &self.op;
         let depth = op.mma.depth();

@@ -17,6 +17,7 @@ use crate::instruction::{Pc, Store};
 use crate::register::Reg;
 use crate::register::lanes;
 use crate::rules::Rule;
+use crate::warp::WarpId;
 use std::collections::HashMap;
 
 /// One value of a store.
@@ -53,7 +54,7 @@ enum Verdict {
 pub(crate) struct Replicas {
     verdicts: HashMap<Place, Verdict>,
     /// A value that was let pass though it is rounded differently, and who stored the other.
-    rounded: Option<(Place, Verdict, usize, Pc)>,
+    rounded: Option<(Place, Verdict, WarpId, Pc)>,
 }
 
 impl Replicas {
@@ -65,7 +66,7 @@ impl Replicas {
 
     /// Whether a conflict at neighbouring values does no harm; `by` is the other warp if it executed the
     /// same instruction.
-    fn forgives(&mut self, values: Values, by: Option<(usize, Pc)>) -> bool {
+    fn forgives(&mut self, values: Values, by: Option<(WarpId, Pc)>) -> bool {
         if self.changes_nothing(values) {
             return true;
         }
@@ -89,7 +90,7 @@ impl Cluster<'_> {
     #[inline(always)]
     pub(crate) fn before_store(
         &mut self,
-        w: usize,
+        w: WarpId,
         (lane, mask): (usize, u32),
         place: Place,
         store: &Store,
@@ -116,7 +117,7 @@ impl Cluster<'_> {
     /// What a store leaves, compared when it is first asked for.
     fn replicas_of<'r>(
         &mut self,
-        w: usize,
+        w: WarpId,
         store: &Store,
         mask: u32,
         replicas: &'r mut Option<Replicas>,
@@ -129,7 +130,7 @@ impl Cluster<'_> {
     }
 
     /// The values that `st` of a warp stores, in the order of its lanes.
-    fn stored(&self, w: usize, store: &Store, mask: u32) -> Run<Vec<Stored>> {
+    fn stored(&self, w: WarpId, store: &Store, mask: u32) -> Run<Vec<Stored>> {
         let bytes = u32::from(store.bytes);
         let mut all = Vec::new();
         for lane in lanes(mask) {
@@ -159,13 +160,13 @@ impl Cluster<'_> {
     }
 
     /// Compares what an instruction leaves with what is there; before it stores anything that matters.
-    pub(crate) fn replicas(&mut self, w: usize, stored: &[Stored]) -> Replicas {
+    pub(crate) fn replicas(&mut self, w: WarpId, stored: &[Stored]) -> Replicas {
         let left: HashMap<Place, &Stored> = stored.iter().map(|one| (one.place, one)).collect();
         let verdicts = left.into_iter().map(|(place, one)| (place, self.verdict(w, one)));
         Replicas { verdicts: verdicts.collect(), rounded: None }
     }
 
-    fn verdict(&mut self, w: usize, stored: &Stored) -> Verdict {
+    fn verdict(&mut self, w: WarpId, stored: &Stored) -> Verdict {
         let Stored { place, bytes, value, source, half } = *stored;
         let there = self.read(w, 0, place, bytes);
         if there == value {
@@ -185,7 +186,7 @@ impl Cluster<'_> {
     /// Whether a conflict of a warp's store with an earlier access does no harm.
     pub(crate) fn forgives(
         &self,
-        w: usize,
+        w: WarpId,
         replicas: &mut Replicas,
         values: Values,
         conflict: &Conflict,
@@ -199,13 +200,13 @@ impl Cluster<'_> {
     }
 
     /// Whether the earlier access is a store by the instruction that a warp executes.
-    pub(crate) fn repeats(&self, w: usize, conflict: &Conflict) -> bool {
+    pub(crate) fn repeats(&self, w: WarpId, conflict: &Conflict) -> bool {
         let source = |pc: Pc| self.kernel.code[pc as usize].source;
         conflict.wrote && source(conflict.other.pc()) == source(self.pc(w))
     }
 
     /// Tells of values that were let pass though they are rounded differently.
-    pub(crate) fn report_replicas(&self, w: usize, replicas: Option<&Replicas>) -> Run<()> {
+    pub(crate) fn report_replicas(&self, w: WarpId, replicas: Option<&Replicas>) -> Run<()> {
         let Some((place, verdict, other, pc)) = replicas.and_then(|replicas| replicas.rounded)
         else {
             return Ok(());
