@@ -4,9 +4,9 @@
 //! choice; operations of one stream (a warp's wgmmas, its tcgen05 operations, its cp.asyncs) happen
 //! in order, others in any.
 
-use crate::check::Clocks;
 use crate::exec::Work;
 use crate::instruction::Pc;
+use crate::judge::Clocks;
 use crate::warp::WarpId;
 
 /// Operations of the same stream complete in order.

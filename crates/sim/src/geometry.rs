@@ -1,7 +1,7 @@
 //! Whether a launch fits the simulator; whether it fits the chip is for `program::check`.
 
-use crate::check::Access;
 use crate::error::Error;
+use crate::judge::Access;
 use crate::load::Kernel;
 use crate::options::Options;
 use program::Launch;

@@ -74,7 +74,6 @@
 //! not compete for issue slots: the model shows who waits for whom, not how long a kernel takes.
 
 mod alu;
-mod check;
 mod cluster;
 mod demangle;
 mod engine;
@@ -82,8 +81,11 @@ mod error;
 mod exec;
 mod geometry;
 mod instruction;
+mod judge;
+mod launch;
 mod limits;
 mod load;
+mod machine;
 pub mod matrix;
 mod mbarrier;
 mod memory;
@@ -93,6 +95,7 @@ mod register;
 mod report;
 mod rules;
 mod run;
+mod scheduler;
 pub mod tensor_copy;
 mod timing;
 mod trace;

@@ -1,7 +1,7 @@
 //! The mbarrier object: arrivals, transaction bytes, phases.
 
-use crate::check::Clocks;
 use crate::instruction::Pc;
+use crate::judge::Clocks;
 use crate::register::LANES;
 use crate::warp::WarpId;
 use std::collections::HashMap;

@@ -1,14 +1,16 @@
 //! Running programs: memory, parameters, launches, host threads.
 
-use crate::check::{Earlier, Meeting, Unwritten, Written};
-use crate::cluster::{Cluster, LaunchState, Results, Status};
+use crate::cluster::{Cluster, Results};
 use crate::error::Error;
 use crate::geometry;
+use crate::judge::{Earlier, Meeting, Unwritten, Written};
+use crate::launch::LaunchState;
 use crate::limits::Limits;
 use crate::load::{self, Kernel};
 use crate::memory::{Allocation, Contents, Global, Request};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
+use crate::scheduler::Status;
 use crate::variables;
 use crate::watchdog::Watchdog;
 use program::{Access, Argument, BufferId, Launch, Pointer, Program};
@@ -28,9 +30,9 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
     repeatable(options, |options| {
-        let mut machine = prepare(program, buffers, &options.limits)?;
-        let ended = machine.run(program, options);
-        Ok((machine, ended))
+        let mut device = prepare(program, buffers, &options.limits)?;
+        let ended = device.run(program, options);
+        Ok((device, ended))
     })
 }
 
@@ -38,10 +40,10 @@ pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Out
 /// run again on one: which of them came first must not depend on the host.
 fn repeatable(
     options: &Options,
-    run: impl Fn(&Options) -> Result<(Machine, Result<(), Error>), Error>,
+    run: impl Fn(&Options) -> Result<(Device, Result<(), Error>), Error>,
 ) -> Outcome {
     let once = |options: &Options| match run(options) {
-        Ok((machine, ended)) => (machine.raced, machine.outcome(ended)),
+        Ok((device, ended)) => (device.raced, device.outcome(ended)),
         Err(error) => (false, Outcome { error: Some(error), ..Outcome::default() }),
     };
     match once(options) {
@@ -50,12 +52,12 @@ fn repeatable(
     }
 }
 
-/// A machine with a program's buffers in its memory, if a GPU would take the program.
-fn prepare(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Machine, Error> {
+/// A device with a program's buffers in its memory, if a GPU would take the program.
+fn prepare(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Device, Error> {
     let warnings = program.check().map_err(Error::Invalid)?;
-    let mut machine = Machine::new(place(program, buffers, limits)?);
-    machine.report.notes.extend(warnings.iter().map(ToString::to_string));
-    Ok(machine)
+    let mut device = Device::new(place(program, buffers, limits)?);
+    device.report.notes.extend(warnings.iter().map(ToString::to_string));
+    Ok(device)
 }
 
 /// Global memory with a program's buffers in it.
@@ -101,7 +103,7 @@ fn write_pointers(program: &Program, global: &Global) {
 }
 
 /// Global memory and what the launches so far gave.
-struct Machine {
+struct Device {
     global: Global,
     report: Report,
     /// What was written by launches that the last one did not wait for.
@@ -110,9 +112,9 @@ struct Machine {
     raced: bool,
 }
 
-impl Machine {
+impl Device {
     fn new(global: Global) -> Self {
-        Machine { global, report: Report::default(), behind: None, raced: false }
+        Device { global, report: Report::default(), behind: None, raced: false }
     }
 
     fn outcome(self, ended: Result<(), Error>) -> Outcome {
@@ -288,7 +290,7 @@ fn work(state: &LaunchState, ended: &Mutex<Vec<Ended>>) {
 struct Worker<'a> {
     state: &'a LaunchState<'a>,
     resident: VecDeque<Cluster<'a>>,
-    /// Turns in which clusters only polled, and how far the machine was when they began.
+    /// Turns in which clusters only polled, and how far the device was when they began.
     polled: u32,
     heartbeat: u64,
 }
@@ -304,12 +306,12 @@ impl<'a> Worker<'a> {
                 return Some((number, Err((Results::default(), error))));
             }
             let mut cluster = self.resident.pop_front()?;
-            let number = cluster.number;
+            let number = cluster.number();
             let turn = if self.state.kernel.cancels_clusters { SHORT_TURN } else { TURN };
             let mut ran = cluster.run(turn);
             match ran {
                 Ok(Status::Polling { everyone }) if self.is_stuck(&mut cluster, everyone) => {
-                    ran = cluster.deadlock();
+                    ran = Err(cluster.deadlock());
                 }
                 Ok(Status::Polling { .. }) => {}
                 _ => self.polled = 0,
@@ -350,7 +352,7 @@ impl<'a> Worker<'a> {
         let communicate = state.kernel.clusters_communicate;
         let now = match communicate {
             true => state.heartbeat.load(Ordering::Relaxed),
-            false => cluster.events,
+            false => cluster.events(),
         };
         *polled = if now == *heartbeat { *polled + 1 } else { 1 };
         *heartbeat = now;

@@ -9,10 +9,10 @@
 //! that for 8-bit and half for tf32). Warps do not compete for issue slots or memory: the model
 //! shows who waits for whom, not how long a kernel takes.
 
-use crate::cluster::Cluster;
 use crate::engine::{Group, Pending};
 use crate::exec::Work;
 use crate::instruction::{MmaWork, RESPONSE_BYTES, WgmmaOp};
+use crate::machine::Machine;
 use crate::trace::Track;
 use crate::warp::WarpId;
 
@@ -55,7 +55,7 @@ const COPY_LATENCY: u64 = 500;
 const COPY_BYTES_PER_CYCLE: u64 = 64;
 const TENSOR_LATENCY: u64 = 32;
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// Simulated time at which an operation is done; its engine is busy until shortly before.
     pub(crate) fn finish_time(&mut self, pending: &Pending) -> u64 {
         let cta = self.warps[pending.warp].cta;

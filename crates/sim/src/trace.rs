@@ -2,7 +2,7 @@
 
 pub mod svg;
 
-use crate::cluster::{Cluster, CtaRank};
+use crate::machine::{CtaRank, Machine};
 use crate::warp::WarpId;
 use std::fmt::Write;
 
@@ -81,7 +81,7 @@ impl Trace {
     }
 }
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// Records a slice, if a timeline is wanted.
     pub(crate) fn trace_slice(&mut self, track: Track, name: &str, start: u64, end: u64) {
         if !self.launch.options.trace || end <= start {

@@ -4,9 +4,8 @@
 //! fragment with the lowest one runs first, so that the others are met where paths join; a fragment
 //! that waits lets the others run, as independent thread scheduling promises.
 
-use crate::check::{TmemLoad, Unwritten};
-use crate::cluster::CtaRank;
 use crate::instruction::{Pc, WgmmaOp};
+use crate::machine::CtaRank;
 use crate::memory::Shared;
 use crate::register::{P, R32, Reg, Registers};
 use std::ops::{Deref, DerefMut, Index, IndexMut};
@@ -241,12 +240,8 @@ pub struct Warp {
     pub bulk_group: u64,
     /// Its `wgmma`s.
     pub wgmma: WgmmaState,
-    /// Loads of tensor memory that nobody waited for or used, in order.
-    pub(crate) tmem_loads: Vec<TmemLoad>,
     /// Its last multiply, copy or shift of tensor memory, if no commit came since.
     pub(crate) uncommitted: Option<Pc>,
-    /// Registers that hold what nobody wrote.
-    pub unwritten: Option<Box<Unwritten>>,
     /// Instructions since another fragment last had its turn.
     since_switch: u32,
     /// Steps of the cluster when it last looked at what others may change.
@@ -281,9 +276,7 @@ impl Warp {
             cp_group: 0,
             bulk_group: 0,
             wgmma: WgmmaState::default(),
-            tmem_loads: Vec::new(),
             uncommitted: None,
-            unwritten: None,
             since_switch: 0,
             polled_at: 0,
         }

@@ -4,10 +4,11 @@ mod work;
 
 pub(crate) use work::{CpAsyncPart, End, Work};
 
-use crate::cluster::{Cluster, Run};
 use crate::instruction::execute_arithmetic;
 use crate::instruction::{Inst, Op, Pc};
-use crate::register::{FULL, Reg};
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
+use crate::register::FULL;
 use crate::timing::Class;
 use crate::warp::{Wait, WarpId};
 
@@ -25,17 +26,23 @@ pub(crate) enum Flow {
     Moved,
 }
 
-impl Cluster<'_> {
+/// Executes instructions and asynchronous work: changes the machine, and tells the judge.
+pub(crate) struct Execution<'e, 'a> {
+    pub(crate) machine: &'e mut Machine<'a>,
+    pub(crate) judge: &'e mut Judge<'a>,
+}
+
+impl Execution<'_, '_> {
     /// Runs a warp for at most about `quantum` instructions.
     pub(crate) fn run_warp(&mut self, w: WarpId, quantum: u32) -> Run<()> {
         let mut left = quantum;
-        let polls = self.polls;
+        let polls = self.machine.polls;
         while left > 0 {
-            let Some(stop) = self.warps[w].select() else { return Ok(()) };
+            let Some(stop) = self.machine.warps[w].select() else { return Ok(()) };
             let used = self.run_fragment(w, stop, left)?;
-            self.warps[w].ran(used);
-            self.steps += u64::from(used);
-            if self.polls != polls {
+            self.machine.warps[w].ran(used);
+            self.machine.steps += u64::from(used);
+            if self.machine.polls != polls {
                 return Ok(());
             }
             left = left.saturating_sub(used.max(1));
@@ -45,11 +52,11 @@ impl Cluster<'_> {
 
     /// Runs the first fragment until it waits, splits, meets another at `stop`, or used `budget`.
     fn run_fragment(&mut self, w: WarpId, stop: Pc, budget: u32) -> Run<u32> {
-        let kernel = self.kernel;
+        let kernel = self.machine.kernel;
         let mut used = 0;
         let mut lanes = 0u64;
         while used < budget {
-            let warp = &mut self.warps[w];
+            let warp = &mut self.machine.warps[w];
             let fragment = &mut warp.fragments[0];
             let pc = fragment.pc;
             if pc >= stop && used > 0 {
@@ -65,14 +72,14 @@ impl Cluster<'_> {
             used += 1;
             lanes += u64::from(mask.count_ones());
             warp.time += u64::from(inst.cost);
-            self.counters.classes[inst.class as usize] += 1;
+            self.machine.counters.classes[inst.class as usize] += 1;
             if inst.class == Class::Mufu {
-                self.counters.mufu += u64::from(mask.count_ones());
+                self.machine.counters.mufu += u64::from(mask.count_ones());
             }
-            if inst.touches_wgmma || inst.touches_tmem || warp.unwritten.is_some() {
+            if inst.touches_wgmma || inst.touches_tmem || self.judge.follows(w) {
                 self.check_registers(w, inst, mask)?;
             }
-            let warp = &mut self.warps[w];
+            let warp = &mut self.machine.warps[w];
             let fragment = &mut warp.fragments[0];
             match &inst.op {
                 _ if mask == 0 => fragment.pc = pc + 1,
@@ -87,8 +94,8 @@ impl Cluster<'_> {
                 }
             }
         }
-        self.counters.instructions += u64::from(used);
-        self.counters.lanes += lanes;
+        self.machine.counters.instructions += u64::from(used);
+        self.machine.counters.lanes += lanes;
         Ok(used)
     }
 
@@ -99,34 +106,16 @@ impl Cluster<'_> {
         if inst.touches_wgmma && mask != 0 {
             self.touch_accumulators(w, inst)?;
         }
-        if inst.touches_tmem && !self.warps[w].tmem_loads.is_empty() {
-            self.touch_loaded(w, inst)?;
+        if inst.touches_tmem {
+            self.judge.use_tmem_loads(self.machine, w, inst)?;
         }
-        let warp = &self.warps[w];
-        match &warp.unwritten {
-            Some(unwritten) if unwritten.concerns(inst, self.kernel.carry) => {
-                let here = warp.fragments[0].mask;
-                self.follow_unwritten(w, inst, here, mask)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// An instruction may use what a tensor-memory load gave.
-    fn touch_loaded(&mut self, w: WarpId, inst: &Inst) -> Run<()> {
-        let mut used = Vec::new();
-        inst.op.registers(&mut |reg, _| {
-            if let Reg::R32(r) = reg {
-                used.push(r);
-            }
-        });
-        self.use_tmem_load(w, |d| used.iter().any(|r| d.contains(r)))
+        self.judge.follow_unwritten(self.machine, w, inst, mask)
     }
 
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
     fn follow(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<bool> {
         let flow = self.execute(w, op, mask)?;
-        let warp = &mut self.warps[w];
+        let warp = &mut self.machine.warps[w];
         let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };
         let pc = fragment.pc;
         match flow {
@@ -136,7 +125,7 @@ impl Cluster<'_> {
             }
             Flow::Yield => {
                 fragment.pc += 1;
-                self.poll(w);
+                self.machine.poll(w);
                 Ok(false)
             }
             Flow::Block(wait) => {
@@ -171,18 +160,11 @@ impl Cluster<'_> {
         }
     }
 
-    /// Fragments that wait for such a thing look again.
-    pub(crate) fn retry(&mut self, what: impl Fn(&Wait) -> bool) {
-        let fragments = self.warps.iter_mut().flat_map(|warp| &mut warp.fragments);
-        for fragment in fragments.filter(|fragment| what(&fragment.wait)) {
-            fragment.wait = Wait::Ready;
+    /// All warps have exited: nothing may be left behind.
+    pub(crate) fn finish(&mut self) -> Run<()> {
+        while !self.machine.engines.is_idle() {
+            self.complete_next(None, true)?;
         }
-    }
-
-    /// A wait for the lanes of `members` that are not here yet, if any.
-    pub(crate) fn converge(&self, w: WarpId, members: u32) -> Option<Wait> {
-        let warp = &self.warps[w];
-        let missing = members & warp.live & !warp.fragments[0].mask;
-        (missing != 0).then_some(Wait::Lanes(missing))
+        self.judge.check_tensor_memory_left(self.machine)
     }
 }

@@ -1,9 +1,10 @@
 //! What asynchronous operations do when they complete.
 
-use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault};
+use crate::exec::Execution;
 use crate::instruction::{BarrierId, MmaWork, RESPONSE_BYTES, WgmmaWork};
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{TmemAddress, TmemCopy};
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::tensor_copy::{CopyPlan, Piece, ReduceOp, ReduceType, convert, fill_bytes, reduce};
@@ -186,17 +187,26 @@ impl Work {
 /// Instructions, per warp, until eager completion.
 const LATENCY: u64 = 300;
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     /// Queues an operation of the current instruction.
     pub(crate) fn issue(&mut self, w: WarpId, stream: Stream, group: Group, work: Work) -> Run<()> {
-        self.event();
-        if self.engines.is_full() {
+        self.machine.event();
+        if self.machine.engines.is_full() {
             self.complete_next(None, true)?;
         }
-        let clocks = self.note_issue(w, stream, group, &work)?;
-        let ready = self.steps + LATENCY * self.warps.len() as u64;
-        let (pc, time) = (self.pc(w), self.warps[w].time);
-        self.engines.issue(Pending { warp: w, pc, stream, group, ready, time, clocks, work });
+        let clocks = self.judge.note_issue(self.machine, w, stream, group, &work)?;
+        let ready = self.machine.steps + LATENCY * self.machine.warps.len() as u64;
+        let (pc, time) = (self.machine.pc(w), self.machine.warps[w].time);
+        self.machine.engines.issue(Pending {
+            warp: w,
+            pc,
+            stream,
+            group,
+            ready,
+            time,
+            clocks,
+            work,
+        });
         Ok(())
     }
 
@@ -204,14 +214,14 @@ impl Cluster<'_> {
     /// operation is held back while a regular waiter has not seen the phase before; whether one
     /// was completed.
     pub(crate) fn complete_next(&mut self, pick: Option<usize>, force: bool) -> Run<bool> {
-        let ctas = &self.ctas;
+        let ctas = &self.machine.ctas;
         let aliases = |p: &Pending| {
             let bars = p.work.signals().iter().filter_map(|(cta, at)| ctas[*cta].mbarriers.get(at));
             { bars }.any(Mbarrier::would_alias)
         };
-        let mut taken = self.engines.take(pick, |p| !aliases(p));
+        let mut taken = self.machine.engines.take(pick, |p| !aliases(p));
         if taken.is_none() && force {
-            taken = self.engines.take(pick, |_| true);
+            taken = self.machine.engines.take(pick, |_| true);
         }
         match taken {
             Some(pending) => self.complete(pending).map(|()| true),
@@ -222,14 +232,14 @@ impl Cluster<'_> {
     /// Completes, in order, the pending operations whose group `wanted` names; the warp knows them.
     pub(crate) fn finish_group(&mut self, w: WarpId, wanted: impl Fn(Group) -> bool) -> Run<()> {
         self.complete_group(&wanted)?;
-        self.wait_time(w, &wanted);
-        self.join_groups(w, &wanted);
+        self.machine.wait_time(w, &wanted);
+        self.judge.join_groups(w, &wanted);
         Ok(())
     }
 
     /// Completes, in order, the pending operations whose group `wanted` names.
     pub(crate) fn complete_group(&mut self, wanted: impl Fn(Group) -> bool) -> Run<()> {
-        while let Some(pending) = self.engines.take_first(|p| wanted(p.group)) {
+        while let Some(pending) = self.machine.engines.take_first(|p| wanted(p.group)) {
             self.complete(pending)?;
         }
         Ok(())
@@ -237,85 +247,93 @@ impl Cluster<'_> {
 
     /// Performs an operation and tells whoever waits.
     pub(crate) fn complete(&mut self, pending: Pending) -> Run<()> {
-        self.event();
+        self.machine.event();
         self.perform(&pending)?;
         let bytes = pending.work.transaction_bytes();
         let arrives = matches!(pending.work, Work::Arrive(_));
-        let time = self.finish_time(&pending);
+        let time = self.machine.finish_time(&pending);
         for id in pending.work.signals().to_vec() {
-            self.publish_to(&pending, id);
+            if let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) {
+                // Its waiters know all the operation knew, and itself.
+                bar.incoming.join(&pending.clocks);
+            }
             let by = Touch { warp: pending.warp, pc: pending.pc };
             let result = match arrives {
                 true => self.arrive_as(by, time, id, 1),
                 false => self.transact_as(by, time, id, -i64::from(bytes)),
             };
             if let Err(error) = result {
-                let message =
-                    format!("completing on mbarrier {}: {error:?}", self.mbarrier_name(id.0, id.1));
-                return self.fault_at(&pending, "mbarrier-arrivals", message);
+                let message = format!(
+                    "completing on mbarrier {}: {error:?}",
+                    self.machine.mbarrier_name(id.0, id.1)
+                );
+                return self.machine.fault_at(&pending, "mbarrier-arrivals", message);
             }
         }
         Ok(())
     }
 
-    fn fault_at<T>(&self, pending: &Pending, rule: &'static str, message: String) -> Run<T> {
-        let site = self.site(pending.warp, pending.pc, None);
-        let fault = Fault { rule, message, site, help: None, survivable: false };
-        Err(Box::new(Error::Fault(Box::new(fault))))
-    }
-
     fn perform(&mut self, pending: &Pending) -> Run<()> {
         match &pending.work {
-            Work::TensorLoad { plan, map, ends, .. } => self.tensor_load(plan, map, ends),
+            Work::TensorLoad { plan, map, ends, .. } => self.machine.tensor_load(plan, map, ends),
             Work::TensorStore { plan, map, cta, reduce } => {
-                if let Err(error) = self.tensor_store(plan, map, *cta, *reduce) {
-                    return self.fault_at(pending, "tensor-reduce", error);
+                if let Err(error) = self.machine.tensor_store(plan, map, *cta, *reduce) {
+                    return self.machine.fault_at(pending, "tensor-reduce", error);
                 }
             }
             Work::Bulk { from, ends, bytes, reduce, byte_mask, .. } => {
-                let data = self.fetch(*from, *bytes);
+                let data = self.machine.fetch(*from, *bytes);
                 for end in ends {
-                    if let Err(error) = self.deliver(*end, &data, *reduce, *byte_mask) {
-                        return self.fault_at(pending, "bulk-reduce", error);
+                    if let Err(error) = self.machine.deliver(*end, &data, *reduce, *byte_mask) {
+                        return self.machine.fault_at(pending, "bulk-reduce", error);
                     }
                 }
             }
-            Work::CpAsync(parts) => parts.iter().for_each(|part| self.cp_async_part(part)),
+            Work::CpAsync(parts) => parts.iter().for_each(|part| self.machine.cp_async_part(part)),
             Work::Arrive(_) => {}
             Work::StoreAsync { to, data, reduce, .. } => {
-                if let Err(error) = self.deliver(*to, data, *reduce, None) {
-                    return self.fault_at(pending, "reduce", error);
+                if let Err(error) = self.machine.deliver(*to, data, *reduce, None) {
+                    return self.machine.fault_at(pending, "reduce", error);
                 }
             }
             Work::CancelResponse { ends, response, .. } => {
-                ends.iter().for_each(|end| self.store_end(*end, &response.to_le_bytes()));
+                ends.iter().for_each(|end| self.machine.store_end(*end, &response.to_le_bytes()));
             }
             Work::Wgmma(work) => self.perform_wgmma(pending, work)?,
             Work::Mma(work) => self.perform_mma(pending, work)?,
             Work::TmemCopy { ctas, copy, address, descriptor } => {
                 for cta in ctas {
-                    let cta = &mut self.ctas[*cta];
+                    let cta = &mut self.machine.ctas[*cta];
                     if let Err(error) = copy.execute(
                         cta.shared.bytes(),
                         &mut cta.tensor.cells,
                         *descriptor,
                         *address,
                     ) {
-                        return self.fault_at(pending, "tensor-memory", error.to_string());
+                        return self.machine.fault_at(pending, "tensor-memory", error.to_string());
                     }
                 }
             }
             Work::Shift { ctas, address } => {
                 for cta in ctas {
-                    if let Err(error) =
-                        crate::matrix::shift_down(&mut self.ctas[*cta].tensor.cells, *address)
-                    {
-                        return self.fault_at(pending, "tensor-memory", error.to_string());
+                    if let Err(error) = crate::matrix::shift_down(
+                        &mut self.machine.ctas[*cta].tensor.cells,
+                        *address,
+                    ) {
+                        return self.machine.fault_at(pending, "tensor-memory", error.to_string());
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Machine<'_> {
+    fn fault_at<T>(&self, pending: &Pending, rule: &'static str, message: String) -> Run<T> {
+        let site = self.site(pending.warp, pending.pc, None);
+        let fault = Fault { rule, message, site, help: None, survivable: false };
+        Err(Box::new(Error::Fault(Box::new(fault))))
     }
 
     fn tensor_load(&mut self, plan: &CopyPlan, map: &TensorDescriptor, ends: &[End]) {

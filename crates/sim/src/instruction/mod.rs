@@ -29,8 +29,7 @@ pub(crate) use launch_control::RESPONSE_BYTES;
 pub(crate) use mbarrier::BarrierId;
 pub use mbarrier::{Mbarrier, MbarrierOp};
 pub(crate) use memory::{
-    Access, Numbers, Order, Place, Stored, advance, atom_type, element_type, lane_address,
-    reduce_op, space,
+    Access, Order, Place, advance, atom_type, element_type, lane_address, reduce_op, space,
 };
 pub use memory::{Addr, AtomOp, Atomic, Load, MemSpace, MemoryAccess, Store};
 pub use operands::{Use, Visit};

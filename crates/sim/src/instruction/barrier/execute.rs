@@ -1,14 +1,15 @@
 //! Named barriers, the cluster barrier, fences.
 
 use crate::alu::BoolOp;
-use crate::cluster::{Cluster, CtaRank, NamedBarrier, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{BarKind, Barrier, Fence, Op};
+use crate::machine::{CtaRank, Machine, NamedBarrier, Run};
 use crate::register::lanes;
 use crate::register::{P, R32, Reg};
 use crate::warp::{Wait, WarpId};
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn barrier_op(&mut self, w: WarpId, op: &Barrier, mask: u32) -> Run<Flow> {
         let aligned = match op {
             Barrier::Bar { aligned, .. }
@@ -16,7 +17,7 @@ impl Cluster<'_> {
             | Barrier::ClusterWait { aligned } => *aligned,
             Barrier::Fence(_) => false,
         };
-        if aligned && let Some(wait) = self.converge(w, self.warps[w].live) {
+        if aligned && let Some(wait) = self.machine.converge(w, self.machine.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
         match op {
@@ -41,14 +42,14 @@ impl Cluster<'_> {
         reduce: Option<&(Reg, P, bool)>,
         mask: u32,
     ) -> Run<Flow> {
-        self.event();
+        self.machine.event();
         let lane = mask.trailing_zeros() as usize;
-        let registers = &self.warps[w].registers;
+        let registers = &self.machine.warps[w].registers;
         let id = registers.r32(id).0[lane];
         let count = count.map(|count| registers.r32(count).0[lane]);
-        let cta = self.warps[w].cta;
-        if id as usize >= self.ctas[cta].named.len() {
-            return self.fault(
+        let cta = self.machine.warps[w].cta;
+        if id as usize >= self.machine.ctas[cta].named.len() {
+            return self.machine.fault(
                 w,
                 None,
                 "barrier-id",
@@ -56,30 +57,31 @@ impl Cluster<'_> {
                 None,
             );
         }
-        let most = self.kernel.chip.threads;
+        let most = self.machine.kernel.chip.threads;
         if let Some(count) = count.filter(|c| *c == 0 || c % 32 != 0 || *c > most) {
             let message = format!(
                 "a named barrier of {count} threads: the count must be a multiple of 32, {most} at most"
             );
-            return self.fault(w, None, "barrier-count", message, None);
+            return self.machine.fault(w, None, "barrier-count", message, None);
         }
-        let expected = self.ctas[cta].named[id as usize].expected;
-        if self.ctas[cta].named[id as usize].arrived > 0 && expected != count {
+        let expected = self.machine.ctas[cta].named[id as usize].expected;
+        if self.machine.ctas[cta].named[id as usize].arrived > 0 && expected != count {
             let show = |c: Option<u32>| c.map_or("the whole CTA".to_string(), |c| c.to_string());
             let message = format!(
                 "named barrier {id} is used with {} threads here, while others arrived expecting {}",
                 show(count),
                 show(expected)
             );
-            return self.fault(w, None, "barrier-count", message, None);
+            return self.machine.fault(w, None, "barrier-count", message, None);
         }
-        self.publish_named(w, cta, id);
-        let threads = self.warps[w].barrier_threads(mask);
+        let barrier = &mut self.machine.ctas[cta].named[id as usize];
+        self.judge.arrive_with_lanes(w, &mut barrier.clocks);
+        let threads = self.machine.warps[w].barrier_threads(mask);
         let votes = reduce.map(|(_, p, negated)| {
-            (self.warps[w].registers.p(*p) ^ if *negated { u32::MAX } else { 0 }) & mask
+            (self.machine.warps[w].registers.p(*p) ^ if *negated { u32::MAX } else { 0 }) & mask
         });
-        let time = self.warps[w].time;
-        let bar = &mut self.ctas[cta].named[id as usize];
+        let time = self.machine.warps[w].time;
+        let bar = &mut self.machine.ctas[cta].named[id as usize];
         bar.expected = count;
         bar.arrived += threads;
         bar.time = bar.time.max(time);
@@ -94,7 +96,7 @@ impl Cluster<'_> {
         }
         // The fragment waits first, so that a completed barrier releases it with the others.
         let result = reduce.map(|(d, _, _)| *d);
-        let fragment = &mut self.warps[w].fragments[0];
+        let fragment = &mut self.machine.warps[w].fragments[0];
         fragment.wait_pc = fragment.pc;
         fragment.pc += 1;
         fragment.wait = Wait::Named { id, result };
@@ -104,20 +106,20 @@ impl Cluster<'_> {
 
     /// Releases a named barrier all of whose threads arrived.
     fn release_named(&mut self, cta: CtaRank, id: u32) {
-        let bar = &self.ctas[cta].named[id as usize];
-        let expected = bar.expected.unwrap_or(32 * self.ctas[cta].live_warps);
+        let bar = &self.machine.ctas[cta].named[id as usize];
+        let expected = bar.expected.unwrap_or(32 * self.machine.ctas[cta].live_warps);
         if bar.arrived == 0 || bar.arrived < expected {
             return;
         }
-        let bar = std::mem::take(&mut self.ctas[cta].named[id as usize]);
-        for w in self.ctas[cta].warps.clone().map(WarpId) {
+        let bar = std::mem::take(&mut self.machine.ctas[cta].named[id as usize]);
+        for w in self.machine.ctas[cta].warps.clone().map(WarpId) {
             self.release_waiters(w, id, &bar);
         }
     }
 
     fn release_waiters(&mut self, w: WarpId, id: u32, bar: &NamedBarrier) {
         let mut released = false;
-        let warp = &mut self.warps[w];
+        let warp = &mut self.machine.warps[w];
         for f in 0..warp.fragments.len() {
             let Wait::Named { id: waiting, result } = warp.fragments[f].wait else { continue };
             if waiting != id {
@@ -127,7 +129,7 @@ impl Cluster<'_> {
             released = true;
             if let Some(result) = result {
                 let pc = warp.fragments[f].wait_pc as usize;
-                let value = match &self.kernel.code[pc].op {
+                let value = match &self.machine.kernel.code[pc].op {
                     Op::Barrier(Barrier::Bar { kind: BarKind::Popc, .. }) => bar.votes.count,
                     Op::Barrier(Barrier::Bar { kind: BarKind::Reduce(BoolOp::And), .. }) => {
                         bar.votes.all.into()
@@ -140,55 +142,55 @@ impl Cluster<'_> {
             }
         }
         if released {
-            let start = self.warps[w].time;
+            let start = self.machine.warps[w].time;
             if bar.time > start {
-                self.trace_wait(w, "wait at barrier", start, bar.time);
-                self.warps[w].time = bar.time;
+                self.machine.trace_wait(w, "wait at barrier", start, bar.time);
+                self.machine.warps[w].time = bar.time;
             }
-            self.acquire(w, &bar.clocks);
+            self.judge.acquire(w, &bar.clocks);
         }
     }
 
     /// Looks again at barriers whose expected count depends on live warps.
     pub(crate) fn recheck_barriers(&mut self, cta: CtaRank) {
-        for id in 0..self.ctas[cta].named.len() {
+        for id in 0..self.machine.ctas[cta].named.len() {
             self.release_named(cta, id as u32);
         }
     }
 
     fn cluster_arrive(&mut self, w: WarpId, mask: u32) {
-        self.event();
-        let threads = (mask & self.warps[w].live).count_ones();
-        let (phase, time) = (self.barrier.phase, self.warps[w].time);
-        self.warps[w].cluster_phase = phase + 1;
-        self.barrier.arrived += threads;
-        self.barrier.time = self.barrier.time.max(time);
-        self.publish_cluster(w);
+        self.machine.event();
+        let threads = (mask & self.machine.warps[w].live).count_ones();
+        let (phase, time) = (self.machine.barrier.phase, self.machine.warps[w].time);
+        self.machine.warps[w].cluster_phase = phase + 1;
+        self.machine.barrier.arrived += threads;
+        self.machine.barrier.time = self.machine.barrier.time.max(time);
+        self.judge.arrive_with_lanes(w, &mut self.machine.barrier.incoming);
         self.recheck_cluster_barrier();
     }
 
     fn cluster_wait(&mut self, w: WarpId) -> Flow {
-        let wanted = self.warps[w].cluster_phase;
-        if self.barrier.phase >= wanted {
-            let published = self.barrier.published.clone();
-            self.acquire(w, &published);
+        let wanted = self.machine.warps[w].cluster_phase;
+        if self.machine.barrier.phase >= wanted {
+            let published = self.machine.barrier.published.clone();
+            self.judge.acquire(w, &published);
             return Flow::Next;
         }
         Flow::Block(Wait::Cluster(wanted))
     }
 
     pub(crate) fn recheck_cluster_barrier(&mut self) {
-        let live: u32 = self.warps.iter().map(|w| w.live.count_ones()).sum();
-        if self.barrier.arrived == 0 || self.barrier.arrived < live {
+        let live: u32 = self.machine.warps.iter().map(|w| w.live.count_ones()).sum();
+        if self.machine.barrier.arrived == 0 || self.machine.barrier.arrived < live {
             return;
         }
-        self.barrier.arrived = 0;
-        self.barrier.phase += 1;
-        let incoming = std::mem::take(&mut self.barrier.incoming);
-        self.barrier.published.join(&incoming);
-        let (phase, time) = (self.barrier.phase, self.barrier.time);
-        for w in self.warps.ids() {
-            let warp = &mut self.warps[w];
+        self.machine.barrier.arrived = 0;
+        self.machine.barrier.phase += 1;
+        let incoming = std::mem::take(&mut self.machine.barrier.incoming);
+        self.machine.barrier.published.join(&incoming);
+        let (phase, time) = (self.machine.barrier.phase, self.machine.barrier.time);
+        for w in self.machine.warps.ids() {
+            let warp = &mut self.machine.warps[w];
             let mut released = false;
             for fragment in &mut warp.fragments {
                 if matches!(fragment.wait, Wait::Cluster(wanted) if wanted <= phase) {
@@ -198,17 +200,29 @@ impl Cluster<'_> {
                 }
             }
             if released {
-                let published = self.barrier.published.clone();
-                self.acquire(w, &published);
+                let published = self.machine.barrier.published.clone();
+                self.judge.acquire(w, &published);
             }
         }
     }
 
     fn fence(&mut self, w: WarpId, fence: Fence, mask: u32) -> Run<Flow> {
-        self.note_fence(w, fence);
+        if matches!(fence, Fence::MbarrierInit | Fence::ProxyAsync) {
+            self.machine.fence_barriers(w);
+        }
+        self.judge.note_fence(w, fence);
         if fence == Fence::ProxyAsync {
-            self.note_proxy_fence_of_lanes(w, mask);
+            self.judge.note_proxy_fence_of_lanes(self.machine, w, mask);
         }
         Ok(Flow::Next)
+    }
+}
+
+impl Machine<'_> {
+    /// The mbarriers a warp initialised so far are visible to everyone it synchronises with.
+    fn fence_barriers(&mut self, w: WarpId) {
+        let cta = self.warps[w].cta;
+        let own = self.ctas[cta].mbarriers.values_mut().filter(|bar| bar.init.warp == w);
+        own.for_each(|bar| bar.fenced = true);
     }
 }

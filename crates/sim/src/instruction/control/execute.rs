@@ -1,38 +1,67 @@
 //! Branches, exits, and what a warp asks of the machine.
 
-use crate::cluster::{Cluster, CtaRank, Run};
-use crate::engine::Pending;
-use crate::exec::{End, Flow, Work};
+use crate::exec::Execution;
+use crate::exec::Flow;
 use crate::instruction::{Control, Pc};
+use crate::machine::{Machine, Run};
 use crate::register::{R32, Reg, lanes};
-use crate::rules::Rule;
 use crate::warp::WarpId;
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn control(&mut self, w: WarpId, op: &Control, mask: u32) -> Run<Flow> {
         match op {
-            Control::Branch { target } => Ok(self.branch(w, *target, mask)),
-            Control::BranchIndex { index, targets } => self.branch_index(w, *index, targets, mask),
+            Control::Branch { target } => Ok(self.machine.branch(w, *target, mask)),
+            Control::BranchIndex { index, targets } => {
+                self.machine.branch_index(w, *index, targets, mask)
+            }
             Control::Exit => {
                 self.exit(w, mask)?;
                 Ok(Flow::Moved)
             }
             Control::Trap(what) => {
-                self.fault(w, None, "trap", format!("the kernel executed {what}"), None)
+                self.machine.fault(w, None, "trap", format!("the kernel executed {what}"), None)
             }
             Control::System { call, arguments, result } => {
-                self.system_call(w, *call, arguments, *result, mask)
+                self.machine.system_call(w, *call, arguments, *result, mask)
             }
             Control::Sleep => Ok(Flow::Yield),
-            Control::SetRegisters(count) => self.set_registers(w, *count),
+            Control::SetRegisters(count) => self.machine.set_registers(w, *count),
             Control::Clock { d, shift } => {
-                let time = self.warps[w].time >> shift;
-                Ok(self.set_lanes(w, *d, time, mask))
+                let time = self.machine.warps[w].time >> shift;
+                Ok(self.machine.set_lanes(w, *d, time, mask))
             }
-            Control::ActiveMask { d } => Ok(self.set_lanes(w, Reg::R32(*d), mask.into(), mask)),
+            Control::ActiveMask { d } => {
+                Ok(self.machine.set_lanes(w, Reg::R32(*d), mask.into(), mask))
+            }
         }
     }
 
+    /// Ends lanes; what depends on the number of live threads looks again.
+    fn exit(&mut self, w: WarpId, mask: u32) -> Run<()> {
+        self.machine.event();
+        let cta = self.machine.warps[w].cta;
+        if self.machine.ctas[cta].live_warps == 1 && self.machine.warps[w].live & !mask == 0 {
+            self.judge.check_visits(self.machine, w, cta)?;
+        }
+        let warp = &mut self.machine.warps[w];
+        if warp.fragments[0].mask != mask {
+            warp.fragments[0].pc += 1;
+        }
+        warp.exit(mask);
+        if self.machine.warps[w].done() {
+            self.machine.return_registers(w);
+            self.machine.ctas[cta].live_warps -= 1;
+            if self.machine.ctas[cta].live_warps == 0 {
+                self.judge.check_in_flight(self.machine, cta)?;
+            }
+            self.recheck_barriers(cta);
+        }
+        self.recheck_cluster_barrier();
+        Ok(())
+    }
+}
+
+impl Machine<'_> {
     /// Gives lanes a value.
     fn set_lanes(&mut self, w: WarpId, d: Reg, value: u64, mask: u32) -> Flow {
         lanes(mask).for_each(|lane| self.warps[w].registers.set_lane(d, lane, value));
@@ -76,53 +105,5 @@ impl Cluster<'_> {
             fragment.pc += 1;
         }
         Ok(Flow::Moved)
-    }
-
-    /// Ends lanes; what depends on the number of live threads looks again.
-    fn exit(&mut self, w: WarpId, mask: u32) -> Run<()> {
-        self.event();
-        let cta = self.warps[w].cta;
-        if self.ctas[cta].live_warps == 1 && self.warps[w].live & !mask == 0 {
-            self.check_visits(w, cta)?;
-        }
-        let warp = &mut self.warps[w];
-        if warp.fragments[0].mask != mask {
-            warp.fragments[0].pc += 1;
-        }
-        warp.exit(mask);
-        if self.warps[w].done() {
-            self.return_registers(w);
-            self.ctas[cta].live_warps -= 1;
-            if self.ctas[cta].live_warps == 0 {
-                self.check_in_flight(cta)?;
-            }
-            self.recheck_barriers(cta);
-        }
-        self.recheck_cluster_barrier();
-        Ok(())
-    }
-
-    /// A CTA ends: no copy may still be writing its shared memory.
-    fn check_in_flight(&self, cta: CtaRank) -> Run<()> {
-        let into = |p: &&Pending| match &p.work {
-            Work::TensorLoad { ends, .. }
-            | Work::Bulk { ends, .. }
-            | Work::CancelResponse { ends, .. } => {
-                ends.iter().any(|end| matches!(end, End::Shared(rank, _) if *rank == cta))
-            }
-            Work::TensorStore { .. }
-            | Work::CpAsync(_)
-            | Work::Arrive(_)
-            | Work::StoreAsync { .. }
-            | Work::Wgmma(_)
-            | Work::Mma(_)
-            | Work::TmemCopy { .. }
-            | Work::Shift { .. } => false,
-        };
-        let Some(pending) = self.engines.pending().find(into) else { return Ok(()) };
-        let message = "the CTA ends while this copy is still writing its shared memory".into();
-        let site = self.site(pending.warp, pending.pc, None);
-        let help = "wait for the copy's mbarrier phase before the last warp exits";
-        self.survivable_at(site, Rule::InFlightAtExit, message, Some(help))
     }
 }

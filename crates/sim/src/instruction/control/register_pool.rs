@@ -1,10 +1,10 @@
 //! `setmaxnreg`: the registers of a CTA, which its threads share out anew.
 
-use crate::cluster::{Cluster, Run};
 use crate::exec::Flow;
+use crate::machine::{Machine, Run};
 use crate::warp::{Wait, WarpId};
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// A warp goes to `count` registers: what it gives back others can take, and for more it waits until
     /// enough were given back. Without effect where the number at launch is not known.
     pub(crate) fn set_registers(&mut self, w: WarpId, count: u32) -> Run<Flow> {

@@ -1,9 +1,9 @@
 //! What kernels call in every driver: `printf` and failed assertions.
 
-use crate::cluster::{Cluster, Run};
 use crate::exec::Flow;
 use crate::instruction::Place;
 use crate::instruction::SystemCall;
+use crate::machine::{Machine, Run};
 use crate::memory::address::{self, Window};
 use crate::register::lanes;
 use crate::warp::WarpId;
@@ -13,7 +13,7 @@ const MAX_LINES: usize = 1000;
 /// Characters of a string that are looked at.
 const MAX_STRING: u64 = 4096;
 
-impl Cluster<'_> {
+impl Machine<'_> {
     pub(crate) fn system_call(
         &mut self,
         w: WarpId,
@@ -23,7 +23,7 @@ impl Cluster<'_> {
         mask: u32,
     ) -> Run<Flow> {
         for lane in lanes(mask) {
-            let word = |this: &mut Self, index: usize, bytes: u32| {
+            let word = |this: &Self, index: usize, bytes: u32| {
                 arguments.get(index).map_or(0, |at| this.read(w, lane, Place::Local(*at), bytes))
             };
             match call {
@@ -61,7 +61,7 @@ impl Cluster<'_> {
     }
 
     /// One byte behind a generic address; 0 where there is none.
-    fn generic_byte(&mut self, w: WarpId, lane: usize, at: u64) -> u8 {
+    fn generic_byte(&self, w: WarpId, lane: usize, at: u64) -> u8 {
         let place = match address::window(at) {
             Window::Global(at) => Place::Global(at),
             Window::Local(at) if at < self.kernel.local_bytes.into() => Place::Local(at as u32),
@@ -70,7 +70,7 @@ impl Cluster<'_> {
         self.read(w, lane, place, 1) as u8
     }
 
-    fn string(&mut self, w: WarpId, lane: usize, at: u64) -> String {
+    fn string(&self, w: WarpId, lane: usize, at: u64) -> String {
         let bytes: Vec<u8> = (at..at.saturating_add(MAX_STRING))
             .map(|at| self.generic_byte(w, lane, at))
             .take_while(|byte| *byte != 0)
@@ -79,7 +79,7 @@ impl Cluster<'_> {
     }
 
     /// The next value of a call's packed arguments.
-    fn value(&mut self, w: WarpId, lane: usize, at: &mut u64, bytes: u64) -> u64 {
+    fn value(&self, w: WarpId, lane: usize, at: &mut u64, bytes: u64) -> u64 {
         let from = at.checked_next_multiple_of(bytes).unwrap_or(0);
         *at = from.wrapping_add(bytes);
         (0..bytes).fold(0, |sum, i| {
@@ -88,7 +88,7 @@ impl Cluster<'_> {
     }
 
     /// `printf`'s text. Flags and widths are left out; conversions keep their meaning.
-    fn formatted(&mut self, w: WarpId, lane: usize, format: &str, mut at: u64) -> String {
+    fn formatted(&self, w: WarpId, lane: usize, format: &str, mut at: u64) -> String {
         let mut text = String::new();
         let mut rest = format.chars().peekable();
         while let Some(c) = rest.next() {

@@ -1,13 +1,15 @@
 //! Tensor maps in memory: reading them, `tensormap.replace`, `tensormap.cp_fenceproxy`.
 
-use crate::cluster::{Cluster, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
+use crate::instruction::{Access, Order, Place, advance, lane_address};
 use crate::instruction::{Addr, MemSpace};
-use crate::instruction::{Order, Place, advance, lane_address};
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
 use crate::register::Reg;
 use crate::warp::WarpId;
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     /// The 128 bytes at an address.
     pub(crate) fn map_bytes(
         &mut self,
@@ -18,18 +20,12 @@ impl Cluster<'_> {
     ) -> Run<[u8; 128]> {
         if !at.is_multiple_of(64) {
             let message = format!("a tensor map at {at:#x}, which is not a multiple of 64");
-            return self.fault(w, Some(lane), "misaligned", message, None);
+            return self.machine.fault(w, Some(lane), "misaligned", message, None);
         }
-        let place = self.map_place(w, lane, space, at)?;
+        let place = self.machine.map_place(self.judge, w, lane, space, at)?;
         let mut bytes = [0; 128];
         self.copy_out(w, lane, place, &mut bytes)?;
         Ok(bytes)
-    }
-
-    /// Where the 128 bytes of a tensor map are: aligned to 64 and all of them there.
-    fn map_place(&self, w: WarpId, lane: usize, space: MemSpace, at: u64) -> Run<Place> {
-        self.place(w, lane, space, at.wrapping_add(64), 64)?;
-        self.place(w, lane, space, at, 64)
     }
 
     /// Copies bytes out of any memory.
@@ -42,8 +38,8 @@ impl Cluster<'_> {
     ) -> Run<()> {
         for (i, chunk) in out.chunks_mut(8).enumerate() {
             let at = advance(place, 8 * i as u32);
-            self.before_read(w, lane, at, 8, Order::Strong)?;
-            chunk.copy_from_slice(&self.read(w, lane, at, 8).to_le_bytes());
+            self.before_access(w, lane, Access::read(at, 8, Order::Strong))?;
+            chunk.copy_from_slice(&self.machine.read(w, lane, at, 8).to_le_bytes());
         }
         Ok(())
     }
@@ -51,9 +47,9 @@ impl Cluster<'_> {
     fn copy_in(&mut self, w: WarpId, lane: usize, place: Place, bytes: &[u8]) -> Run<()> {
         for (i, chunk) in bytes.chunks(8).enumerate() {
             let at = advance(place, 8 * i as u32);
-            self.before_write(w, lane, at, 8, Order::Strong)?;
+            self.before_access(w, lane, Access::write(at, 8, Order::Strong))?;
             let word = chunk.try_into().map_or(0, u64::from_le_bytes);
-            self.write(w, lane, at, 8, word);
+            self.machine.write(w, lane, at, 8, word);
         }
         Ok(())
     }
@@ -66,17 +62,17 @@ impl Cluster<'_> {
         (field, ordinal): (&str, u32),
         value: Reg,
     ) -> Run<()> {
-        let at = lane_address(&self.warps[w].registers, addr, lane);
-        let value = self.warps[w].registers.lane(value, lane);
-        let place = self.map_place(w, lane, space, at)?;
+        let at = lane_address(&self.machine.warps[w].registers, addr, lane);
+        let value = self.machine.warps[w].registers.lane(value, lane);
+        let place = self.machine.map_place(self.judge, w, lane, space, at)?;
         let mut bytes = [0; 128];
         for (i, chunk) in bytes.chunks_mut(8).enumerate() {
             chunk.copy_from_slice(
-                &self.read(w, lane, advance(place, 8 * i as u32), 8).to_le_bytes(),
+                &self.machine.read(w, lane, advance(place, 8 * i as u32), 8).to_le_bytes(),
             );
         }
         if let Err(reason) = replace(&mut bytes, field, ordinal, value) {
-            return self.unsupported(w, reason);
+            return self.machine.unsupported(w, reason);
         }
         self.copy_in(w, lane, place, &bytes)
     }
@@ -90,15 +86,30 @@ impl Cluster<'_> {
     ) -> Run<Flow> {
         // All lanes name the same addresses; one copies.
         let lane = mask.trailing_zeros() as usize;
-        let registers = &self.warps[w].registers;
+        let registers = &self.machine.warps[w].registers;
         let (to, from) = (lane_address(registers, dst, lane), lane_address(registers, src, lane));
-        let from = self.map_place(w, lane, MemSpace::Shared, from)?;
-        let to = self.map_place(w, lane, MemSpace::Generic, to)?;
+        let from = self.machine.map_place(self.judge, w, lane, MemSpace::Shared, from)?;
+        let to = self.machine.map_place(self.judge, w, lane, MemSpace::Generic, to)?;
         let mut data = [0; 128];
         self.copy_out(w, lane, from, &mut data)?;
-        self.event();
+        self.machine.event();
         self.copy_in(w, lane, to, &data)?;
         Ok(Flow::Next)
+    }
+}
+
+impl Machine<'_> {
+    /// Where the 128 bytes of a tensor map are: aligned to 64 and all of them there.
+    fn map_place(
+        &self,
+        judge: &Judge<'_>,
+        w: WarpId,
+        lane: usize,
+        space: MemSpace,
+        at: u64,
+    ) -> Run<Place> {
+        self.place(judge, w, lane, space, at.wrapping_add(64), 64)?;
+        self.place(judge, w, lane, space, at, 64)
     }
 }
 

@@ -1,35 +1,36 @@
 //! Exchanges between the lanes of a warp.
 
-use crate::cluster::{Cluster, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{Exchange, ShflMode, VoteKind};
+use crate::machine::Run;
 use crate::register::lanes;
 use crate::register::{Reg, Registers, Row32};
 use crate::rules::Rule;
 use crate::tensor_copy::{ReduceOp, ReduceType, reduce};
 use crate::warp::WarpId;
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn warp_wide(&mut self, w: WarpId, op: &Exchange, mask: u32) -> Run<Flow> {
-        let members = *self.warps[w].registers.r32(op.members());
+        let members = *self.machine.warps[w].registers.r32(op.members());
         if let Some(lane) = lanes(mask).find(|lane| members.0[*lane] & 1 << lane == 0) {
             let message = format!(
                 "lane {lane} executes this with member mask {:#010x}, which lacks it",
                 members.0[lane]
             );
-            self.survivable(w, Some(lane), Rule::MemberMask, message, None)?;
+            self.judge.survivable(self.machine, w, Some(lane), Rule::MemberMask, message, None)?;
         }
         let named = lanes(mask).fold(0, |all, lane| all | members.0[lane]);
-        if let Some(wait) = self.converge(w, named) {
+        if let Some(wait) = self.machine.converge(w, named) {
             return Ok(Flow::Retry(wait));
         }
         if matches!(op, Exchange::WarpSync { .. }) {
-            self.synchronise_lanes(w);
+            self.judge.synchronise_lanes(w);
         }
-        if self.warps[w].unwritten.is_some() {
-            self.follow_exchange(w, op, mask)?;
+        if self.judge.follows(w) {
+            self.judge.follow_exchange(self.machine, w, op, mask)?;
         }
-        exchange(&mut self.warps[w].registers, op, mask);
+        exchange(&mut self.machine.warps[w].registers, op, mask);
         Ok(Flow::Next)
     }
 }

@@ -1,9 +1,11 @@
 //! `mbarrier` instructions, and what completes phases.
 
-use crate::cluster::{Cluster, CtaRank, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::lane_address;
 use crate::instruction::{Addr, Mbarrier as Instruction, MbarrierOp, MemSpace};
+use crate::judge::Judge;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
 use crate::register::lanes;
 use crate::register::{P, R32, R64, Reg};
@@ -23,7 +25,7 @@ struct Looks {
     in_vain: Vec<(BarrierId, u32, u64)>,
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn mbarrier_op(&mut self, w: WarpId, op: &Instruction, mask: u32) -> Run<Flow> {
         match op.op {
             MbarrierOp::Wait { done, parity, token, blocking } => {
@@ -31,50 +33,45 @@ impl Cluster<'_> {
             }
             MbarrierOp::PendingCount { dst, token } => {
                 for lane in lanes(mask) {
-                    let state = self.warps[w].registers.r64(token).0[lane];
-                    self.warps[w].registers.set_lane(Reg::R32(dst), lane, state >> 32 & 0xF_FFFF);
+                    let state = self.machine.warps[w].registers.r64(token).0[lane];
+                    self.machine.warps[w].registers.set_lane(
+                        Reg::R32(dst),
+                        lane,
+                        state >> 32 & 0xF_FFFF,
+                    );
                 }
                 return Ok(Flow::Next);
             }
             // With bytes to expect, an arrival is about copies, not about the warp's own stores.
-            MbarrierOp::Arrive { expect: None, .. } => self.note_arrival_of_lanes(w, mask)?,
+            MbarrierOp::Arrive { expect: None, .. } => {
+                self.judge.note_arrival_of_lanes(self.machine, w, mask)?
+            }
             _ => {}
         }
         for lane in lanes(mask) {
-            let id = self.barrier_at(w, lane, op.addr, op.space)?;
+            let id = self.machine.barrier_at(self.judge, w, lane, op.addr, op.space)?;
             self.mbarrier_lane(w, lane, op.op, id)?;
         }
-        self.event();
+        self.machine.event();
         Ok(Flow::Next)
     }
 
-    /// The barrier an address names.
-    pub(crate) fn barrier_at(
-        &self,
-        w: WarpId,
-        lane: usize,
-        addr: Addr,
-        space: MemSpace,
-    ) -> Run<BarrierId> {
-        self.shared_operand(w, lane, addr, space, 8)
-    }
-
     fn mbarrier_lane(&mut self, w: WarpId, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
-        let value = |r: R32, cluster: &Self| cluster.warps[w].registers.r32(r).0[lane];
+        let value = |r: R32, this: &Self| this.machine.warps[w].registers.r32(r).0[lane];
         match op {
             MbarrierOp::Init(count) => self.mbarrier_init(w, lane, id, value(count, self)),
             MbarrierOp::Invalidate => {
                 self.known_barrier(w, lane, id)?;
-                let by = Touch { warp: w, pc: self.pc(w) };
-                if let Some(bar) = self.ctas[id.0].mbarriers.remove(&id.1) {
-                    self.ctas[id.0].invalidated.insert(id.1, (by, bar));
+                let by = Touch { warp: w, pc: self.machine.pc(w) };
+                if let Some(bar) = self.machine.ctas[id.0].mbarriers.remove(&id.1) {
+                    self.machine.ctas[id.0].invalidated.insert(id.1, (by, bar));
                 }
                 Ok(())
             }
             // Gluon's attention leaves a pair of CTAs with an arrival that nobody waits for.
             MbarrierOp::Arrive { expect: None, token: None, .. }
-                if !self.launch.options.pedantic
-                    && self.ctas[id.0].invalidated.contains_key(&id.1) =>
+                if !self.machine.launch.options.pedantic
+                    && self.machine.ctas[id.0].invalidated.contains_key(&id.1) =>
             {
                 Ok(())
             }
@@ -93,14 +90,14 @@ impl Cluster<'_> {
                 self.known_barrier(w, lane, id)?;
                 let count = count.map_or(1, |c| i64::from(value(c, self)));
                 if let Some(token) = token {
-                    self.save_token(w, lane, id, token);
+                    self.machine.save_token(w, lane, id, token);
                 }
                 self.release_to(w, id);
                 if let Some(bytes) = expect {
                     let bytes = i64::from(value(bytes, self));
                     self.transact(w, lane, id, bytes)?;
                 }
-                if drop && let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) {
+                if drop && let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) {
                     bar.drop_participant(count);
                 }
                 self.arrive(w, lane, id, count)
@@ -110,84 +107,90 @@ impl Cluster<'_> {
     }
 
     fn mbarrier_init(&mut self, w: WarpId, lane: usize, id: BarrierId, count: u32) -> Run<()> {
-        let by = Touch { warp: w, pc: self.pc(w) };
-        if let Some(old) = self.ctas[id.0].mbarriers.get(&id.1) {
+        let by = Touch { warp: w, pc: self.machine.pc(w) };
+        if let Some(old) = self.machine.ctas[id.0].mbarriers.get(&id.1) {
             if old.init == by && old.is_fresh(count) {
                 return Ok(()); // Lanes of a warp initialise it together.
             }
-            let line = self.site(old.init.warp, old.init.pc, None).line;
+            let line = self.machine.site(old.init.warp, old.init.pc, None).line;
             let message = format!(
                 "mbarrier {} is already initialised (PTX line {line})",
-                self.mbarrier_name(id.0, id.1)
+                self.machine.mbarrier_name(id.0, id.1)
             );
             let help = "use mbarrier.inval before the memory is used again";
-            self.survivable(w, Some(lane), Rule::DoubleInit, message, Some(help))?;
+            self.judge.survivable(
+                self.machine,
+                w,
+                Some(lane),
+                Rule::DoubleInit,
+                message,
+                Some(help),
+            )?;
         }
         let bar = match Mbarrier::new(count, by) {
             Ok(bar) => bar,
             Err(_) => {
                 let message =
                     format!("an mbarrier for {count} arrivals: the count must be 1 to 2^20-1");
-                return self.fault(w, Some(lane), "mbarrier-count", message, None);
+                return self.machine.fault(w, Some(lane), "mbarrier-count", message, None);
             }
         };
-        self.note_barrier_init(w, id)?;
-        self.ctas[id.0].shared.write(id.1 as usize, 8).fill(0);
-        self.ctas[id.0].invalidated.remove(&id.1);
-        self.ctas[id.0].mbarriers.insert(id.1, bar);
+        self.judge.note_barrier_init(self.machine, w, id)?;
+        self.machine.ctas[id.0].shared.write(id.1 as usize, 8).fill(0);
+        self.machine.ctas[id.0].invalidated.remove(&id.1);
+        self.machine.ctas[id.0].mbarriers.insert(id.1, bar);
         Ok(())
     }
 
     /// Checks that a barrier is initialised, and that the initialisation is visible here.
     pub(crate) fn known_barrier(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
-        if self.ctas[id.0].mbarriers.contains_key(&id.1) {
-            return self.note_barrier_use(w, id);
+        if self.machine.ctas[id.0].mbarriers.contains_key(&id.1) {
+            return self.judge.note_barrier_use(self.machine, w, id);
         }
-        let name = self.mbarrier_name(id.0, id.1);
-        if let Some((by, bar)) = self.ctas[id.0].invalidated.get(&id.1) {
-            let line = self.site(by.warp, by.pc, None).line;
+        let name = self.machine.mbarrier_name(id.0, id.1);
+        if let Some((by, bar)) = self.machine.ctas[id.0].invalidated.get(&id.1) {
+            let line = self.machine.site(by.warp, by.pc, None).line;
             let message = format!("mbarrier {name} is used after mbarrier.inval (PTX line {line})");
             let help = "everyone who uses it synchronises before it is invalidated";
             let revived = bar.clone();
-            self.survivable(w, Some(lane), Rule::BarrierAfterInval, message, Some(help))?;
-            self.ctas[id.0].invalidated.remove(&id.1);
-            self.ctas[id.0].mbarriers.insert(id.1, revived);
+            self.judge.survivable(
+                self.machine,
+                w,
+                Some(lane),
+                Rule::BarrierAfterInval,
+                message,
+                Some(help),
+            )?;
+            self.machine.ctas[id.0].invalidated.remove(&id.1);
+            self.machine.ctas[id.0].mbarriers.insert(id.1, revived);
             return Ok(());
         }
         let message = format!("mbarrier {name} is used before mbarrier.init");
         let help = "one thread initialises, then all synchronise (bar.sync, or the cluster barrier) before \
                     anyone uses it";
-        self.fault(w, Some(lane), "barrier-before-init", message, Some(help))
+        self.machine.fault(w, Some(lane), "barrier-before-init", message, Some(help))
     }
 
     /// The same for a barrier that an asynchronous operation will signal.
     pub(crate) fn known_signal(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
         self.known_barrier(w, lane, id)?;
-        self.note_async_signal(w, id)
-    }
-
-    /// Phase in the low half, pending count above.
-    fn save_token(&mut self, w: WarpId, lane: usize, id: BarrierId, token: R64) {
-        if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
-            let state = bar.phase & 0xFFFF_FFFF | (bar.pending as u64 & 0xF_FFFF) << 32;
-            self.warps[w].registers.set_lane(Reg::R64(token), lane, state);
-        }
+        self.judge.note_async_signal(self.machine, w, id)
     }
 
     /// `count` arrivals by a lane.
     pub(crate) fn arrive(&mut self, w: WarpId, lane: usize, id: BarrierId, count: i64) -> Run<()> {
-        let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
+        let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.arrive_as(by, time, id, count) {
             Ok(()) => Ok(()),
-            Err(error) => self.mbarrier_fault(w, lane, id, &error),
+            Err(error) => self.machine.mbarrier_fault(w, lane, id, &error),
         }
     }
 
     fn transact(&mut self, w: WarpId, lane: usize, id: BarrierId, bytes: i64) -> Run<()> {
-        let (by, time) = (Touch { warp: w, pc: self.pc(w) }, self.warps[w].time);
+        let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.transact_as(by, time, id, bytes) {
             Ok(()) => Ok(()),
-            Err(error) => self.mbarrier_fault(w, lane, id, &error),
+            Err(error) => self.machine.mbarrier_fault(w, lane, id, &error),
         }
     }
 
@@ -199,7 +202,7 @@ impl Cluster<'_> {
         id: BarrierId,
         count: i64,
     ) -> Result<(), MbarrierError> {
-        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
+        let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
         if bar.arrive(count, by, time)? {
             self.phase_completed(id);
         }
@@ -214,41 +217,22 @@ impl Cluster<'_> {
         id: BarrierId,
         bytes: i64,
     ) -> Result<(), MbarrierError> {
-        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
+        let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) else { return Ok(()) };
         if bar.transact(bytes, by, time)? {
             self.phase_completed(id);
         }
         Ok(())
     }
 
-    fn mbarrier_fault<T>(
-        &self,
-        w: WarpId,
-        lane: usize,
-        id: BarrierId,
-        error: &MbarrierError,
-    ) -> Run<T> {
-        let name = self.mbarrier_name(id.0, id.1);
-        let message = match error {
-            MbarrierError::TooManyArrivals { arrivals, pending } => format!(
-                "{arrivals} arrival(s) at mbarrier {name}, whose phase only needs {pending} more"
-            ),
-            MbarrierError::Transactions(tx) => format!(
-                "the transaction count of mbarrier {name} becomes {tx}: it must stay within 2^20-1 bytes"
-            ),
-            MbarrierError::Count(count) => format!("mbarrier {name} with count {count}"),
-        };
-        let help = "the count given to mbarrier.init must be the number of arrivals of one phase";
-        self.fault(w, Some(lane), "mbarrier-arrivals", message, Some(help))
-    }
-
     /// Lets every waiter of a completed phase go, even if it looks later.
     fn phase_completed(&mut self, id: BarrierId) {
-        self.event();
-        let Some(phase) = self.ctas[id.0].mbarriers.get(&id.1).map(|b| b.phase) else { return };
-        for w in self.warps.ids() {
-            for f in 0..self.warps[w].fragments.len() {
-                match self.warps[w].fragments[f].wait {
+        self.machine.event();
+        let Some(phase) = self.machine.ctas[id.0].mbarriers.get(&id.1).map(|b| b.phase) else {
+            return;
+        };
+        for w in self.machine.warps.ids() {
+            for f in 0..self.machine.warps[w].fragments.len() {
+                match self.machine.warps[w].fragments[f].wait {
                     Wait::Mbarrier { cta, offset, phase: wanted, .. }
                         if (cta, offset) == id && wanted < phase =>
                     {
@@ -260,24 +244,39 @@ impl Cluster<'_> {
         }
     }
 
+    /// A warp's arrival publishes what it knows.
+    fn release_to(&mut self, w: WarpId, id: BarrierId) {
+        self.judge.note_visit(self.machine, w, id.0);
+        if let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) {
+            self.judge.publish(w, &mut bar.incoming);
+        }
+    }
+
+    /// A warp learns what completed phases published.
+    fn acquire_barrier(&mut self, w: WarpId, id: BarrierId) {
+        if let Some(bar) = self.machine.ctas[id.0].mbarriers.get(&id.1) {
+            self.judge.acquire(w, &bar.published);
+        }
+    }
+
     /// Ends a wait successfully.
     pub(crate) fn wake(&mut self, w: WarpId, f: usize, phase: u64) {
-        let fragment = &mut self.warps[w].fragments[f];
+        let fragment = &mut self.machine.warps[w].fragments[f];
         let Wait::Mbarrier { cta, offset, done, .. } = fragment.wait else { return };
         let mask = fragment.mask;
         fragment.wait = Wait::Ready;
-        self.warps[w].registers.set_p(done, mask, mask);
+        self.machine.warps[w].registers.set_p(done, mask, mask);
         self.observe(w, mask, (cta, offset), phase);
     }
 
     /// Lanes of a warp saw a phase complete: the warp knows what was published by it.
     fn observe(&mut self, w: WarpId, mask: u32, id: BarrierId, phase: u64) {
-        let Some(bar) = self.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
+        let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
         bar.observe(w, mask, phase);
-        let (start, done) = (self.warps[w].time, bar.done_time);
+        let (start, done) = (self.machine.warps[w].time, bar.done_time);
         if done > start {
-            self.trace_wait(w, "wait for mbarrier", start, done);
-            self.warps[w].time = done;
+            self.machine.trace_wait(w, "wait for mbarrier", start, done);
+            self.machine.warps[w].time = done;
         }
         self.acquire_barrier(w, id);
     }
@@ -294,17 +293,17 @@ impl Cluster<'_> {
             && blocking
             && let Some(id) = looks.common
         {
-            self.counters.barrier_waits += 1;
-            let phase = self.ctas[id.0].mbarriers.get(&id.1).map_or(0, |b| b.phase);
+            self.machine.counters.barrier_waits += 1;
+            let phase = self.machine.ctas[id.0].mbarriers.get(&id.1).map_or(0, |b| b.phase);
             return Ok(Flow::Block(Wait::Mbarrier { cta: id.0, offset: id.1, phase, done }));
         }
-        let pc = self.pc(w);
+        let pc = self.machine.pc(w);
         for ((cta, offset), group, parity) in looks.in_vain {
-            if let Some(bar) = self.ctas[cta].mbarriers.get_mut(&offset) {
+            if let Some(bar) = self.machine.ctas[cta].mbarriers.get_mut(&offset) {
                 bar.note_poll(w, group, parity, pc);
             }
         }
-        self.warps[w].registers.set_p(done, mask, looks.yes);
+        self.machine.warps[w].registers.set_p(done, mask, looks.yes);
         Ok(if looks.yes == mask { Flow::Next } else { Flow::Yield })
     }
 
@@ -320,7 +319,7 @@ impl Cluster<'_> {
         let mut looks = Looks { yes: 0, common: None, in_vain: Vec::new() };
         let mut rest = mask;
         while rest != 0 {
-            let registers = &self.warps[w].registers;
+            let registers = &self.machine.warps[w].registers;
             let phase_of = |lane: usize| match (parity, token) {
                 (Some(parity), _) => u64::from(registers.r32(parity).0[lane] & 1),
                 (None, Some(token)) => registers.r64(token).0[lane] & 0xFFFF_FFFF,
@@ -332,11 +331,11 @@ impl Cluster<'_> {
             let same = lanes(rest).filter(|lane| state(*lane) == state(first));
             let group = same.fold(0, |group, lane| group | 1 << lane);
             rest &= !group;
-            let id = self.barrier_at(w, first, op.addr, op.space)?;
-            if id.0 != self.warps[w].cta {
+            let id = self.machine.barrier_at(self.judge, w, first, op.addr, op.space)?;
+            if id.0 != self.machine.warps[w].cta {
                 let message =
                     "a wait on another CTA's mbarrier: only the own CTA's can be waited on".into();
-                return self.fault(w, Some(first), "remote-wait", message, None);
+                return self.machine.fault(w, Some(first), "remote-wait", message, None);
             }
             self.known_barrier(w, first, id)?;
             looks.common = (group == mask).then_some(id);
@@ -358,7 +357,7 @@ impl Cluster<'_> {
         wanted: u64,
         by_parity: bool,
     ) -> bool {
-        let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else { return false };
+        let Some(bar) = self.machine.ctas[id.0].mbarriers.get(&id.1) else { return false };
         let complete = match by_parity {
             true => bar.complete(wanted as u32),
             false => bar.phase & 0xFFFF_FFFF != wanted,
@@ -371,5 +370,48 @@ impl Cluster<'_> {
             (false, None) => return false,
         }
         true
+    }
+}
+
+impl Machine<'_> {
+    /// The barrier an address names.
+    pub(crate) fn barrier_at(
+        &self,
+        judge: &Judge<'_>,
+        w: WarpId,
+        lane: usize,
+        addr: Addr,
+        space: MemSpace,
+    ) -> Run<BarrierId> {
+        self.shared_operand(judge, w, lane, addr, space, 8)
+    }
+
+    /// Phase in the low half, pending count above.
+    fn save_token(&mut self, w: WarpId, lane: usize, id: BarrierId, token: R64) {
+        if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
+            let state = bar.phase & 0xFFFF_FFFF | (bar.pending as u64 & 0xF_FFFF) << 32;
+            self.warps[w].registers.set_lane(Reg::R64(token), lane, state);
+        }
+    }
+
+    fn mbarrier_fault<T>(
+        &self,
+        w: WarpId,
+        lane: usize,
+        id: BarrierId,
+        error: &MbarrierError,
+    ) -> Run<T> {
+        let name = self.mbarrier_name(id.0, id.1);
+        let message = match error {
+            MbarrierError::TooManyArrivals { arrivals, pending } => format!(
+                "{arrivals} arrival(s) at mbarrier {name}, whose phase only needs {pending} more"
+            ),
+            MbarrierError::Transactions(tx) => format!(
+                "the transaction count of mbarrier {name} becomes {tx}: it must stay within 2^20-1 bytes"
+            ),
+            MbarrierError::Count(count) => format!("mbarrier {name} with count {count}"),
+        };
+        let help = "the count given to mbarrier.init must be the number of arrivals of one phase";
+        self.fault(w, Some(lane), "mbarrier-arrivals", message, Some(help))
     }
 }

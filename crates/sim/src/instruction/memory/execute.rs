@@ -1,10 +1,12 @@
 //! Loads, stores and atomics.
 
 use super::banks::bank_conflicts;
-use crate::check::Conflict;
-use crate::cluster::{Cluster, CtaRank, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{Addr, AtomOp, Atomic, Load, MemSpace, MemoryAccess, Store};
+use crate::judge::Conflict;
+use crate::judge::Judge;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
 use crate::register::lanes;
 use crate::register::{Reg, Registers};
@@ -53,6 +55,16 @@ pub(crate) struct Access {
     pub(crate) compared: bool,
 }
 
+impl Access {
+    pub(crate) fn read(place: Place, bytes: u32, order: Order) -> Access {
+        Access { place, bytes, write: false, order, compared: false }
+    }
+
+    pub(crate) fn write(place: Place, bytes: u32, order: Order) -> Access {
+        Access { write: true, ..Access::read(place, bytes, order) }
+    }
+}
+
 /// One lane's address.
 pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
     match addr.base {
@@ -62,11 +74,232 @@ pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
     }
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
+    pub(crate) fn memory_access(&mut self, w: WarpId, op: &MemoryAccess, mask: u32) -> Run<Flow> {
+        match op {
+            MemoryAccess::Load(load) => self.load(w, load, mask),
+            MemoryAccess::Store(store) => self.store(w, store, mask),
+            MemoryAccess::StoreZeros { space, addr, bytes } => {
+                self.store_zeros(w, *space, *addr, *bytes, mask)
+            }
+            MemoryAccess::Atomic(atomic) if atomic.bytes > 8 => self.atomic_wide(w, atomic, mask),
+            MemoryAccess::Atomic(atomic) => self.atomic(w, atomic, mask),
+        }
+    }
+
+    fn load(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<Flow> {
+        let n = load.dst.len() as u32;
+        let bytes = u32::from(load.bytes);
+        if load.strong {
+            self.machine.poll(w);
+        }
+        if self.machine.takes_rows(load.strong) {
+            let done = match load.space {
+                MemSpace::Shared => bytes == 4 && self.load_words(w, load, mask)?,
+                _ => self.load_rows(w, load, mask)?,
+            };
+            if done {
+                return Ok(Flow::Next);
+            }
+        }
+        for lane in lanes(mask) {
+            let at = lane_address(&self.machine.warps[w].registers, load.addr, lane);
+            let place = self.machine.place(self.judge, w, lane, load.space, at, bytes * n)?;
+            self.before_access(w, lane, Access::read(place, bytes * n, Order::of(load.strong)))?;
+            self.load_lane(w, lane, place, load);
+        }
+        self.machine.count_access(w, load.space, load.addr, mask, bytes * n, false);
+        Ok(Flow::Next)
+    }
+
+    #[inline(always)]
+    fn load_lane(&mut self, w: WarpId, lane: usize, place: Place, load: &Load) {
+        let bytes = u32::from(load.bytes);
+        let all = bytes * load.dst.len() as u32;
+        let unwritten = self.machine.first_unwritten(w, lane, place, all).is_some();
+        for (dst, delta) in load.dst.iter().zip((0..).step_by(bytes as usize)) {
+            let Some(dst) = *dst else { continue };
+            let place = advance(place, delta);
+            if unwritten {
+                self.mark_loaded(w, lane, dst, place, bytes);
+            }
+            if let Reg::R128(dst) = dst {
+                let low = self.machine.read(w, lane, place, 8);
+                let high = self.machine.read(w, lane, advance(place, 8), 8);
+                let value = u128::from(high) << 64 | u128::from(low);
+                self.machine.warps[w].registers.set_lane128(dst, lane, value);
+                continue;
+            }
+            let mut value = self.machine.read(w, lane, place, bytes);
+            if let Some(sign) = load.sign {
+                let shift = 64 - u32::from(sign);
+                value = ((value << shift) as i64 >> shift) as u64;
+            }
+            self.machine.warps[w].registers.set_lane(dst, lane, value);
+        }
+    }
+
+    /// Marks the bytes of a register that are loaded from where nobody wrote.
+    fn mark_loaded(&mut self, w: WarpId, lane: usize, dst: Reg, place: Place, bytes: u32) {
+        let Some(what) = self.machine.unwritten_at(w, lane, place, bytes) else { return };
+        let missing =
+            |i: &u32| self.machine.first_unwritten(w, lane, advance(place, *i), 1).is_some();
+        let missing = (0..bytes).filter(missing).fold(0, |all, i| all | 1 << i);
+        let of_register = match place {
+            Place::Local(_) => true,
+            _ => self.machine.is_undefined(w, lane, place, bytes),
+        };
+        self.judge.mark_unwritten_bytes(self.machine, w, lane, dst, missing, (what, of_register));
+    }
+
+    fn store(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<Flow> {
+        let n = store.src.len() as u32;
+        let bytes = u32::from(store.bytes);
+        self.machine.event();
+        let unwritten = self.judge.stores_unwritten(w, store, mask);
+        let words = bytes == 4 && !unwritten && self.machine.takes_rows(store.strong);
+        if words && self.store_words(w, store, mask)? {
+            return Ok(Flow::Next);
+        }
+        let mut replicas = None;
+        for lane in lanes(mask) {
+            let at = lane_address(&self.machine.warps[w].registers, store.addr, lane);
+            let place = self.machine.place(self.judge, w, lane, store.space, at, bytes * n)?;
+            self.before_store(w, (lane, mask), place, store, &mut replicas)?;
+            for (i, src) in store.src.iter().enumerate() {
+                let delta = bytes * i as u32;
+                if let Reg::R128(src) = *src {
+                    let value = self.machine.warps[w].registers.lane128(src, lane);
+                    self.machine.write(w, lane, advance(place, delta), 8, value as u64);
+                    self.machine.write(w, lane, advance(place, delta + 8), 8, (value >> 64) as u64);
+                    continue;
+                }
+                let value = self.machine.warps[w].registers.lane(*src, lane);
+                self.machine.write(w, lane, advance(place, delta), bytes, value);
+            }
+            if unwritten {
+                let undefined = self.judge.follow_store(self.machine, w, lane, place, store)?;
+                undefined.into_iter().for_each(|byte| self.machine.forget(w, lane, byte));
+            }
+        }
+        self.judge.report_replicas(self.machine, w, replicas.as_ref())?;
+        self.machine.count_access(w, store.space, store.addr, mask, bytes * n, true);
+        Ok(Flow::Next)
+    }
+
+    fn atomic(&mut self, w: WarpId, atomic: &Atomic, mask: u32) -> Run<Flow> {
+        self.judge.note_writes_of_lanes(w, mask);
+        self.machine.poll(w);
+        let bytes = atomic.bytes;
+        for lane in lanes(mask) {
+            let at = lane_address(&self.machine.warps[w].registers, atomic.addr, lane);
+            let total = bytes * atomic.src.len() as u32;
+            let place = self.machine.place(self.judge, w, lane, atomic.space, at, total)?;
+            self.before_access(w, lane, Access::read(place, total, Order::Strong))?;
+            if atomic.op != AtomOp::Exch
+                && let Some(what) = self.machine.unwritten_at(w, lane, place, total)
+            {
+                let message = format!("an atomic operation combines with {what}");
+                self.judge.hazard(self.machine, w, Rule::Uninitialised, message, None, None)?;
+            }
+            self.before_access(w, lane, Access::write(place, total, Order::Strong))?;
+            for (i, src) in atomic.src.iter().enumerate() {
+                let registers = &self.machine.warps[w].registers;
+                let operand = registers.lane(*src, lane);
+                let swap = atomic.swap.map(|swap| registers.lane(swap, lane));
+                let place = advance(place, bytes * i as u32);
+                let old = match self
+                    .machine
+                    .update(w, place, bytes, |old| combine(atomic, old, operand, swap))
+                {
+                    Ok(old) => old,
+                    Err(reason) => return self.machine.unsupported(w, reason),
+                };
+                if combine(atomic, old, operand, swap) != Ok(old) {
+                    self.machine.event();
+                }
+                if let Some(Some(dst)) = atomic.dst.get(i) {
+                    self.machine.warps[w].registers.set_lane(*dst, lane, old);
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Checks an access: bounds and ordering.
+    #[inline(always)]
+    pub(crate) fn before_access(&mut self, w: WarpId, lane: usize, access: Access) -> Run<()> {
+        self.before_access_unless(w, lane, access, |_, _, _| Ok(false))
+    }
+
+    /// The same, but a conflict that `forgives` is true of is none.
+    #[inline(always)]
+    pub(crate) fn before_access_unless(
+        &mut self,
+        w: WarpId,
+        lane: usize,
+        access: Access,
+        forgives: impl FnMut(&mut Judge<'_>, &Machine<'_>, &Conflict) -> Run<bool>,
+    ) -> Run<()> {
+        match access.place {
+            Place::Global(at) => {
+                let mut hint = self.machine.warps[w].global_hint;
+                match self.machine.launch.global.find(at, access.bytes.into(), &mut hint) {
+                    Ok((allocation, _)) if allocation.read_only && access.write => {
+                        self.judge.refuse_write(self.machine, w, lane, &allocation.name)
+                    }
+                    Ok((allocation, _)) => {
+                        self.machine.warps[w].global_hint = hint;
+                        if allocation.read_only {
+                            return Ok(());
+                        }
+                        self.judge.note_access(self.machine, w, access, forgives)
+                    }
+                    Err(e) => {
+                        let verb = if access.write { "write" } else { "read" };
+                        let message = format!("{verb} of {e}");
+                        self.judge.survivable(
+                            self.machine,
+                            w,
+                            Some(lane),
+                            Rule::OutOfBounds,
+                            message,
+                            None,
+                        )
+                    }
+                }
+            }
+            Place::Shared(cta, offset) => {
+                if access.order == Order::Weak {
+                    self.judge.note_lane(
+                        self.machine,
+                        w,
+                        lane,
+                        (cta, offset),
+                        access.bytes,
+                        access.write,
+                    )?;
+                }
+                self.judge.note_access(self.machine, w, access, forgives)
+            }
+            Place::Param(_) if access.write => self.machine.fault(
+                w,
+                Some(lane),
+                "read-only",
+                "write to kernel parameters".into(),
+                None,
+            ),
+            Place::Local(_) | Place::Param(_) => Ok(()),
+        }
+    }
+}
+
+impl Machine<'_> {
     /// Where one lane's address leads, checked for bounds and alignment.
     #[inline(always)]
     pub(crate) fn place(
         &self,
+        judge: &Judge<'_>,
         w: WarpId,
         lane: usize,
         space: MemSpace,
@@ -78,12 +311,12 @@ impl Cluster<'_> {
         }
         let place = match space {
             MemSpace::Global => Place::Global(at),
-            MemSpace::Shared => return self.shared_place(w, lane, at, bytes),
+            MemSpace::Shared => return self.shared_place(judge, w, lane, at, bytes),
             MemSpace::Local => self.local_place(w, lane, at, bytes)?,
             MemSpace::Param => self.param_place(w, lane, at, bytes)?,
             MemSpace::Generic => match address::window(at) {
                 Window::Global(at) => Place::Global(at),
-                Window::Shared(at) => return self.shared_place(w, lane, at.into(), bytes),
+                Window::Shared(at) => return self.shared_place(judge, w, lane, at.into(), bytes),
                 Window::Local(at) => self.local_place(w, lane, at, bytes)?,
                 Window::Param(at) => self.param_place(w, lane, at, bytes)?,
             },
@@ -123,7 +356,14 @@ impl Cluster<'_> {
 
     /// CTA and offset of a shared-window address.
     #[inline(always)]
-    pub(crate) fn shared_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    pub(crate) fn shared_place(
+        &self,
+        judge: &Judge<'_>,
+        w: WarpId,
+        lane: usize,
+        at: u64,
+        bytes: u32,
+    ) -> Run<Place> {
         let at = match address::window(at) {
             Window::Shared(at) => at,
             _ => at as u32,
@@ -139,7 +379,7 @@ impl Cluster<'_> {
         if rank != self.warps[w].cta && self.ctas[rank].live_warps == 0 {
             let message = format!("shared memory of CTA rank {rank}, which has exited");
             let help = "synchronise the cluster (barrier.cluster) before a CTA whose memory others use exits";
-            self.survivable(w, Some(lane), Rule::ExitedCta, message, Some(help))?;
+            judge.survivable(self, w, Some(lane), Rule::ExitedCta, message, Some(help))?;
         }
         let size = self.ctas[rank].shared.len() as u32;
         if offset < self.kernel.first_shared || bytes > size.saturating_sub(offset) {
@@ -156,6 +396,7 @@ impl Cluster<'_> {
     /// ThunderKittens writes it so.
     pub(crate) fn shared_operand(
         &self,
+        judge: &Judge<'_>,
         w: WarpId,
         lane: usize,
         addr: Addr,
@@ -164,16 +405,16 @@ impl Cluster<'_> {
     ) -> Run<(CtaRank, u32)> {
         let at = lane_address(&self.warps[w].registers, addr, lane);
         if space == MemSpace::Generic && !matches!(address::window(at), Window::Shared(_)) {
-            self.check_window_offset(w, lane, at)?;
+            self.check_window_offset(judge, w, lane, at)?;
         }
-        match self.place(w, lane, MemSpace::Shared, at, bytes)? {
+        match self.place(judge, w, lane, MemSpace::Shared, at, bytes)? {
             Place::Shared(cta, offset) => Ok((cta, offset)),
             _ => unreachable!("shared addresses lead to shared memory"),
         }
     }
 
     /// An address outside of the shared window, where one in it is due.
-    fn check_window_offset(&self, w: WarpId, lane: usize, at: u64) -> Run<()> {
+    fn check_window_offset(&self, judge: &Judge<'_>, w: WarpId, lane: usize, at: u64) -> Run<()> {
         if at >> 32 != 0 {
             let message = format!("{at:#x} is not in shared memory, where this operand must be");
             return self.fault(w, Some(lane), "shared-space", message, None);
@@ -183,7 +424,7 @@ impl Cluster<'_> {
         }
         let message = format!("{at:#x} is an offset in the shared window, not a generic address");
         let help = "name the state space (.shared::cta or .shared::cluster), or convert with cvta";
-        self.hazard(w, Rule::GenericAddress, message, None, Some(help))
+        judge.hazard(self, w, Rule::GenericAddress, message, None, Some(help))
     }
 
     fn shared_out_of_bounds<T>(
@@ -209,153 +450,6 @@ impl Cluster<'_> {
     /// Whether lanes may access memory all at once; in pedantic mode each is looked at alone.
     fn takes_rows(&self, strong: bool) -> bool {
         !strong && !self.launch.options.pedantic
-    }
-
-    pub(crate) fn memory_access(&mut self, w: WarpId, op: &MemoryAccess, mask: u32) -> Run<Flow> {
-        match op {
-            MemoryAccess::Load(load) => self.load(w, load, mask),
-            MemoryAccess::Store(store) => self.store(w, store, mask),
-            MemoryAccess::StoreZeros { space, addr, bytes } => {
-                self.store_zeros(w, *space, *addr, *bytes, mask)
-            }
-            MemoryAccess::Atomic(atomic) if atomic.bytes > 8 => self.atomic_wide(w, atomic, mask),
-            MemoryAccess::Atomic(atomic) => self.atomic(w, atomic, mask),
-        }
-    }
-
-    fn load(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<Flow> {
-        let n = load.dst.len() as u32;
-        let bytes = u32::from(load.bytes);
-        if load.strong {
-            self.poll(w);
-        }
-        if self.takes_rows(load.strong) {
-            let done = match load.space {
-                MemSpace::Shared => bytes == 4 && self.load_words(w, load, mask)?,
-                _ => self.load_rows(w, load, mask)?,
-            };
-            if done {
-                return Ok(Flow::Next);
-            }
-        }
-        for lane in lanes(mask) {
-            let at = lane_address(&self.warps[w].registers, load.addr, lane);
-            let place = self.place(w, lane, load.space, at, bytes * n)?;
-            self.before_read(w, lane, place, bytes * n, Order::of(load.strong))?;
-            self.load_lane(w, lane, place, load);
-        }
-        self.count_access(w, load.space, load.addr, mask, bytes * n, false);
-        Ok(Flow::Next)
-    }
-
-    #[inline(always)]
-    fn load_lane(&mut self, w: WarpId, lane: usize, place: Place, load: &Load) {
-        let bytes = u32::from(load.bytes);
-        let all = bytes * load.dst.len() as u32;
-        let unwritten = self.first_unwritten(w, lane, place, all).is_some();
-        for (dst, delta) in load.dst.iter().zip((0..).step_by(bytes as usize)) {
-            let Some(dst) = *dst else { continue };
-            let place = advance(place, delta);
-            if unwritten {
-                self.mark_loaded(w, lane, dst, place, bytes);
-            }
-            if let Reg::R128(dst) = dst {
-                let low = self.read(w, lane, place, 8);
-                let high = self.read(w, lane, advance(place, 8), 8);
-                let value = u128::from(high) << 64 | u128::from(low);
-                self.warps[w].registers.set_lane128(dst, lane, value);
-                continue;
-            }
-            let mut value = self.read(w, lane, place, bytes);
-            if let Some(sign) = load.sign {
-                let shift = 64 - u32::from(sign);
-                value = ((value << shift) as i64 >> shift) as u64;
-            }
-            self.warps[w].registers.set_lane(dst, lane, value);
-        }
-    }
-
-    /// Marks the bytes of a register that are loaded from where nobody wrote.
-    fn mark_loaded(&mut self, w: WarpId, lane: usize, dst: Reg, place: Place, bytes: u32) {
-        let Some(what) = self.unwritten_at(w, lane, place, bytes) else { return };
-        let missing = |i: &u32| self.first_unwritten(w, lane, advance(place, *i), 1).is_some();
-        let missing = (0..bytes).filter(missing).fold(0, |all, i| all | 1 << i);
-        let of_register = match place {
-            Place::Local(_) => true,
-            _ => self.is_undefined(w, lane, place, bytes),
-        };
-        self.mark_unwritten_bytes(w, lane, dst, missing, (what, of_register));
-    }
-
-    fn store(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<Flow> {
-        let n = store.src.len() as u32;
-        let bytes = u32::from(store.bytes);
-        self.event();
-        let unwritten = self.stores_unwritten(w, store, mask);
-        let words = bytes == 4 && !unwritten && self.takes_rows(store.strong);
-        if words && self.store_words(w, store, mask)? {
-            return Ok(Flow::Next);
-        }
-        let mut replicas = None;
-        for lane in lanes(mask) {
-            let at = lane_address(&self.warps[w].registers, store.addr, lane);
-            let place = self.place(w, lane, store.space, at, bytes * n)?;
-            self.before_store(w, (lane, mask), place, store, &mut replicas)?;
-            for (i, src) in store.src.iter().enumerate() {
-                let delta = bytes * i as u32;
-                if let Reg::R128(src) = *src {
-                    let value = self.warps[w].registers.lane128(src, lane);
-                    self.write(w, lane, advance(place, delta), 8, value as u64);
-                    self.write(w, lane, advance(place, delta + 8), 8, (value >> 64) as u64);
-                    continue;
-                }
-                let value = self.warps[w].registers.lane(*src, lane);
-                self.write(w, lane, advance(place, delta), bytes, value);
-            }
-            if unwritten {
-                self.follow_store(w, lane, place, store)?;
-            }
-        }
-        self.report_replicas(w, replicas.as_ref())?;
-        self.count_access(w, store.space, store.addr, mask, bytes * n, true);
-        Ok(Flow::Next)
-    }
-
-    fn atomic(&mut self, w: WarpId, atomic: &Atomic, mask: u32) -> Run<Flow> {
-        self.note_writes_of_lanes(w, mask);
-        self.poll(w);
-        let bytes = atomic.bytes;
-        for lane in lanes(mask) {
-            let at = lane_address(&self.warps[w].registers, atomic.addr, lane);
-            let total = bytes * atomic.src.len() as u32;
-            let place = self.place(w, lane, atomic.space, at, total)?;
-            self.before_read(w, lane, place, total, Order::Strong)?;
-            if atomic.op != AtomOp::Exch
-                && let Some(what) = self.unwritten_at(w, lane, place, total)
-            {
-                let message = format!("an atomic operation combines with {what}");
-                self.hazard(w, Rule::Uninitialised, message, None, None)?;
-            }
-            self.before_write(w, lane, place, total, Order::Strong)?;
-            for (i, src) in atomic.src.iter().enumerate() {
-                let registers = &self.warps[w].registers;
-                let operand = registers.lane(*src, lane);
-                let swap = atomic.swap.map(|swap| registers.lane(swap, lane));
-                let place = advance(place, bytes * i as u32);
-                let old =
-                    match self.update(w, place, bytes, |old| combine(atomic, old, operand, swap)) {
-                        Ok(old) => old,
-                        Err(reason) => return self.unsupported(w, reason),
-                    };
-                if combine(atomic, old, operand, swap) != Ok(old) {
-                    self.event();
-                }
-                if let Some(Some(dst)) = atomic.dst.get(i) {
-                    self.warps[w].registers.set_lane(*dst, lane, old);
-                }
-            }
-        }
-        Ok(Flow::Next)
     }
 
     fn update(
@@ -385,7 +479,7 @@ impl Cluster<'_> {
 
     /// Reads a checked place.
     #[inline(always)]
-    pub(crate) fn read(&mut self, w: WarpId, lane: usize, place: Place, bytes: u32) -> u64 {
+    pub(crate) fn read(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> u64 {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
@@ -427,86 +521,6 @@ impl Cluster<'_> {
             }
             Place::Param(_) => {}
         }
-    }
-
-    /// Checks a read: bounds and ordering.
-    #[inline(always)]
-    pub(crate) fn before_read(
-        &mut self,
-        w: WarpId,
-        lane: usize,
-        place: Place,
-        bytes: u32,
-        order: Order,
-    ) -> Run<()> {
-        let access = Access { place, bytes, write: false, order, compared: false };
-        self.before_access(w, lane, access, |_, _| Ok(false))
-    }
-
-    /// Checks a write: bounds and ordering.
-    #[inline(always)]
-    pub(crate) fn before_write(
-        &mut self,
-        w: WarpId,
-        lane: usize,
-        place: Place,
-        bytes: u32,
-        order: Order,
-    ) -> Run<()> {
-        let access = Access { place, bytes, write: true, order, compared: false };
-        self.before_access(w, lane, access, |_, _| Ok(false))
-    }
-
-    /// Checks an access: bounds and ordering. A conflict that `forgives` is true of is none.
-    #[inline(always)]
-    pub(crate) fn before_access(
-        &mut self,
-        w: WarpId,
-        lane: usize,
-        access: Access,
-        forgives: impl FnMut(&mut Self, &Conflict) -> Run<bool>,
-    ) -> Run<()> {
-        match access.place {
-            Place::Global(at) => {
-                let mut hint = self.warps[w].global_hint;
-                match self.launch.global.find(at, access.bytes.into(), &mut hint) {
-                    Ok((allocation, _)) if allocation.read_only && access.write => {
-                        self.refuse_write(w, lane, &allocation.name)
-                    }
-                    Ok((allocation, _)) => {
-                        self.warps[w].global_hint = hint;
-                        if allocation.read_only {
-                            return Ok(());
-                        }
-                        self.note_access(w, access, forgives)
-                    }
-                    Err(e) => {
-                        let verb = if access.write { "write" } else { "read" };
-                        let message = format!("{verb} of {e}");
-                        self.survivable(w, Some(lane), Rule::OutOfBounds, message, None)
-                    }
-                }
-            }
-            Place::Shared(cta, offset) => {
-                if access.order == Order::Weak {
-                    self.note_lane(w, lane, (cta, offset), access.bytes, access.write)?;
-                }
-                self.note_access(w, access, forgives)
-            }
-            Place::Param(_) if access.write => {
-                self.fault(w, Some(lane), "read-only", "write to kernel parameters".into(), None)
-            }
-            Place::Local(_) | Place::Param(_) => Ok(()),
-        }
-    }
-
-    /// A lane writes to a buffer that the program only reads.
-    #[cold]
-    fn refuse_write(&self, w: WarpId, lane: usize, name: &str) -> Run<()> {
-        let message = format!("write to `{name}`, which the program only reads");
-        let help = "say that the buffer is written, too (`Access::ReadWrite`; `+rw` behind its contents on the \
-                    command line)";
-        self.survivable(w, Some(lane), Rule::ReadOnly, message, Some(help))
     }
 
     /// Something undefined was stored to a byte: of shared and local memory, that is remembered.

@@ -3,14 +3,12 @@
 mod banks;
 mod decode;
 mod execute;
-mod replicas;
 mod rows;
 mod wide;
 mod words;
 
 pub(crate) use decode::{atom_type, element_type, reduce_op, space};
 pub(crate) use execute::{Access, Order, Place, advance, lane_address};
-pub(crate) use replicas::{Numbers, Stored};
 
 use super::operands::{Use, Visit, addr, outs, regs};
 use crate::register::Reg;

@@ -1,7 +1,8 @@
 //! Loads of global memory by all lanes of a warp at once.
 
-use crate::cluster::{Cluster, Run};
+use crate::exec::Execution;
 use crate::instruction::{Load, MemSpace};
+use crate::machine::{Machine, Run};
 use crate::memory::Allocation;
 use crate::memory::address::GLOBAL_BASE;
 use crate::register::lanes;
@@ -31,7 +32,39 @@ impl Places {
     }
 }
 
-impl<'a> Cluster<'a> {
+impl Execution<'_, '_> {
+    /// Loads for all lanes; false leaves the access to the general way.
+    pub(crate) fn load_rows(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
+        let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_) | Reg::R64(_)));
+        if !load.dst.iter().all(plain) {
+            return Ok(false);
+        }
+        let Some((allocation, places)) = self.machine.places(w, load, mask) else {
+            return Ok(false);
+        };
+        if self.machine.launch.options.checks {
+            let Places { span, bytes, at, .. } = &places;
+            let unwritten = |lane: usize| allocation.first_unwritten(at[lane], *bytes).is_some();
+            if allocation.first_unwritten(span.start, span.end - span.start).is_some()
+                && lanes(mask).any(unwritten)
+            {
+                return Ok(false);
+            }
+            if !allocation.read_only {
+                let ranges = places.ranges().map(|(at, bytes)| (allocation.base + at, bytes));
+                self.judge.note_global_reads(self.machine, w, ranges)?;
+            }
+        }
+        for (dst, delta) in load.dst.iter().zip((0..).step_by(load.bytes.into())) {
+            let Some(dst) = *dst else { continue };
+            load_row(&mut self.machine.warps[w].registers, dst, allocation, &places, delta, load);
+        }
+        self.machine.count_bytes(load.space, places.bytes * u64::from(mask.count_ones()), false);
+        Ok(true)
+    }
+}
+
+impl<'a> Machine<'a> {
     /// The allocation that all lanes load from, and where, if there is one and every lane is aligned.
     fn places(&mut self, w: WarpId, load: &Load, mask: u32) -> Option<(&'a Allocation, Places)> {
         let Reg::R64(base) = load.addr.base else { return None };
@@ -55,34 +88,6 @@ impl<'a> Cluster<'a> {
         self.warps[w].global_hint = hint;
         at = at.map(|address| address.wrapping_sub(low).wrapping_add(offset));
         Some((allocation, Places { at, bytes, span: offset..offset + length, mask }))
-    }
-
-    /// Loads for all lanes; false leaves the access to the general way.
-    pub(crate) fn load_rows(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
-        let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_) | Reg::R64(_)));
-        if !load.dst.iter().all(plain) {
-            return Ok(false);
-        }
-        let Some((allocation, places)) = self.places(w, load, mask) else { return Ok(false) };
-        if self.launch.options.checks {
-            let Places { span, bytes, at, .. } = &places;
-            let unwritten = |lane: usize| allocation.first_unwritten(at[lane], *bytes).is_some();
-            if allocation.first_unwritten(span.start, span.end - span.start).is_some()
-                && lanes(mask).any(unwritten)
-            {
-                return Ok(false);
-            }
-            if !allocation.read_only {
-                let ranges = places.ranges().map(|(at, bytes)| (allocation.base + at, bytes));
-                self.note_global_reads(w, ranges)?;
-            }
-        }
-        for (dst, delta) in load.dst.iter().zip((0..).step_by(load.bytes.into())) {
-            let Some(dst) = *dst else { continue };
-            load_row(&mut self.warps[w].registers, dst, allocation, &places, delta, load);
-        }
-        self.count_bytes(load.space, places.bytes * u64::from(mask.count_ones()), false);
-        Ok(true)
     }
 }
 

@@ -2,8 +2,9 @@
 //! memory, whole rows at a time.
 
 use super::banks::bank_conflicts;
-use crate::cluster::{Cluster, Run};
+use crate::exec::Execution;
 use crate::instruction::{Addr, Load, MemSpace, Store};
+use crate::machine::{Machine, Run};
 use crate::memory::address::SHARED_OFFSET;
 use crate::register::lanes;
 use crate::register::{FULL, LANES, R32, Reg, Row32};
@@ -51,7 +52,88 @@ impl Words {
     }
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
+    /// Loads rows of words; false leaves the access to the general way.
+    pub(crate) fn load_words(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
+        match load.dst.len() {
+            1 => self.load_vectors::<1>(w, load, mask),
+            2 => self.load_vectors::<2>(w, load, mask),
+            4 => self.load_vectors::<4>(w, load, mask),
+            _ => Ok(false),
+        }
+    }
+
+    /// The same for vectors of `N` words.
+    fn load_vectors<const N: usize>(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
+        let bytes = 4 * N as u32;
+        let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_)));
+        let words = self.machine.words(w, load.addr, load.space, mask, bytes);
+        let Some(words) = words.filter(|_| load.dst.iter().all(plain)) else {
+            return Ok(false);
+        };
+        let cta = self.machine.warps[w].cta;
+        if self.machine.launch.options.checks {
+            // The general way marks what nobody wrote.
+            let shared = &self.machine.ctas[cta].shared;
+            if words.ranges().any(|(at, len)| shared.first_unwritten(at, len).is_some()) {
+                return Ok(false);
+            }
+            self.judge.note_loaded_ranges(self.machine, w, cta, words.ranges())?;
+        }
+        let memory = self.machine.ctas[cta].shared.bytes();
+        for (i, d) in load.dst.iter().enumerate() {
+            if let Some(Reg::R32(d)) = d {
+                let row = words.row::<N>(memory, i);
+                self.machine.warps[w].registers.set32(*d, mask, &row);
+            }
+        }
+        let c = &mut self.machine.counters;
+        c.shared_read += u64::from(bytes) * u64::from(mask.count_ones());
+        c.bank_conflicts += words.bank_conflicts();
+        Ok(true)
+    }
+
+    /// Stores rows of words; false leaves the access to the general way.
+    pub(crate) fn store_words(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
+        match store.src.len() {
+            1 => self.store_vectors::<1>(w, store, mask),
+            2 => self.store_vectors::<2>(w, store, mask),
+            4 => self.store_vectors::<4>(w, store, mask),
+            _ => Ok(false),
+        }
+    }
+
+    /// The same for vectors of `N` words.
+    fn store_vectors<const N: usize>(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
+        let bytes = 4 * N as u32;
+        let words = self.machine.words(w, store.addr, store.space, mask, bytes);
+        let (Some(words), Some(src)) = (words, narrow::<N>(&store.src)) else {
+            return Ok(false);
+        };
+        let cta = self.machine.warps[w].cta;
+        if self.machine.launch.options.checks {
+            // The general way looks whether the same was there already.
+            if !self.judge.note_stored_ranges(self.machine, w, cta, words.ranges())? {
+                return Ok(false);
+            }
+        }
+        let shared = &mut self.machine.ctas[cta].shared;
+        let registers = &self.machine.warps[w].registers;
+        let rows = src.map(|r| registers.r32(r));
+        for (first, at, len) in words.blocks() {
+            let (vectors, _) = shared.write(at, len).as_chunks_mut::<4>().0.as_chunks_mut::<N>();
+            for (lane, vector) in (first..).zip(vectors) {
+                *vector = rows.map(|row| row.0[lane].to_le_bytes());
+            }
+        }
+        let c = &mut self.machine.counters;
+        c.shared_written += u64::from(bytes) * u64::from(mask.count_ones());
+        c.bank_conflicts += words.bank_conflicts();
+        Ok(true)
+    }
+}
+
+impl Machine<'_> {
     /// Each lane's offset, if all are aligned and inside the CTA's own shared memory.
     #[inline(always)]
     fn words(
@@ -79,85 +161,6 @@ impl Cluster<'_> {
             at[lane] = offset;
         }
         (!bad).then_some(Words { at, bytes, mask, run: gaps == 0 })
-    }
-
-    /// Loads rows of words; false leaves the access to the general way.
-    pub(crate) fn load_words(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
-        match load.dst.len() {
-            1 => self.load_vectors::<1>(w, load, mask),
-            2 => self.load_vectors::<2>(w, load, mask),
-            4 => self.load_vectors::<4>(w, load, mask),
-            _ => Ok(false),
-        }
-    }
-
-    /// The same for vectors of `N` words.
-    fn load_vectors<const N: usize>(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<bool> {
-        let bytes = 4 * N as u32;
-        let plain = |d: &Option<Reg>| matches!(d, None | Some(Reg::R32(_)));
-        let words = self.words(w, load.addr, load.space, mask, bytes);
-        let Some(words) = words.filter(|_| load.dst.iter().all(plain)) else {
-            return Ok(false);
-        };
-        let cta = self.warps[w].cta;
-        if self.launch.options.checks {
-            // The general way marks what nobody wrote.
-            let shared = &self.ctas[cta].shared;
-            if words.ranges().any(|(at, len)| shared.first_unwritten(at, len).is_some()) {
-                return Ok(false);
-            }
-            self.note_loaded_ranges(w, cta, words.ranges())?;
-        }
-        let memory = self.ctas[cta].shared.bytes();
-        for (i, d) in load.dst.iter().enumerate() {
-            if let Some(Reg::R32(d)) = d {
-                let row = words.row::<N>(memory, i);
-                self.warps[w].registers.set32(*d, mask, &row);
-            }
-        }
-        let c = &mut self.counters;
-        c.shared_read += u64::from(bytes) * u64::from(mask.count_ones());
-        c.bank_conflicts += words.bank_conflicts();
-        Ok(true)
-    }
-
-    /// Stores rows of words; false leaves the access to the general way.
-    pub(crate) fn store_words(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
-        match store.src.len() {
-            1 => self.store_vectors::<1>(w, store, mask),
-            2 => self.store_vectors::<2>(w, store, mask),
-            4 => self.store_vectors::<4>(w, store, mask),
-            _ => Ok(false),
-        }
-    }
-
-    /// The same for vectors of `N` words.
-    fn store_vectors<const N: usize>(&mut self, w: WarpId, store: &Store, mask: u32) -> Run<bool> {
-        let bytes = 4 * N as u32;
-        let words = self.words(w, store.addr, store.space, mask, bytes);
-        let (Some(words), Some(src)) = (words, narrow::<N>(&store.src)) else {
-            return Ok(false);
-        };
-        let cta = self.warps[w].cta;
-        if self.launch.options.checks {
-            // The general way looks whether the same was there already.
-            if !self.note_stored_ranges(w, cta, words.ranges())? {
-                return Ok(false);
-            }
-        }
-        let shared = &mut self.ctas[cta].shared;
-        let registers = &self.warps[w].registers;
-        let rows = src.map(|r| registers.r32(r));
-        for (first, at, len) in words.blocks() {
-            let (vectors, _) = shared.write(at, len).as_chunks_mut::<4>().0.as_chunks_mut::<N>();
-            for (lane, vector) in (first..).zip(vectors) {
-                *vector = rows.map(|row| row.0[lane].to_le_bytes());
-            }
-        }
-        let c = &mut self.counters;
-        c.shared_written += u64::from(bytes) * u64::from(mask.count_ones());
-        c.bank_conflicts += words.bank_conflicts();
-        Ok(true)
     }
 }
 

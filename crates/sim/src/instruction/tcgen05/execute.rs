@@ -1,13 +1,15 @@
 //! `tcgen05`: tensor memory and its matrix unit.
 
-use crate::check::Moment;
-use crate::cluster::{Cluster, CtaRank, Run};
 use crate::engine::{Group, Pending, Stream};
 use crate::error::{Error, Fault, Hazard, Unsupported};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::exec::Work;
 use crate::instruction::lane_address;
 use crate::instruction::{Addr, MatrixSource, MemSpace, Tcgen05, Tcgen05MmaOp};
+use crate::judge::Judge;
+use crate::judge::Moment;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{
     CtaMemory, DecodedMma, Lanes, Major, MmaA, MmaFootprint, MmaOperands, OperandError,
     SharedMatrix, SharedOperands, TMEM_COLUMNS, TensorMemory, TmemAddress, TmemCopy, TmemRect,
@@ -92,10 +94,10 @@ fn lane_mask(rect: &TmemRect) -> u128 {
     rect.lanes.clone().fold(0, |mask, lane| mask | 1 << lane)
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn tcgen05(&mut self, w: WarpId, op: &Tcgen05, mask: u32) -> Run<Flow> {
         if !op.is_issued_by_one_thread()
-            && let Some(wait) = self.converge(w, self.warps[w].live)
+            && let Some(wait) = self.machine.converge(w, self.machine.warps[w].live)
         {
             return Ok(Flow::Retry(wait));
         }
@@ -106,22 +108,22 @@ impl Cluster<'_> {
                 return self.tmem_alloc(w, first, (*dst, *space), *columns, *pair);
             }
             Tcgen05::Dealloc { address, columns } => {
-                let r = &self.warps[w].registers;
+                let r = &self.machine.warps[w].registers;
                 let (address, columns) = (r.r32(*address).0[first], r.r32(*columns).0[first]);
                 self.tmem_dealloc(w, address, columns)?;
             }
             Tcgen05::Relinquish => {
-                let cta = self.warps[w].cta;
-                self.ctas[cta].tensor.relinquished = true;
+                let cta = self.machine.warps[w].cta;
+                self.machine.ctas[cta].tensor.relinquished = true;
             }
             Tcgen05::Load { transfer, d, address, immediate } => {
                 self.tmem_load(w, first, *transfer, d, *address, *immediate)?;
             }
             Tcgen05::Store { transfer, s, address, immediate } => {
-                self.event();
+                self.machine.event();
                 self.tmem_store(w, first, *transfer, s, *address, *immediate)?;
             }
-            Tcgen05::Wait { loads } => self.tmem_wait(w, *loads),
+            Tcgen05::Wait { loads } => self.judge.tmem_wait(w, *loads),
             Tcgen05::Fence { after } => each.for_each(|lane| self.tensor_fence(w, lane, *after)),
             Tcgen05::Mma(mma) => each.try_for_each(|lane| self.tcgen05_mma(w, lane, mma))?,
             Tcgen05::Copy { copy, address, descriptor, pair } => each.try_for_each(|lane| {
@@ -138,9 +140,9 @@ impl Cluster<'_> {
     }
 
     fn tensor_fence(&mut self, w: WarpId, lane: usize, after: bool) {
-        self.note_tensor_fence(w, after);
+        self.judge.note_tensor_fence(w, after);
         if !after {
-            self.note_unsaid(w, 1 << lane);
+            self.judge.note_unsaid(self.machine, w, 1 << lane);
         }
     }
 
@@ -152,114 +154,27 @@ impl Cluster<'_> {
         (address, descriptor): (Addr, R64),
         pair: bool,
     ) -> Run<()> {
-        self.warps[w].uncommitted = Some(self.pc(w));
-        let r = &self.warps[w].registers;
+        self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
+        let r = &self.machine.warps[w].registers;
         let address = TmemAddress::from(lane_address(r, address, lane) as u32);
         let descriptor = r.r64(descriptor).0[lane];
-        let ctas = self.group(w, pair)?;
+        let ctas = self.machine.group(w, pair)?;
         for rect in copy.rects(address) {
-            self.check_rect(w, &ctas, &rect)?;
-            ctas.iter().for_each(|cta| self.ctas[*cta].tensor.mark(&rect));
+            self.machine.check_rect(self.judge, w, &ctas, &rect)?;
+            ctas.iter().for_each(|cta| self.machine.ctas[*cta].tensor.mark(&rect));
         }
         let work = Work::TmemCopy { ctas, copy, address, descriptor };
         self.issue(w, Stream::Tcgen05(w), Group::None, work)
     }
 
     fn tcgen05_shift(&mut self, w: WarpId, lane: usize, address: Addr, pair: bool) -> Run<()> {
-        self.warps[w].uncommitted = Some(self.pc(w));
-        let address = lane_address(&self.warps[w].registers, address, lane) as u32;
+        self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
+        let address = lane_address(&self.machine.warps[w].registers, address, lane) as u32;
         let address = TmemAddress::from(address);
-        let ctas = self.group(w, pair)?;
-        self.check_rect(w, &ctas, &shifted(address))?;
+        let ctas = self.machine.group(w, pair)?;
+        self.machine.check_rect(self.judge, w, &ctas, &shifted(address))?;
         let work = Work::Shift { ctas, address };
         self.issue(w, Stream::Tcgen05(w), Group::None, work)
-    }
-
-    /// The CTAs a `tcgen05` instruction works on, the even one first.
-    pub(crate) fn group(&self, w: WarpId, pair: bool) -> Run<Vec<CtaRank>> {
-        let cta = self.warps[w].cta;
-        if !pair {
-            return Ok(vec![cta]);
-        }
-        if !self.ctas.holds(cta.pair()[1]) {
-            let message = "cta_group::2 needs a cluster with the peer CTA".to_string();
-            return self.fault(w, None, "cta-pair", message, None);
-        }
-        Ok(cta.pair().to_vec())
-    }
-
-    /// Checks that a rectangle is allocated in every CTA of the group.
-    fn check_rect(&self, w: WarpId, ctas: &[CtaRank], rect: &TmemRect) -> Run<()> {
-        if let Err(error) = rect.check() {
-            return self.operand_error(w, &error);
-        }
-        for cta in ctas {
-            let tensor = &self.ctas[*cta].tensor;
-            if !tensor.allocated(rect) && !self.outlives(w, tensor.freed(rect)) {
-                let message = format!(
-                    "tensor-memory columns {}..{} are not allocated; allocated are (column, columns): {:?}",
-                    rect.columns.start, rect.columns.end, tensor.allocations
-                );
-                let help =
-                    "column offsets start from the address tcgen05.alloc wrote to shared memory";
-                if rect.columns.end > TMEM_COLUMNS {
-                    return self.fault(w, None, "tmem-bounds", message, Some(help));
-                }
-                self.survivable(w, None, Rule::TmemBounds, message, Some(help))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a warp cannot know yet that the tensor memory it uses was freed. Kernels that have the
-    /// processor to themselves do that without harm: what was freed stays as it is until someone else
-    /// asks for it.
-    fn outlives(&self, w: WarpId, freed: Option<Option<Moment>>) -> bool {
-        let Some(moment) = freed else { return false };
-        let known = self.checker.as_ref().zip(moment).is_some_and(|(c, at)| c.knows(w, at));
-        !self.launch.options.pedantic && !known
-    }
-
-    /// A warp reaches a quarter of the lanes: those of its number modulo 4.
-    fn check_quarter(&self, w: WarpId, rect: &TmemRect) -> Run<()> {
-        let quarter = (self.warps[w].index % 4) as usize;
-        let own = 32 * quarter..32 * quarter + 32;
-        if rect.lanes.start >= own.start && rect.lanes.end <= own.end {
-            return Ok(());
-        }
-        let message = format!(
-            "warp {} accesses tensor-memory lanes {}..{}; it may only access lanes {}..{}",
-            self.warps[w].index, rect.lanes.start, rect.lanes.end, own.start, own.end
-        );
-        let help = "warp w of a CTA owns lanes 32*(w%4)..: add (w%4)<<21 to the address, and use four warps \
-                    for all 128 lanes";
-        self.survivable(w, None, Rule::TmemLanes, message, Some(help))
-    }
-
-    /// Where a warp's load or store starts, and what it touches. An address without a lane base means
-    /// the warp's own quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the
-    /// base.
-    fn transfer(
-        &self,
-        w: WarpId,
-        lane: usize,
-        transfer: TmemTransfer,
-        addr: Addr,
-        immediate: u32,
-    ) -> Run<(TmemAddress, Vec<TmemRect>)> {
-        let named = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
-        let base = 32 * (self.warps[w].index % 4) as usize;
-        let own = if named.lane < 32 { named.lane + base } else { named.lane };
-        let meant = TmemAddress { lane: own, ..named };
-        let judged = if self.launch.options.pedantic { named } else { meant };
-        for rect in transfer.rects(judged, immediate) {
-            self.check_quarter(w, &rect)?;
-        }
-        let rects = transfer.rects(meant, immediate);
-        for rect in &rects {
-            self.check_rect(w, &[self.warps[w].cta], rect)?;
-        }
-        Ok((meant, rects))
     }
 
     fn tmem_load(
@@ -271,25 +186,26 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let (address, rects) = self.transfer(w, lane, transfer, addr, immediate)?;
-        let cta = self.warps[w].cta;
-        self.note_tmem_load(w, cta, &rects, d)?;
-        let unwritten = |rect: &TmemRect| self.ctas[cta].tensor.unwritten_column(rect);
-        if self.launch.options.checks
+        let (address, rects) =
+            self.machine.transfer(self.judge, w, lane, transfer, addr, immediate)?;
+        let cta = self.machine.warps[w].cta;
+        self.judge.note_tmem_load(self.machine, w, cta, &rects, d)?;
+        let unwritten = |rect: &TmemRect| self.machine.ctas[cta].tensor.unwritten_column(rect);
+        if self.machine.launch.options.checks
             && let Some(column) = rects.iter().find_map(unwritten)
         {
             let d = d.iter().map(|r| Reg::R32(*r));
             let what = format!("tensor-memory column {column}, which nobody wrote");
-            self.mark_unwritten(w, d, FULL, what);
+            self.judge.mark_unwritten(self.machine, w, d, FULL, what);
         }
-        match transfer.load(&self.ctas[cta].tensor.cells, address, immediate) {
+        match transfer.load(&self.machine.ctas[cta].tensor.cells, address, immediate) {
             Ok(rows) => {
                 for (d, row) in d.iter().zip(rows) {
-                    self.warps[w].registers.set32(*d, FULL, &Row32(row));
+                    self.machine.warps[w].registers.set32(*d, FULL, &Row32(row));
                 }
                 Ok(())
             }
-            Err(error) => self.operand_error(w, &error),
+            Err(error) => self.machine.operand_error(w, &error),
         }
     }
 
@@ -302,28 +218,30 @@ impl Cluster<'_> {
         addr: Addr,
         immediate: u32,
     ) -> Run<()> {
-        let (address, rects) = self.transfer(w, lane, transfer, addr, immediate)?;
-        let cta = self.warps[w].cta;
-        self.note_tmem_store(w, cta, &rects)?;
-        let rows: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
-        let tensor = &mut self.ctas[cta].tensor;
+        let (address, rects) =
+            self.machine.transfer(self.judge, w, lane, transfer, addr, immediate)?;
+        let cta = self.machine.warps[w].cta;
+        self.judge.note_tmem_store(self.machine, w, cta, &rects)?;
+        let rows: Vec<Lanes> =
+            s.iter().map(|r| self.machine.warps[w].registers.r32(*r).0).collect();
+        let tensor = &mut self.machine.ctas[cta].tensor;
         rects.iter().for_each(|rect| tensor.mark(rect));
         match transfer.store(&mut tensor.cells, address, immediate, &rows) {
             Ok(()) => Ok(()),
-            Err(error) => self.operand_error(w, &error),
+            Err(error) => self.machine.operand_error(w, &error),
         }
     }
 
     fn tcgen05_mma(&mut self, w: WarpId, lane: usize, op: &Tcgen05MmaOp) -> Run<()> {
-        self.warps[w].uncommitted = Some(self.pc(w));
-        let ctas = self.group(w, op.mma.ctas == 2)?;
-        let r = &self.warps[w].registers;
+        self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
+        let ctas = self.machine.group(w, op.mma.ctas == 2)?;
+        let r = &self.machine.warps[w].registers;
         let tmem = |addr: Addr| TmemAddress::from(lane_address(r, addr, lane) as u32);
         let a = match &op.a {
             MatrixSource::Descriptor(d) => MmaA::Shared(r.r64(*d).0[lane]),
             MatrixSource::Tensor(addr) => MmaA::Tensor(tmem(*addr)),
             MatrixSource::Registers(_) => {
-                return self.unsupported(w, "A of tcgen05.mma in registers".into());
+                return self.machine.unsupported(w, "A of tcgen05.mma in registers".into());
             }
         };
         let operands = MmaOperands {
@@ -338,24 +256,158 @@ impl Cluster<'_> {
         };
         let mma = match op.mma.decode(operands) {
             Ok(mma) => mma,
-            Err(error) => return self.operand_error(w, &error),
+            Err(error) => return self.machine.operand_error(w, &error),
         };
         let footprints: Vec<_> = (0..ctas.len()).map(|index| mma.footprint(index)).collect();
         for (cta, footprint) in ctas.iter().zip(&footprints) {
             for rect in footprint.tensor_reads.iter().chain(&footprint.tensor_writes) {
-                self.check_rect(w, &[*cta], rect)?;
+                self.machine.check_rect(self.judge, w, &[*cta], rect)?;
             }
-            self.check_mma_footprint(w, *cta, footprint)?;
+            self.machine.check_mma_footprint(w, *cta, footprint)?;
             if let (MmaA::Tensor(_), Some(rect)) = (mma.a(), footprint.tensor_reads.first())
                 && !mma.is_tf32()
             {
-                self.check_tensor_operand(w, *cta, rect)?;
+                self.judge.check_tensor_operand(self.machine, w, *cta, rect)?;
             }
-            let tensor = &mut self.ctas[*cta].tensor;
+            let tensor = &mut self.machine.ctas[*cta].tensor;
             footprint.tensor_writes.iter().for_each(|rect| tensor.mark(rect));
         }
         let work = MmaWork { ctas, mma, footprints };
         self.issue(w, Stream::Tcgen05(w), Group::None, Work::Mma(Box::new(work)))
+    }
+
+    pub(crate) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
+        self.machine.check_rows_of(self.judge, pending, work)?;
+        let mut memories: Vec<CtaMemory> = self
+            .machine
+            .ctas
+            .pairs_mut()
+            .filter(|(rank, _)| work.ctas.contains(rank))
+            .map(|(_, cta)| CtaMemory { shared: cta.shared.bytes(), tensor: &mut cta.tensor.cells })
+            .collect();
+        if let Err(error) = work.mma.execute(&mut memories) {
+            return self.machine.work_error(pending, &error);
+        }
+        self.machine.counters.mma_flops += work.mma.flops();
+        Ok(())
+    }
+
+    fn tcgen05_commit(
+        &mut self,
+        w: WarpId,
+        lane: usize,
+        mbar: Addr,
+        space: MemSpace,
+        multicast: Option<R32>,
+    ) -> Run<()> {
+        self.machine.warps[w].uncommitted = None;
+        let (cta, offset) = self.machine.barrier_at(self.judge, w, lane, mbar, space)?;
+        let signals: Vec<_> = match multicast {
+            None => vec![(cta, offset)],
+            Some(mask) => {
+                let mask = self.machine.warps[w].registers.r32(mask).0[lane] & 0xFFFF;
+                lanes(mask).map(|rank| (CtaRank(rank), offset)).collect()
+            }
+        };
+        for signal in &signals {
+            if !self.machine.ctas.holds(signal.0) {
+                let message = format!(
+                    "commit names CTA rank {} of a cluster of {}",
+                    signal.0,
+                    self.machine.ctas.len()
+                );
+                return self.machine.fault(w, None, "multicast", message, None);
+            }
+            self.known_signal(w, lane, *signal)?;
+        }
+        self.issue(w, Stream::Tcgen05(w), Group::None, Work::Arrive(signals))
+    }
+}
+
+impl Machine<'_> {
+    /// The CTAs a `tcgen05` instruction works on, the even one first.
+    pub(crate) fn group(&self, w: WarpId, pair: bool) -> Run<Vec<CtaRank>> {
+        let cta = self.warps[w].cta;
+        if !pair {
+            return Ok(vec![cta]);
+        }
+        if !self.ctas.holds(cta.pair()[1]) {
+            let message = "cta_group::2 needs a cluster with the peer CTA".to_string();
+            return self.fault(w, None, "cta-pair", message, None);
+        }
+        Ok(cta.pair().to_vec())
+    }
+
+    /// Checks that a rectangle is allocated in every CTA of the group.
+    fn check_rect(
+        &self,
+        judge: &Judge<'_>,
+        w: WarpId,
+        ctas: &[CtaRank],
+        rect: &TmemRect,
+    ) -> Run<()> {
+        if let Err(error) = rect.check() {
+            return self.operand_error(w, &error);
+        }
+        for cta in ctas {
+            let tensor = &self.ctas[*cta].tensor;
+            if !tensor.allocated(rect) && !judge.outlives(w, tensor.freed(rect)) {
+                let message = format!(
+                    "tensor-memory columns {}..{} are not allocated; allocated are (column, columns): {:?}",
+                    rect.columns.start, rect.columns.end, tensor.allocations
+                );
+                let help =
+                    "column offsets start from the address tcgen05.alloc wrote to shared memory";
+                if rect.columns.end > TMEM_COLUMNS {
+                    return self.fault(w, None, "tmem-bounds", message, Some(help));
+                }
+                judge.survivable(self, w, None, Rule::TmemBounds, message, Some(help))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A warp reaches a quarter of the lanes: those of its number modulo 4.
+    fn check_quarter(&self, judge: &Judge<'_>, w: WarpId, rect: &TmemRect) -> Run<()> {
+        let quarter = (self.warps[w].index % 4) as usize;
+        let own = 32 * quarter..32 * quarter + 32;
+        if rect.lanes.start >= own.start && rect.lanes.end <= own.end {
+            return Ok(());
+        }
+        let message = format!(
+            "warp {} accesses tensor-memory lanes {}..{}; it may only access lanes {}..{}",
+            self.warps[w].index, rect.lanes.start, rect.lanes.end, own.start, own.end
+        );
+        let help = "warp w of a CTA owns lanes 32*(w%4)..: add (w%4)<<21 to the address, and use four warps \
+                    for all 128 lanes";
+        judge.survivable(self, w, None, Rule::TmemLanes, message, Some(help))
+    }
+
+    /// Where a warp's load or store starts, and what it touches. An address without a lane base means
+    /// the warp's own quarter: that is how DeepGEMM and FlashMLA write it, though the manual wants the
+    /// base.
+    fn transfer(
+        &self,
+        judge: &Judge<'_>,
+        w: WarpId,
+        lane: usize,
+        transfer: TmemTransfer,
+        addr: Addr,
+        immediate: u32,
+    ) -> Run<(TmemAddress, Vec<TmemRect>)> {
+        let named = TmemAddress::from(lane_address(&self.warps[w].registers, addr, lane) as u32);
+        let base = 32 * (self.warps[w].index % 4) as usize;
+        let own = if named.lane < 32 { named.lane + base } else { named.lane };
+        let meant = TmemAddress { lane: own, ..named };
+        let judged = if self.launch.options.pedantic { named } else { meant };
+        for rect in transfer.rects(judged, immediate) {
+            self.check_quarter(judge, w, &rect)?;
+        }
+        let rects = transfer.rects(meant, immediate);
+        for rect in &rects {
+            self.check_rect(judge, w, &[self.warps[w].cta], rect)?;
+        }
+        Ok((meant, rects))
     }
 
     /// Operands must lie in shared memory that exists and was written.
@@ -397,6 +449,7 @@ impl Cluster<'_> {
     /// result. A row without any data is padding whose results nobody uses.
     pub(crate) fn check_rows(
         &self,
+        judge: &Judge<'_>,
         pending: &Pending,
         cta: CtaRank,
         matrix: &SharedMatrix,
@@ -422,14 +475,14 @@ impl Cluster<'_> {
                     help: Some("what was stored and what the descriptor reads are laid out differently: compare \
                                 swizzle, leading and stride byte offset".into()),
                 };
-                return self.report_hazard(hazard);
+                return judge.report_hazard(hazard);
             }
         }
         Ok(())
     }
 
     /// The same for the operands of a `tcgen05.mma` in each of its CTAs.
-    fn check_rows_of(&self, pending: &Pending, work: &MmaWork) -> Run<()> {
+    fn check_rows_of(&self, judge: &Judge<'_>, pending: &Pending, work: &MmaWork) -> Run<()> {
         if !self.launch.options.checks {
             return Ok(());
         }
@@ -437,23 +490,8 @@ impl Cluster<'_> {
         for (cta, (matrix, rows)) in
             work.ctas.iter().flat_map(|cta| a.into_iter().chain([b]).map(move |m| (*cta, m)))
         {
-            self.check_rows(pending, cta, &matrix, rows)?;
+            self.check_rows(judge, pending, cta, &matrix, rows)?;
         }
-        Ok(())
-    }
-
-    pub(crate) fn perform_mma(&mut self, pending: &Pending, work: &MmaWork) -> Run<()> {
-        self.check_rows_of(pending, work)?;
-        let mut memories: Vec<CtaMemory> = self
-            .ctas
-            .pairs_mut()
-            .filter(|(rank, _)| work.ctas.contains(rank))
-            .map(|(_, cta)| CtaMemory { shared: cta.shared.bytes(), tensor: &mut cta.tensor.cells })
-            .collect();
-        if let Err(error) = work.mma.execute(&mut memories) {
-            return self.work_error(pending, &error);
-        }
-        self.counters.mma_flops += work.mma.flops();
         Ok(())
     }
 
@@ -474,36 +512,5 @@ impl Cluster<'_> {
                 survivable: false,
             })),
         }))
-    }
-
-    fn tcgen05_commit(
-        &mut self,
-        w: WarpId,
-        lane: usize,
-        mbar: Addr,
-        space: MemSpace,
-        multicast: Option<R32>,
-    ) -> Run<()> {
-        self.warps[w].uncommitted = None;
-        let (cta, offset) = self.barrier_at(w, lane, mbar, space)?;
-        let signals: Vec<_> = match multicast {
-            None => vec![(cta, offset)],
-            Some(mask) => {
-                let mask = self.warps[w].registers.r32(mask).0[lane] & 0xFFFF;
-                lanes(mask).map(|rank| (CtaRank(rank), offset)).collect()
-            }
-        };
-        for signal in &signals {
-            if !self.ctas.holds(signal.0) {
-                let message = format!(
-                    "commit names CTA rank {} of a cluster of {}",
-                    signal.0,
-                    self.ctas.len()
-                );
-                return self.fault(w, None, "multicast", message, None);
-            }
-            self.known_signal(w, lane, *signal)?;
-        }
-        self.issue(w, Stream::Tcgen05(w), Group::None, Work::Arrive(signals))
     }
 }

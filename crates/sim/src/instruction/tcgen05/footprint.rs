@@ -1,8 +1,8 @@
 //! Which bytes `tcgen05` operations read and write.
 
 use super::MmaWork;
-use crate::check::{Operand, Touched, operand, rect_ranges};
-use crate::cluster::{Cluster, CtaRank, Run};
+use crate::judge::{Operand, Touched, operand, rect_ranges};
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{SharedOperands, TmemAddress, TmemCopy, TmemRect, shifted};
 use crate::warp::WarpId;
 
@@ -25,7 +25,7 @@ impl MmaWork {
     }
 }
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// What a `tcgen05.cp` touches.
     pub(crate) fn copy_footprint(
         &self,

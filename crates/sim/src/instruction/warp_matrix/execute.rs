@@ -1,25 +1,27 @@
 //! `mma.sync`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
-use crate::check::Conflict;
-use crate::cluster::{Cluster, CtaRank, Run};
+use crate::exec::Execution;
 use crate::exec::Flow;
-use crate::instruction::Stored;
 use crate::instruction::{Access, Order, Place};
 use crate::instruction::{Addr, MemSpace, MmaSyncOp, WarpMatrix};
+use crate::judge::Conflict;
+use crate::judge::Judge;
+use crate::judge::Stored;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{Lanes, Ldmatrix, OperandError, Stmatrix, mma_f64};
 use crate::register::{FULL, R32, R64, Reg, Row32, Row64};
 use crate::warp::WarpId;
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn warp_matrix(&mut self, w: WarpId, op: &WarpMatrix, mask: u32) -> Run<Flow> {
-        if let Some(wait) = self.converge(w, self.warps[w].live) {
+        if let Some(wait) = self.machine.converge(w, self.machine.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
         match op {
-            WarpMatrix::MmaSync(mma) => self.mma_sync(w, mma),
+            WarpMatrix::MmaSync(mma) => self.machine.mma_sync(w, mma),
             WarpMatrix::WmmaLoad(op) => self.wmma_load(w, op, mask)?,
             WarpMatrix::WmmaStore(op) => self.wmma_store(w, op, mask)?,
-            WarpMatrix::MmaF64 { d, s } => self.mma_f64(w, d, s),
+            WarpMatrix::MmaF64 { d, s } => self.machine.mma_f64(w, d, s),
             WarpMatrix::Ldmatrix { shape, d, addr, space } => {
                 self.ldmatrix(w, *shape, d, (*addr, *space), mask)?;
             }
@@ -27,7 +29,7 @@ impl Cluster<'_> {
                 self.stmatrix(w, *shape, s, (*addr, *space), mask)?;
             }
             WarpMatrix::Movmatrix { d, a } => {
-                let r = &mut self.warps[w].registers;
+                let r = &mut self.machine.warps[w].registers;
                 let out = transpose_8x8(&r.r32(*a).0);
                 r.set32(*d, mask, &Row32(out));
             }
@@ -35,6 +37,68 @@ impl Cluster<'_> {
         Ok(Flow::Next)
     }
 
+    fn ldmatrix(
+        &mut self,
+        w: WarpId,
+        shape: Ldmatrix,
+        d: &[R32],
+        (addr, space): (Addr, MemSpace),
+        mask: u32,
+    ) -> Run<()> {
+        let rows = self.machine.matrix_rows(self.judge, w, addr, space, shape.rows())?;
+        let mut data = Vec::with_capacity(rows.len());
+        for (lane, (cta, offset)) in rows.iter().enumerate() {
+            self.before_access(
+                w,
+                lane,
+                Access::read(Place::Shared(*cta, *offset), 16, Order::Weak),
+            )?;
+            let bytes = &self.machine.ctas[*cta].shared.bytes()[*offset as usize..][..16];
+            data.push(bytes.try_into().unwrap_or([0; 16]));
+        }
+        self.machine.counters.shared_read += 16 * rows.len() as u64;
+        for (d, row) in d.iter().zip(shape.load(&data)) {
+            self.machine.warps[w].registers.set32(*d, mask, &Row32(row));
+        }
+        Ok(())
+    }
+
+    fn stmatrix(
+        &mut self,
+        w: WarpId,
+        shape: Stmatrix,
+        s: &[R32],
+        (addr, space): (Addr, MemSpace),
+        mask: u32,
+    ) -> Run<()> {
+        self.machine.event();
+        self.judge.note_writes_of_lanes(w, mask);
+        let rows = self.machine.matrix_rows(self.judge, w, addr, space, shape.rows())?;
+        let fragments: Vec<Lanes> =
+            s.iter().map(|r| self.machine.warps[w].registers.r32(*r).0).collect();
+        let data = shape.store(&fragments);
+        let stored: Vec<Stored> = { rows.iter().zip(&data).enumerate() }
+            .flat_map(|(lane, (row, data))| numbers_of_row(Reg::R32(s[lane / 8]), *row, data))
+            .collect();
+        let mut replicas = None;
+        for (lane, ((cta, offset), data)) in rows.iter().zip(&data).enumerate() {
+            let place = Place::Shared(*cta, *offset);
+            let forgives = |judge: &mut Judge<'_>, machine: &Machine<'_>, conflict: &Conflict| {
+                let replicas = replicas.get_or_insert_with(|| judge.replicas(machine, w, &stored));
+                Ok(machine.repeats(w, conflict)
+                    && judge.forgives(machine, w, replicas, (place, 2, 8), conflict))
+            };
+            let access = Access { compared: true, ..Access::write(place, 16, Order::Weak) };
+            self.before_access_unless(w, lane, access, forgives)?;
+            self.machine.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
+        }
+        self.judge.report_replicas(self.machine, w, replicas.as_ref())?;
+        self.machine.counters.shared_written += 16 * rows.len() as u64;
+        Ok(())
+    }
+}
+
+impl Machine<'_> {
     /// An operand the matrix unit refuses.
     pub(crate) fn operand_error<T>(&self, w: WarpId, error: &OperandError) -> Run<T> {
         match error {
@@ -48,68 +112,14 @@ impl Cluster<'_> {
     /// CTA and offset of each row lane `0..count` names.
     fn matrix_rows(
         &self,
+        judge: &Judge<'_>,
         w: WarpId,
         addr: Addr,
         space: MemSpace,
         count: usize,
     ) -> Run<Vec<(CtaRank, u32)>> {
-        let row = |lane: usize| self.shared_operand(w, lane, addr, space, 16);
+        let row = |lane: usize| self.shared_operand(judge, w, lane, addr, space, 16);
         (0..count).map(row).collect()
-    }
-
-    fn ldmatrix(
-        &mut self,
-        w: WarpId,
-        shape: Ldmatrix,
-        d: &[R32],
-        (addr, space): (Addr, MemSpace),
-        mask: u32,
-    ) -> Run<()> {
-        let rows = self.matrix_rows(w, addr, space, shape.rows())?;
-        let mut data = Vec::with_capacity(rows.len());
-        for (lane, (cta, offset)) in rows.iter().enumerate() {
-            self.before_read(w, lane, Place::Shared(*cta, *offset), 16, Order::Weak)?;
-            let bytes = &self.ctas[*cta].shared.bytes()[*offset as usize..][..16];
-            data.push(bytes.try_into().unwrap_or([0; 16]));
-        }
-        self.counters.shared_read += 16 * rows.len() as u64;
-        for (d, row) in d.iter().zip(shape.load(&data)) {
-            self.warps[w].registers.set32(*d, mask, &Row32(row));
-        }
-        Ok(())
-    }
-
-    fn stmatrix(
-        &mut self,
-        w: WarpId,
-        shape: Stmatrix,
-        s: &[R32],
-        (addr, space): (Addr, MemSpace),
-        mask: u32,
-    ) -> Run<()> {
-        self.event();
-        self.note_writes_of_lanes(w, mask);
-        let rows = self.matrix_rows(w, addr, space, shape.rows())?;
-        let fragments: Vec<Lanes> = s.iter().map(|r| self.warps[w].registers.r32(*r).0).collect();
-        let data = shape.store(&fragments);
-        let stored: Vec<Stored> = { rows.iter().zip(&data).enumerate() }
-            .flat_map(|(lane, (row, data))| numbers_of_row(Reg::R32(s[lane / 8]), *row, data))
-            .collect();
-        let mut replicas = None;
-        for (lane, ((cta, offset), data)) in rows.iter().zip(&data).enumerate() {
-            let place = Place::Shared(*cta, *offset);
-            let forgives = |this: &mut Self, conflict: &Conflict| {
-                let replicas = replicas.get_or_insert_with(|| this.replicas(w, &stored));
-                Ok(this.repeats(w, conflict) && this.forgives(w, replicas, (place, 2, 8), conflict))
-            };
-            let access =
-                Access { place, bytes: 16, write: true, order: Order::Weak, compared: true };
-            self.before_access(w, lane, access, forgives)?;
-            self.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
-        }
-        self.report_replicas(w, replicas.as_ref())?;
-        self.counters.shared_written += 16 * rows.len() as u64;
-        Ok(())
     }
 
     /// The multiplies of an instruction; all read before any writes.

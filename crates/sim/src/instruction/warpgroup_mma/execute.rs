@@ -1,13 +1,13 @@
 //! `wgmma`.
 
-use crate::cluster::{Cluster, Run};
 use crate::engine::{Group, Pending, Stream};
+use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::exec::Work;
 use crate::instruction::{Inst, MatrixSource, Pc, Use, WarpgroupMma, WgmmaOp};
+use crate::machine::{Machine, Run};
 use crate::matrix::{Lanes, WgmmaA, WgmmaOperands};
-use crate::register::{FULL, R32, Reg, Row32, Row64};
-use crate::rules::Rule;
+use crate::register::{FULL, Reg, Row32, Row64};
 use crate::warp::{Wait, WarpId};
 use std::sync::Arc;
 
@@ -34,20 +34,20 @@ pub(crate) struct PartialWgmma {
     work: WgmmaWork,
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     pub(crate) fn warpgroup_mma(&mut self, w: WarpId, op: &WarpgroupMma) -> Run<Flow> {
-        if let Some(wait) = self.converge(w, self.warps[w].live) {
+        if let Some(wait) = self.machine.converge(w, self.machine.warps[w].live) {
             return Ok(Flow::Retry(wait));
         }
         match op {
             WarpgroupMma::Fence => {
-                self.warps[w].wgmma.fenced = true;
-                self.warps[w].wgmma.ever_fenced = true;
-                self.warps[w].wgmma.dirty.fill(0);
+                self.machine.warps[w].wgmma.fenced = true;
+                self.machine.warps[w].wgmma.ever_fenced = true;
+                self.machine.warps[w].wgmma.dirty.fill(0);
                 Ok(Flow::Next)
             }
             WarpgroupMma::Commit => {
-                self.warps[w].wgmma.group += 1;
+                self.machine.warps[w].wgmma.group += 1;
                 Ok(Flow::Next)
             }
             WarpgroupMma::Wait(pending) => self.wgmma_wait(w, *pending),
@@ -56,11 +56,11 @@ impl Cluster<'_> {
     }
 
     fn wgmma(&mut self, w: WarpId, op: &Arc<WgmmaOp>) -> Run<Flow> {
-        let index = self.warps[w].index % 4;
+        let index = self.machine.warps[w].index % 4;
         let first = WarpId(w.0 - index as usize);
-        let pc = self.pc(w);
-        self.check_wgmma_fence(w, op)?;
-        let r = &self.warps[w].registers;
+        let pc = self.machine.pc(w);
+        self.judge.check_wgmma_fence(self.machine, w, op)?;
+        let r = &self.machine.warps[w].registers;
         let uniform = |row: &Row64| row.0[0];
         let a: Vec<Lanes> = match &op.a {
             MatrixSource::Registers(rows) => rows.iter().map(|x| r.r32(*x).0).collect(),
@@ -72,9 +72,9 @@ impl Cluster<'_> {
         };
         let accumulate = (r.p(op.accumulate.0) & 1 != 0) != op.accumulate.1;
         let descriptors = [a_descriptor, uniform(r.r64(op.b))];
-        let group = self.warps[w].wgmma.group;
-        self.warps[w].wgmma.enter(group, pc, op);
-        let queue = self.warpgroups.entry(first).or_default();
+        let group = self.machine.warps[w].wgmma.group;
+        self.machine.warps[w].wgmma.enter(group, pc, op);
+        let queue = self.machine.warpgroups.entry(first).or_default();
         let slot = queue.iter().position(|p| p.arrived >> index & 1 == 0);
         let slot = slot.unwrap_or_else(|| {
             let a = vec![[0; 32]; 4 * a.len()];
@@ -86,19 +86,19 @@ impl Cluster<'_> {
         let partial = &mut queue[slot];
         let other = partial.work.pc;
         if other != pc {
-            let other = self.site(first, other, None).line;
+            let other = self.machine.site(first, other, None).line;
             let message = format!(
                 "the warps of a warpgroup execute different wgmma instructions (the other is at PTX line {other})"
             );
-            return self.fault(w, None, "warpgroup", message, None);
+            return self.machine.fault(w, None, "warpgroup", message, None);
         }
         let at = index as usize * a.len();
         partial.work.a[at..at + a.len()].copy_from_slice(&a);
         partial.arrived |= 1 << index;
-        let threads = self.ctas[self.warps[w].cta].warps.clone();
+        let threads = self.machine.ctas[self.machine.warps[w].cta].warps.clone();
         let members = threads.end.min(first.0 + 4) - first.0;
         if members < 4 {
-            return self.fault(
+            return self.machine.fault(
                 w,
                 None,
                 "warpgroup",
@@ -110,31 +110,21 @@ impl Cluster<'_> {
             let partial = queue.remove(slot);
             let group = Group::Wgmma(first, partial.group);
             self.issue(w, Stream::Wgmma(first), group, Work::Wgmma(Box::new(partial.work)))?;
-            self.wake_warpgroup(first);
+            self.machine.wake_warpgroup(first);
         }
         Ok(Flow::Next)
     }
 
-    fn wake_warpgroup(&mut self, first: WarpId) {
-        for w in first.warpgroup() {
-            for fragment in &mut self.warps[w].fragments {
-                if fragment.wait == Wait::Warpgroup {
-                    fragment.wait = Wait::Ready;
-                }
-            }
-        }
-    }
-
     fn wgmma_wait(&mut self, w: WarpId, pending: u32) -> Run<Flow> {
-        let index = self.warps[w].index % 4;
+        let index = self.machine.warps[w].index % 4;
         let first = WarpId(w.0 - index as usize);
-        let below = self.warps[w].wgmma.group.saturating_sub(pending.into());
-        let partial = self.warpgroups.get(&first).into_iter().flatten();
+        let below = self.machine.warps[w].wgmma.group.saturating_sub(pending.into());
+        let partial = self.machine.warpgroups.get(&first).into_iter().flatten();
         if { partial }.any(|p| p.group < below && p.arrived >> index & 1 != 0) {
             return Ok(Flow::Retry(Wait::Warpgroup));
         }
         self.finish_group(w, |g| matches!(g, Group::Wgmma(who, n) if who == first && n < below))?;
-        self.warps[w].wgmma.leave(below);
+        self.machine.warps[w].wgmma.leave(below);
         Ok(Flow::Next)
     }
 
@@ -142,7 +132,7 @@ impl Cluster<'_> {
         let op = &work.op;
         let mut d: Vec<Lanes> = Vec::with_capacity(4 * op.d.len());
         for w in work.first_warp.warpgroup() {
-            d.extend(op.d.iter().map(|r| self.warps[w].registers.r32(*r).0));
+            d.extend(op.d.iter().map(|r| self.machine.warps[w].registers.r32(*r).0));
         }
         let a = match op.a {
             MatrixSource::Registers(_) => WgmmaA::Registers(&work.a),
@@ -155,27 +145,28 @@ impl Cluster<'_> {
             negate_a: op.negate[0],
             negate_b: op.negate[1],
         };
-        let cta = self.warps[work.first_warp].cta;
+        let cta = self.machine.warps[work.first_warp].cta;
         if let WgmmaA::Shared(a) = &operands.a {
-            self.check_rows(pending, cta, a, 64)?;
+            self.machine.check_rows(self.judge, pending, cta, a, 64)?;
         }
-        self.check_rows(pending, cta, &operands.b, op.mma.columns)?;
-        if let Err(error) = op.mma.execute(&operands, self.ctas[cta].shared.bytes(), &mut d) {
-            return self.work_error(pending, &error);
+        self.machine.check_rows(self.judge, pending, cta, &operands.b, op.mma.columns)?;
+        if let Err(error) = op.mma.execute(&operands, self.machine.ctas[cta].shared.bytes(), &mut d)
+        {
+            return self.machine.work_error(pending, &error);
         }
         for (w, rows) in work.first_warp.warpgroup().zip(d.chunks_exact(op.d.len())) {
             for (r, row) in op.d.iter().zip(rows) {
-                self.warps[w].registers.set32(*r, FULL, &Row32(*row));
+                self.machine.warps[w].registers.set32(*r, FULL, &Row32(*row));
             }
         }
-        self.counters.mma_flops += 2 * 64 * (op.mma.columns * op.mma.depth()) as u64;
+        self.machine.counters.mma_flops += 2 * 64 * (op.mma.columns * op.mma.depth()) as u64;
         Ok(())
     }
 
     /// An instruction touches a register a `wgmma` accumulates in: the hardware's result is only
     /// there after `wgmma.wait_group`.
     pub(crate) fn touch_accumulators(&mut self, w: WarpId, inst: &Inst) -> Run<()> {
-        let wgmma = &self.warps[w].wgmma;
+        let wgmma = &self.machine.warps[w].wgmma;
         let mut reads = None;
         let mut writes = Vec::new();
         let mut reads_dirty = false;
@@ -194,11 +185,11 @@ impl Cluster<'_> {
         let copy = inst.copies;
         if let Some(r) = reads.or(overwrites) {
             self.settle_wgmma(w)?;
-            if !copy && self.launch.options.checks {
-                self.early_accumulator(w, r, reads.is_some())?;
+            if !copy && self.machine.launch.options.checks {
+                self.judge.early_accumulator(self.machine, w, r, reads.is_some())?;
             }
         }
-        let wgmma = &mut self.warps[w].wgmma;
+        let wgmma = &mut self.machine.warps[w].wgmma;
         // A copy is no work of its own: the assembler lets both be one register.
         if !copy || reads_dirty {
             writes.into_iter().for_each(|r| wgmma.mark_dirty(r));
@@ -208,45 +199,24 @@ impl Cluster<'_> {
 
     /// Completes every issued wgmma of a warp's warpgroup, so that copies see their results.
     fn settle_wgmma(&mut self, w: WarpId) -> Run<()> {
-        let first = WarpId(w.0 - (self.warps[w].index % 4) as usize);
-        while let Some(pending) = self.engines.take_first(|p| p.stream == Stream::Wgmma(first)) {
+        let first = WarpId(w.0 - (self.machine.warps[w].index % 4) as usize);
+        while let Some(pending) =
+            self.machine.engines.take_first(|p| p.stream == Stream::Wgmma(first))
+        {
             self.complete(pending)?;
         }
         Ok(())
     }
+}
 
-    fn early_accumulator(&self, w: WarpId, r: R32, read: bool) -> Run<()> {
-        let live = self.warps[w].wgmma.live.iter().rev().find(|live| live.op.d.contains(&r));
-        let other =
-            live.map(|live| ("the wgmma in flight:".to_string(), self.site(w, live.pc, None)));
-        let verb = if read { "read" } else { "overwritten" };
-        let message = format!("an accumulator register of a wgmma in flight is {verb}");
-        let help =
-            "wgmma.wait_group must come between the wgmma and the first use of its registers";
-        self.hazard(w, Rule::WgmmaInFlight, message, other, Some(help))
-    }
-
-    fn check_wgmma_fence(&self, w: WarpId, op: &WgmmaOp) -> Run<()> {
-        let wgmma = &self.warps[w].wgmma;
-        // Registers that change between a fence and the first wgmma behind it are common.
-        if wgmma.fenced && !self.launch.options.pedantic || !self.launch.options.checks {
-            return Ok(());
+impl Machine<'_> {
+    fn wake_warpgroup(&mut self, first: WarpId) {
+        for w in first.warpgroup() {
+            for fragment in &mut self.warps[w].fragments {
+                if fragment.wait == Wait::Warpgroup {
+                    fragment.wait = Wait::Ready;
+                }
+            }
         }
-        let a: &[R32] = match &op.a {
-            MatrixSource::Registers(rows) => rows,
-            _ => &[],
-        };
-        let dirty = op.d.iter().chain(a).any(|r| wgmma.is_dirty(*r));
-        if wgmma.ever_fenced && !dirty {
-            return Ok(());
-        }
-        let message = match wgmma.ever_fenced {
-            true => "registers of this wgmma were written since the last wgmma.fence",
-            false => "the first wgmma of this warp has no wgmma.fence before it",
-        };
-        let message = message.to_string();
-        let help = "execute wgmma.fence.sync.aligned after writing accumulator or A registers and before the \
-                    first wgmma that uses them";
-        self.hazard(w, Rule::MissingWgmmaFence, message, None, Some(help))
     }
 }

@@ -1,9 +1,9 @@
 //! Which bytes a `wgmma` reads.
 
 use super::WgmmaWork;
-use crate::check::{Operand, Touched, operand};
-use crate::cluster::CtaRank;
 use crate::instruction::MatrixSource;
+use crate::judge::{Operand, Touched, operand};
+use crate::machine::CtaRank;
 
 impl WgmmaWork {
     /// What it touches of the shared memory of its CTA.

@@ -4,9 +4,9 @@ use super::lanes::Lanes;
 use super::shadow::{Access, Conflict, Shadow, Viewer};
 use super::slots::Slots;
 use super::swizzles::Swizzles;
-use crate::cluster::CtaRank;
 use crate::engine::Group;
 use crate::instruction::Pc;
+use crate::machine::CtaRank;
 use crate::warp::{PerWarp, WarpId};
 use std::collections::HashMap;
 

@@ -5,12 +5,11 @@
 
 mod cause;
 
-use super::Cluster;
-use super::site::Run;
-use crate::cluster::CtaRank;
+use super::{Missed, Scheduler};
 use crate::error::{Deadlock, Error, Waiting};
 use crate::instruction::BarrierId;
 use crate::instruction::Pc;
+use crate::machine::{CtaRank, Machine};
 use crate::mbarrier::Mbarrier;
 use crate::warp::{Fragment, Wait, WarpId};
 use cause::Cause;
@@ -53,10 +52,20 @@ struct Kind {
     warps: Vec<WarpId>,
 }
 
-impl Cluster<'_> {
+/// A cluster that never goes on, and what led to it.
+pub(crate) struct Diagnosis<'d, 'a> {
+    machine: &'d Machine<'a>,
+    missed: Option<Missed>,
+}
+
+impl<'d, 'a> Diagnosis<'d, 'a> {
+    pub(crate) fn of(machine: &'d Machine<'a>, scheduler: &Scheduler<'_>) -> Diagnosis<'d, 'a> {
+        Diagnosis { machine, missed: scheduler.missed }
+    }
+
     /// The report of a cluster in which nobody can go on, or in which all that run only look whether
     /// something has changed.
-    pub(crate) fn deadlock<T>(&self) -> Run<T> {
+    pub(crate) fn deadlock(&self) -> Box<Error> {
         let waiters = self.waiters();
         let mut causes: Vec<Cause> = waiters.iter().map(|waiter| self.cause(waiter)).collect();
         causes.extend(self.missed_cause(&waiters));
@@ -79,11 +88,11 @@ impl Cluster<'_> {
             None => ("no warp can go on".into(), None),
         };
         let deadlock = Deadlock { cause, origin, waiting, unlisted, notes, help };
-        Err(Box::new(Error::Deadlock(Box::new(deadlock))))
+        Box::new(Error::Deadlock(Box::new(deadlock)))
     }
 
     fn waiters(&self) -> Vec<Waiter> {
-        let all = self.warps.pairs().flat_map(|(w, warp)| {
+        let all = self.machine.warps.pairs().flat_map(|(w, warp)| {
             warp.fragments.iter().map(move |fragment| self.waiter(w, fragment))
         });
         all.collect()
@@ -110,8 +119,8 @@ impl Cluster<'_> {
 
     /// The wait near by at which lanes look for a phase again and again.
     fn polled(&self, w: WarpId, fragment: &Fragment) -> Option<(Pc, BarrierId, u64)> {
-        let cta = self.warps[w].cta;
-        let barriers = self.ctas[cta].mbarriers.iter();
+        let cta = self.machine.warps[w].cta;
+        let barriers = self.machine.ctas[cta].mbarriers.iter();
         let polls = barriers.filter_map(|(offset, bar)| {
             let pc = bar.polled(w, fragment.mask)?;
             (pc.abs_diff(fragment.pc) <= POLL_LOOP).then_some((pc, (cta, *offset), bar.phase))
@@ -135,16 +144,21 @@ impl Cluster<'_> {
     }
 
     fn waiting(&self, Kind { pc, what, warps, .. }: &Kind) -> Waiting {
-        let site = self.site(warps[0], *pc, None);
-        Waiting { site, warps: warps.len(), who: self.warp_names(warps), what: what.clone() }
+        let site = self.machine.site(warps[0], *pc, None);
+        Waiting {
+            site,
+            warps: warps.len(),
+            who: self.machine.warp_names(warps),
+            what: what.clone(),
+        }
     }
 
     /// What a warp waits for, in words.
     fn describe(&self, w: WarpId, awaited: &Awaited) -> String {
-        let warp = &self.warps[w];
+        let warp = &self.machine.warps[w];
         match awaited {
             Awaited::Phase((cta, offset), phase) => {
-                let name = self.mbarrier_name(*cta, *offset);
+                let name = self.machine.mbarrier_name(*cta, *offset);
                 format!("phase {phase} (parity {}) of mbarrier {name}", phase & 1)
             }
             Awaited::Named(id) => {
@@ -152,14 +166,14 @@ impl Cluster<'_> {
                 format!("named barrier {id}, at which {arrived} of {expected} threads arrived")
             }
             Awaited::Cluster(phase) => {
-                let arrived = self.barrier.arrived;
+                let arrived = self.machine.barrier.arrived;
                 format!("the cluster barrier (phase {phase}; {arrived} threads arrived)")
             }
             Awaited::Lanes(missing) => format!("lanes {missing:#010x} of its warp"),
             Awaited::Warpgroup => "the other warps of its warpgroup to issue the same wgmma".into(),
             Awaited::Registers(count) => {
                 let has = warp.register_count.unwrap_or_default();
-                let spare = self.ctas[warp.cta].spare_registers;
+                let spare = self.machine.ctas[warp.cta].spare_registers;
                 format!(
                     "{count} registers for each of its threads, which have {has}, while {spare} are left of what \
                      other warps of the CTA gave back"
@@ -172,8 +186,8 @@ impl Cluster<'_> {
 
     /// Threads that arrived at a named barrier, and how many it needs.
     fn named_count(&self, cta: CtaRank, id: u32) -> (u32, u32) {
-        let bar = &self.ctas[cta].named[id as usize];
-        (bar.arrived, bar.expected.unwrap_or(32 * self.ctas[cta].live_warps))
+        let bar = &self.machine.ctas[cta].named[id as usize];
+        (bar.arrived, bar.expected.unwrap_or(32 * self.machine.ctas[cta].live_warps))
     }
 
     /// What is known of each barrier that is waited for.
@@ -185,16 +199,16 @@ impl Cluster<'_> {
             })
             .collect();
         let note = |id: &BarrierId| {
-            let bar = self.ctas[id.0].mbarriers.get(&id.1)?;
+            let bar = self.machine.ctas[id.0].mbarriers.get(&id.1)?;
             Some(self.barrier_note(*id, bar))
         };
         barriers.iter().take(LISTED).filter_map(note).collect()
     }
 
     fn barrier_note(&self, (cta, offset): BarrierId, bar: &Mbarrier) -> String {
-        let name = self.mbarrier_name(cta, offset);
-        let last = self.site(bar.last.warp, bar.last.pc, None);
-        let init = self.site(bar.init.warp, bar.init.pc, None);
+        let name = self.machine.mbarrier_name(cta, offset);
+        let last = self.machine.site(bar.last.warp, bar.last.pc, None);
+        let init = self.machine.site(bar.init.warp, bar.init.pc, None);
         format!(
             "mbarrier {name}: phase {} is incomplete, {} of {} arrivals pending, {} transaction bytes \
              outstanding; initialised at PTX line {}, last touched by warp {} at PTX line {}: {}",

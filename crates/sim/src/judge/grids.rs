@@ -7,7 +7,8 @@
 //! are watched: of those it is known which bytes were written.
 
 use super::pipes::Memory;
-use crate::cluster::{Cluster, Run};
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
 use crate::memory::Global;
 use crate::rules::Rule;
 use crate::warp::WarpId;
@@ -47,7 +48,7 @@ impl Earlier {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     /// A warp executes `griddepcontrol.wait`.
     pub(super) fn await_earlier_grids(&mut self, w: WarpId) {
         if let Some(earlier) = &self.launch.earlier {
@@ -61,6 +62,7 @@ impl Cluster<'_> {
     /// An access to global memory, where an earlier grid may still be at work.
     pub(super) fn check_earlier_grids(
         &self,
+        machine: &Machine<'_>,
         w: WarpId,
         (at, bytes): (u64, u64),
         write: bool,
@@ -74,12 +76,14 @@ impl Cluster<'_> {
             return Ok(());
         };
         let mut index = 0;
-        let Ok((_, offset)) = self.launch.global.find(at, bytes, &mut index) else { return Ok(()) };
+        let Ok((_, offset)) = self.launch.global.find(at, bytes, &mut index) else {
+            return Ok(());
+        };
         if !watched.covers(index, offset, bytes) {
             return Ok(());
         }
         let verb = super::report::verb(write);
-        let place = self.name_place(Memory::Global, at);
+        let place = machine.name_place(Memory::Global, at);
         let (message, help) = match waited {
             false => (
                 format!(
@@ -97,6 +101,6 @@ impl Cluster<'_> {
                 "griddepcontrol.wait in some thread of the launch before, at its end if need be",
             ),
         };
-        self.hazard(w, Rule::MissingGridWait, message, None, Some(help))
+        self.hazard(machine, w, Rule::MissingGridWait, message, None, Some(help))
     }
 }

@@ -9,9 +9,10 @@
 //! `check::effects`), and such a use of a marked bit is reported. Marks pass through shared and local memory, not
 //! through global memory.
 
-use crate::cluster::{Cluster, Run};
 use crate::instruction::{Arithmetic, Inst, Op, Pc};
+use crate::judge::Judge;
 use crate::load::Kernel;
+use crate::machine::{Machine, Run};
 use crate::register::{LANES, P, Reg};
 use crate::rules::Rule;
 use crate::warp::WarpId;
@@ -188,10 +189,11 @@ impl Unwritten {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     /// A load gave what nobody wrote.
     pub(crate) fn mark_unwritten(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         d: impl IntoIterator<Item = Reg>,
         mask: u32,
@@ -199,12 +201,13 @@ impl Cluster<'_> {
     ) {
         let rows = d.into_iter().flat_map(crate::load::rows);
         let marks = rows.map(|row| (row, whole(row)));
-        self.mark(w, marks, mask, Load { pc: self.pc(w), what, of_register: false });
+        self.mark(w, marks, mask, Load { pc: machine.pc(w), what, of_register: false });
     }
 
     /// A lane loaded bytes to a register, those of `bytes` unwritten.
     pub(crate) fn mark_unwritten_bytes(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         lane: usize,
         d: Reg,
@@ -216,44 +219,51 @@ impl Cluster<'_> {
         };
         let marks = crate::load::rows(d).zip([bytes, bytes >> 8]);
         let marks = marks.map(|(row, bytes)| (row, bits(bytes) & whole(row)));
-        self.mark(w, marks, 1 << lane, Load { pc: self.pc(w), what, of_register });
+        self.mark(w, marks, 1 << lane, Load { pc: machine.pc(w), what, of_register });
     }
 
     fn mark(&mut self, w: WarpId, marks: impl Iterator<Item = (Reg, u64)>, mask: u32, load: Load) {
-        let watched = self.kernel.undefined.len();
+        let watched = self.launch.kernel.undefined.len();
         let fresh = || Box::new(Unwritten { watched, ..Unwritten::default() });
-        let unwritten = self.warps[w].unwritten.get_or_insert_with(fresh);
+        let unwritten = self.unwritten[w].get_or_insert_with(fresh);
         let origin = unwritten.load(load);
         marks.for_each(|(row, bits)| unwritten.set(row, mask, &[bits; LANES], origin));
     }
 
     /// Whether the marks of a row come from a register, perhaps by way of memory.
     pub(super) fn is_of_register(&self, w: WarpId, row: Reg) -> bool {
-        self.warps[w].unwritten.as_ref().is_some_and(|unwritten| unwritten.is_of_register(row))
+        self.unwritten[w].as_ref().is_some_and(|unwritten| unwritten.is_of_register(row))
     }
 
     /// The undefined bits of a lane's row.
     pub(super) fn undefined_bits(&self, w: WarpId, row: Reg, lane: usize) -> u64 {
-        let bits = self.warps[w].unwritten.as_ref().and_then(|unwritten| unwritten.bits(row));
+        let bits = self.unwritten[w].as_ref().and_then(|unwritten| unwritten.bits(row));
         bits.map_or(0, |bits| bits[lane])
     }
 
     /// A value that nobody wrote leaves the registers: a lane `does` something with what comes from `row`.
-    pub(super) fn used_unwritten(&self, w: WarpId, row: Reg, lane: u32, does: &str) -> Run<()> {
-        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+    pub(super) fn used_unwritten(
+        &self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        row: Reg,
+        lane: u32,
+        does: &str,
+    ) -> Run<()> {
+        let Some(unwritten) = &self.unwritten[w] else { return Ok(()) };
         let origin = unwritten.origin(row);
-        if let Some((_, name)) = self.kernel.undefined.get(origin) {
+        if let Some((_, name)) = self.launch.kernel.undefined.get(origin) {
             let message = format!("lane {lane} {does} register `{name}`, which nobody wrote");
             let help =
                 "a register holds nothing before it is written: look for a path on which it is not";
-            return self.hazard(w, Rule::UninitialisedRegister, message, None, Some(help));
+            return self.hazard(machine, w, Rule::UninitialisedRegister, message, None, Some(help));
         }
         let Some(Load { pc, what, .. }) = unwritten.loads.get(origin - unwritten.watched) else {
             return Ok(());
         };
         let message = format!("lane {lane} {does} {what}");
-        let other = Some(("read:".to_string(), self.site(w, *pc, None)));
+        let other = Some(("read:".to_string(), machine.site(w, *pc, None)));
         let help = "shared, local and tensor memory and outputs hold nothing useful before they are written";
-        self.hazard(w, Rule::Uninitialised, message, other, Some(help))
+        self.hazard(machine, w, Rule::Uninitialised, message, other, Some(help))
     }
 }

@@ -6,11 +6,12 @@
 //! marked in any of the sources of a lane marks the lane's whole result. `check::effects` is about the rest.
 
 use super::unwritten::{Bits, Unwritten, whole};
-use crate::cluster::{Cluster, Run};
 use crate::instruction::{
     Arithmetic, Control, Exchange, Flow, Inst, Op, Use, Visit, exchange, execute_arithmetic,
 };
-use crate::load::rows;
+use crate::judge::Judge;
+use crate::load::{Frame, rows};
+use crate::machine::{Machine, Run};
 use crate::register::{FULL, LANES, P, Reg, Registers};
 use crate::warp::WarpId;
 
@@ -65,23 +66,31 @@ impl Operands {
     }
 }
 
-impl Cluster<'_> {
-    /// Follows marks through an instruction that lanes `here` have reached and those of `mask` are about to
-    /// execute.
+impl Judge<'_> {
+    /// Whether a warp has registers that hold what nobody wrote.
+    #[inline(always)]
+    pub(crate) fn follows(&self, w: WarpId) -> bool {
+        self.unwritten[w].is_some()
+    }
+
+    /// Follows marks through an instruction that a warp has reached and the lanes of `mask` are about to execute.
     pub(crate) fn follow_unwritten(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         inst: &Inst,
-        here: u32,
         mask: u32,
     ) -> Run<()> {
-        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+        let marks = self.unwritten[w].as_ref();
+        let concerned = marks.filter(|marks| marks.concerns(inst, machine.kernel.carry));
+        let Some(unwritten) = concerned else { return Ok(()) };
+        let here = machine.warps[w].fragments[0].mask;
         let doubtful = inst.guard.map_or(0, |(p, _)| unwritten.lanes(Reg::P(p)) & here);
         match &inst.op {
             // Lanes exchange when all have come.
-            Op::Exchange(_) => self.doubt(w, inst, doubtful),
+            Op::Exchange(_) => self.doubt(machine, w, inst, doubtful),
             Op::Arithmetic(op) => {
-                self.follow_arithmetic(w, (inst, op), mask, doubtful);
+                self.follow_arithmetic(machine, w, (inst, op), mask, doubtful);
                 Ok(())
             }
             Op::Nop => Ok(()),
@@ -94,14 +103,14 @@ impl Cluster<'_> {
             | Op::WarpMatrix(_)
             | Op::WarpgroupMma(_)
             | Op::Tcgen05(_) => {
-                self.doubt(w, inst, doubtful)?;
-                self.follow_effect(w, inst, mask)
+                self.doubt(machine, w, inst, doubtful)?;
+                self.follow_effect(machine, w, inst, mask)
             }
         }
     }
 
     /// What nobody wrote decides whether lanes execute something that others see.
-    fn doubt(&self, w: WarpId, inst: &Inst, doubtful: u32) -> Run<()> {
+    fn doubt(&self, machine: &Machine<'_>, w: WarpId, inst: &Inst, doubtful: u32) -> Run<()> {
         let Some((p, _)) = inst.guard.filter(|_| doubtful != 0) else { return Ok(()) };
         let does = match inst.op {
             Op::Control(Control::Branch { .. }) | Op::Control(Control::BranchIndex { .. }) => {
@@ -109,20 +118,21 @@ impl Cluster<'_> {
             }
             _ => "executes this or not by a value that comes from",
         };
-        self.used_unwritten(w, Reg::P(p), doubtful.trailing_zeros(), does)
+        self.used_unwritten(machine, w, Reg::P(p), doubtful.trailing_zeros(), does)
     }
 
     /// Arithmetic passes marks on; where nobody wrote the guard, whether a result is old or new.
     fn follow_arithmetic(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         (inst, op): (&Inst, &Arithmetic),
         mask: u32,
         doubtful: u32,
     ) {
-        let carry = self.kernel.carry;
-        let warp = &mut self.warps[w];
-        let Some(mut unwritten) = warp.unwritten.take() else { return };
+        let carry = machine.kernel.carry;
+        let registers = &machine.warps[w].registers;
+        let Some(mut unwritten) = self.unwritten[w].take() else { return };
         let operands = Operands::with_carry(op, carry);
         let origin = match (inst.guard, doubtful) {
             (Some((p, _)), 1..) => unwritten.origin(Reg::P(p)),
@@ -131,36 +141,49 @@ impl Cluster<'_> {
         let results = match inst.flow {
             Flow::Bits(unit) => {
                 let execute = |r: &mut Registers| execute_arithmetic(r, op, carry, mask);
-                moved(&mut warp.registers, &unwritten, &operands, unit, execute)
+                moved((self.trial(), registers), &unwritten, &operands, unit, execute)
             }
             Flow::Upwards => upwards(&unwritten, &operands),
-            Flow::Whole => whole_lanes(&warp.registers, &unwritten, op, &operands),
+            Flow::Whole => whole_lanes(registers, &unwritten, op, &operands),
         };
         for (row, mut bits) in operands.writes.iter().zip(results) {
             (0..LANES).filter(|i| doubtful >> i & 1 != 0).for_each(|i| bits[i] = whole(*row));
             unwritten.set(*row, mask | doubtful, &bits, origin);
         }
-        warp.unwritten = (!unwritten.is_empty()).then_some(unwritten);
+        self.unwritten[w] = (!unwritten.is_empty()).then_some(unwritten);
+    }
+
+    /// Registers to try an instruction on.
+    fn trial(&mut self) -> &mut Registers {
+        let Frame { r32, r64, p } = self.launch.kernel.frame;
+        let new = || Registers::new(r32 as usize, r64 as usize, p as usize);
+        self.trial.get_or_insert_with(new)
     }
 
     /// Lanes are about to exchange values.
-    pub(crate) fn follow_exchange(&mut self, w: WarpId, op: &Exchange, mask: u32) -> Run<()> {
-        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+    pub(crate) fn follow_exchange(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        op: &Exchange,
+        mask: u32,
+    ) -> Run<()> {
+        let Some(unwritten) = &self.unwritten[w] else { return Ok(()) };
         let members = Reg::R32(op.members());
         if let marked @ 1.. = unwritten.lanes(members) & mask {
             let does = "names the lanes that take part by a value that comes from";
-            self.used_unwritten(w, members, marked.trailing_zeros(), does)?;
+            self.used_unwritten(machine, w, members, marked.trailing_zeros(), does)?;
         }
-        let warp = &mut self.warps[w];
-        let Some(mut unwritten) = warp.unwritten.take() else { return Ok(()) };
+        let registers = &machine.warps[w].registers;
+        let Some(mut unwritten) = self.unwritten[w].take() else { return Ok(()) };
         let operands = Operands::told(|visit| op.registers(visit));
         let origin = operands.origin(&unwritten, mask);
         let execute = |r: &mut Registers| exchange(r, op, mask);
-        let results = moved(&mut warp.registers, &unwritten, &operands, 1, execute);
+        let results = moved((self.trial(), registers), &unwritten, &operands, 1, execute);
         for (row, bits) in operands.writes.iter().zip(results) {
             unwritten.set(*row, mask, &bits, origin);
         }
-        warp.unwritten = (!unwritten.is_empty()).then_some(unwritten);
+        self.unwritten[w] = (!unwritten.is_empty()).then_some(unwritten);
         Ok(())
     }
 }
@@ -168,33 +191,30 @@ impl Cluster<'_> {
 /// The marked bits of the results of an instruction that moves bits: those that change with the marked bits
 /// of its sources, in whole units of `unit` bits.
 fn moved(
-    registers: &mut Registers,
+    (trial, registers): (&mut Registers, &Registers),
     unwritten: &Unwritten,
     operands: &Operands,
     unit: u8,
     execute: impl Fn(&mut Registers),
 ) -> Vec<Bits> {
     let Operands { reads, writes } = operands;
-    let kept: Vec<(Reg, Bits)> =
-        reads.iter().chain(writes).map(|row| (*row, registers.row(*row))).collect();
     let mut seen = vec![(NONE, NONE); writes.len()];
-    for (trial, fill) in TRIALS.iter().enumerate() {
+    for (number, fill) in TRIALS.iter().enumerate() {
+        writes.iter().for_each(|row| trial.set_row(*row, &registers.row(*row)));
         for row in reads {
-            let Some(marks) = unwritten.bits(*row) else { continue };
-            let value = registers.row(*row);
+            let (value, marks) = (registers.row(*row), unwritten.bits(*row).unwrap_or(NONE));
             // Neighbouring lanes get different values.
             let filled = |i: usize| value[i] & !marks[i] | fill.rotate_left(i as u32) & marks[i];
-            registers.set_row(*row, &std::array::from_fn(filled));
+            trial.set_row(*row, &std::array::from_fn(filled));
         }
-        execute(registers);
+        execute(trial);
         for (row, (first, changed)) in writes.iter().zip(&mut seen) {
-            let value = registers.row(*row);
-            match trial {
+            let value = trial.row(*row);
+            match number {
                 0 => *first = value,
                 _ => (0..LANES).for_each(|i| changed[i] |= value[i] ^ first[i]),
             }
         }
-        kept.iter().rev().for_each(|(row, value)| registers.set_row(*row, value));
     }
     seen.into_iter().map(|(_, changed)| changed.map(|bits| widened(bits, unit))).collect()
 }

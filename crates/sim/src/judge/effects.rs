@@ -6,13 +6,14 @@
 
 use super::flow::Operands;
 use super::unwritten::{Bits, Unwritten, whole};
-use crate::cluster::{Cluster, Run};
 use crate::instruction::{
     AsyncCopy, Control, Inst, MatrixSource, MemoryAccess, MmaSyncOp, Op, Store, Tcgen05,
     WarpMatrix, WarpgroupMma, WgmmaOp,
 };
 use crate::instruction::{Place, advance, transpose_8x8};
+use crate::judge::Judge;
 use crate::load::rows;
+use crate::machine::{Machine, Run};
 use crate::register::{FULL, LANES, R32, R64, Reg};
 use crate::warp::WarpId;
 
@@ -75,15 +76,21 @@ impl Product {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     /// Follows marks through an instruction that is more than arithmetic.
-    pub(super) fn follow_effect(&mut self, w: WarpId, inst: &Inst, mask: u32) -> Run<()> {
+    pub(super) fn follow_effect(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        inst: &Inst,
+        mask: u32,
+    ) -> Run<()> {
         if mask == 0 {
             return Ok(());
         }
         match &inst.op {
             Op::MemoryAccess(MemoryAccess::Store(store)) => {
-                return self.check_stored_address(w, store, mask);
+                return self.check_stored_address(machine, w, store, mask);
             }
             Op::WarpMatrix(WarpMatrix::MmaSync(parts)) => {
                 self.follow_products(w, parts.iter().map(Product::of_mma))
@@ -95,13 +102,13 @@ impl Cluster<'_> {
                 self.follow_transpose(w, Reg::R32(*d), Reg::R32(*a))
             }
             Op::WarpgroupMma(WarpgroupMma::Mma(op)) => {
-                self.check_uses(w, &inst.op, mask)?;
+                self.check_uses(machine, w, &inst.op, mask)?;
                 let (p, negated) = op.accumulate;
-                let adds = (self.warps[w].registers.p(p) & 1 != 0) != negated;
+                let adds = (machine.warps[w].registers.p(p) & 1 != 0) != negated;
                 self.follow_products(w, [Product::of_wgmma(op, adds)]);
             }
             op => {
-                self.check_uses(w, op, mask)?;
+                self.check_uses(machine, w, op, mask)?;
                 self.overwrite(w, op, mask);
             }
         }
@@ -139,65 +146,79 @@ impl Cluster<'_> {
     }
 
     fn change_marks(&mut self, w: WarpId, change: impl FnOnce(&mut Unwritten)) {
-        let warp = &mut self.warps[w];
-        if let Some(unwritten) = &mut warp.unwritten {
+        let marks = &mut self.unwritten[w];
+        if let Some(unwritten) = marks {
             change(unwritten);
         }
-        warp.unwritten.take_if(|unwritten| unwritten.is_empty());
+        marks.take_if(|unwritten| unwritten.is_empty());
     }
 
     /// Reports the first marked operand that is used.
-    fn check_uses(&self, w: WarpId, op: &Op, mask: u32) -> Run<()> {
-        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+    fn check_uses(&self, machine: &Machine<'_>, w: WarpId, op: &Op, mask: u32) -> Run<()> {
+        let Some(unwritten) = &self.unwritten[w] else { return Ok(()) };
         for row in Operands::of(op).reads {
             if let marked @ 1.. = unwritten.lanes(row) & mask & users(op, row) {
-                self.used_unwritten(w, row, marked.trailing_zeros(), does(op))?;
+                self.used_unwritten(machine, w, row, marked.trailing_zeros(), does(op))?;
             }
         }
         Ok(())
     }
 
-    fn check_stored_address(&self, w: WarpId, store: &Store, mask: u32) -> Run<()> {
-        let Some(unwritten) = &self.warps[w].unwritten else { return Ok(()) };
+    fn check_stored_address(
+        &self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        store: &Store,
+        mask: u32,
+    ) -> Run<()> {
+        let Some(unwritten) = &self.unwritten[w] else { return Ok(()) };
         match unwritten.lanes(store.addr.base) & mask {
             0 => Ok(()),
             marked => {
                 let does = "stores to an address that comes from";
-                self.used_unwritten(w, store.addr.base, marked.trailing_zeros(), does)
+                self.used_unwritten(machine, w, store.addr.base, marked.trailing_zeros(), does)
             }
         }
     }
 
     /// Whether a store's values have marked bits in some lane.
     pub(crate) fn stores_unwritten(&self, w: WarpId, store: &Store, mask: u32) -> bool {
-        let Some(unwritten) = &self.warps[w].unwritten else { return false };
+        let Some(unwritten) = &self.unwritten[w] else { return false };
         store.src.iter().flat_map(|reg| rows(*reg)).any(|row| unwritten.lanes(row) & mask != 0)
     }
 
-    /// A lane has stored values that have marked bits.
+    /// A lane has stored values that have marked bits; the bytes that hold nothing defined now.
     ///
     /// Marks of registers go along to local and shared memory, where the program itself looks at them again.
     /// Compilers copy structures whole, with their padding and members that were never set; so elsewhere such
     /// marks are reported only if all that is stored is marked. Marks of memory that nobody wrote always are.
     pub(crate) fn follow_store(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         lane: usize,
         place: Place,
         store: &Store,
-    ) -> Run<()> {
+    ) -> Run<Vec<Place>> {
+        let mut undefined = Vec::new();
         let stored = self.stored_marks(w, lane, store);
         let partly = stored.iter().any(|stored| stored.bits != stored.all);
         let kept = matches!(place, Place::Local(_) | Place::Shared(..));
         for Stored { row, at, bits, .. } in stored.into_iter().filter(|stored| stored.bits != 0) {
             let passes = (kept || partly) && self.is_of_register(w, row);
             if !passes && !matches!(place, Place::Local(_)) {
-                self.used_unwritten(w, row, lane as u32, "stores a value that comes from")?;
+                self.used_unwritten(
+                    machine,
+                    w,
+                    row,
+                    lane as u32,
+                    "stores a value that comes from",
+                )?;
             }
             let bytes = (0..8).filter(|i| bits >> (8 * i) & 0xFF != 0);
-            bytes.for_each(|i| self.forget(w, lane, advance(place, at + i)));
+            undefined.extend(bytes.map(|i| advance(place, at + i)));
         }
-        Ok(())
+        Ok(undefined)
     }
 
     /// The marks of the values that a lane stores.

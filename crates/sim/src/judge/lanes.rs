@@ -6,8 +6,9 @@
 //! publishes its own stores and fences alone. (Loads that an arrival allows others to overwrite are not
 //! followed: their values are there when they are used.)
 
-use crate::cluster::{Cluster, CtaRank, Run};
 use crate::instruction::Pc;
+use crate::judge::Judge;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::rules::Rule;
 use crate::warp::WarpId;
 use std::collections::HashMap;
@@ -57,17 +58,18 @@ impl Lanes {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     /// A lane's own load or store of shared memory.
     pub(crate) fn note_lane(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         lane: usize,
         (cta, offset): (CtaRank, u32),
         bytes: u32,
         write: bool,
     ) -> Run<()> {
-        let pc = self.pc(w);
+        let pc = machine.pc(w);
         for word in offset / 4..(offset + bytes).div_ceil(4) {
             let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
                 return Ok(());
@@ -79,9 +81,9 @@ impl Cluster<'_> {
                 "reads what another lane wrote"
             };
             let message = format!("lane {lane} {done}, and nothing orders the lanes of the warp");
-            let site = Some(("the other lane:".to_owned(), self.site(w, other, None)));
+            let site = Some(("the other lane:".to_owned(), machine.site(w, other, None)));
             let help = "bar.warp.sync between the two: lanes that run in step are not synchronised";
-            self.hazard(w, Rule::MissingWarpSync, message, site, Some(help))?;
+            self.hazard(machine, w, Rule::MissingWarpSync, message, site, Some(help))?;
         }
         Ok(())
     }
@@ -94,26 +96,36 @@ impl Cluster<'_> {
     }
 
     /// Lanes execute `fence.proxy.async`, which concerns others where they stored or copied something.
-    pub(crate) fn note_proxy_fence_of_lanes(&mut self, w: WarpId, mask: u32) {
+    pub(crate) fn note_proxy_fence_of_lanes(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        mask: u32,
+    ) {
         let lanes = self.checker.as_mut().and_then(|c| c.lanes.as_mut());
         let Some(lanes) = lanes else { return };
         let fenced = lanes[w].unfenced & mask;
         lanes[w].unfenced &= !mask;
         if fenced != 0 {
-            self.note_unsaid(w, fenced);
+            self.note_unsaid(machine, w, fenced);
         }
     }
 
     /// Lanes have stores or fences to publish.
-    pub(crate) fn note_unsaid(&mut self, w: WarpId, mask: u32) {
-        let pc = self.pc(w);
+    pub(crate) fn note_unsaid(&mut self, machine: &Machine<'_>, w: WarpId, mask: u32) {
+        let pc = machine.pc(w);
         if let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) {
             (lanes[w].unsaid, lanes[w].pc) = (lanes[w].unsaid | mask, pc);
         }
     }
 
     /// Lanes arrive on an mbarrier.
-    pub(crate) fn note_arrival_of_lanes(&mut self, w: WarpId, mask: u32) -> Run<()> {
+    pub(crate) fn note_arrival_of_lanes(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        mask: u32,
+    ) -> Run<()> {
         let Some(lanes) = self.checker.as_mut().and_then(|c| c.lanes.as_mut()) else {
             return Ok(());
         };
@@ -127,9 +139,9 @@ impl Cluster<'_> {
             "an arrival publishes what its own lane stored and fenced; lane {lane} did so too, and \
              does not arrive"
         );
-        let site = Some(("stored or fenced:".to_owned(), self.site(w, pc, None)));
+        let site = Some(("stored or fenced:".to_owned(), machine.site(w, pc, None)));
         let help = "bar.warp.sync before the arrival";
-        self.hazard(w, Rule::MissingWarpSync, message, site, Some(help))
+        self.hazard(machine, w, Rule::MissingWarpSync, message, site, Some(help))
     }
 
     /// A warp's lanes are synchronised.

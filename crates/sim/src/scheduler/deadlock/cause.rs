@@ -3,13 +3,13 @@
 //! Each waiter has a reason to wait. Of all reasons the one that says most is the cause: an exact
 //! mistake before a count that is short, and that before warps that only wait for others.
 
-use super::{Awaited, Waiter};
-use crate::cluster::schedule::Missed;
-use crate::cluster::{Cluster, CtaRank};
+use super::{Awaited, Diagnosis, Waiter};
 use crate::error::Site;
 use crate::instruction::BarrierId;
 use crate::instruction::{Op, Tcgen05};
+use crate::machine::CtaRank;
 use crate::mbarrier::Mbarrier;
+use crate::scheduler::Missed;
 use crate::warp::WarpId;
 
 /// How much a reason says; the first says most.
@@ -46,16 +46,16 @@ impl Cause {
     }
 }
 
-impl Cluster<'_> {
+impl Diagnosis<'_, '_> {
     /// Why a waiter waits.
     pub(super) fn cause(&self, waiter: &Waiter) -> Cause {
-        let cta = self.warps[waiter.w].cta;
+        let cta = self.machine.warps[waiter.w].cta;
         let mut cause = match &waiter.awaited {
             Awaited::Phase(id, phase) => self.phase_cause(waiter, *id, *phase),
             Awaited::Named(id) => self.named_cause(cta, *id),
             Awaited::Cluster(_) => Cause::new(
                 Rank::Threads,
-                format!("{} threads arrived at the cluster barrier", self.barrier.arrived),
+                format!("{} threads arrived at the cluster barrier", self.machine.barrier.arrived),
                 "every thread of the cluster that has not exited arrives at its barrier",
             ),
             Awaited::Lanes(missing) => Cause::new(
@@ -89,7 +89,8 @@ impl Cluster<'_> {
     }
 
     fn allocation_cause(&self, cta: CtaRank) -> Cause {
-        let asks = |cta: CtaRank| self.ctas.at(cta).is_some_and(|cta| cta.tensor.asked.is_some());
+        let asks =
+            |cta: CtaRank| self.machine.ctas.at(cta).is_some_and(|cta| cta.tensor.asked.is_some());
         let alone = asks(cta) && !asks(cta.peer());
         let (text, help) = match alone {
             true => (
@@ -105,8 +106,8 @@ impl Cluster<'_> {
     }
 
     fn explain_registers(&self) -> String {
-        let launch = self.kernel.registers_at_launch.unwrap_or_default();
-        let warps = self.ctas[CtaRank(0)].warps.len();
+        let launch = self.machine.kernel.registers_at_launch.unwrap_or_default();
+        let warps = self.machine.ctas[CtaRank(0)].warps.len();
         format!(
             "at launch each thread has {launch} registers (.maxntid, .minnctapersm and .maxnreg decide), the \
              CTA's {warps} warps together {}: setmaxnreg shares these out, and no more",
@@ -130,20 +131,20 @@ impl Cluster<'_> {
         let waits = |waiter: &&Waiter| waiter.w == warp || on_barrier(waiter, barrier);
         let about = waiters.iter().find(waits).map(|waiter| waiter.awaited.clone());
         let rank = if about.is_some() { Rank::Missed } else { Rank::Threads };
-        let name = self.mbarrier_name(barrier.0, barrier.1);
+        let name = self.machine.mbarrier_name(barrier.0, barrier.1);
         let text = format!(
             "{} missed its phase: mbarrier {name} completed phase {phase} and the next one before the warp looked",
-            self.warp_names(&[warp])
+            self.machine.warp_names(&[warp])
         );
         let help = "a wait names only the parity of its phase, and takes the phase after next for it: every warp that \
                     waits for a buffer to be full also arrives at the barrier that lets it be filled again";
-        let origin = Some(self.site(warp, pc, None));
+        let origin = Some(self.machine.site(warp, pc, None));
         Some(Cause { origin, about, ..Cause::new(rank, text, help) })
     }
 
     fn phase_cause(&self, waiter: &Waiter, id: BarrierId, phase: u64) -> Cause {
-        let name = self.mbarrier_name(id.0, id.1);
-        let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) else {
+        let name = self.machine.mbarrier_name(id.0, id.1);
+        let Some(bar) = self.machine.ctas[id.0].mbarriers.get(&id.1) else {
             let text = format!("mbarrier {name} was invalidated while warps wait for it");
             return Cause::new(Rank::Mistake, text, "mbarrier.inval when nobody waits any more");
         };
@@ -159,16 +160,16 @@ impl Cluster<'_> {
         }
         let goes_elsewhere = |w: WarpId| {
             let waits = |f: &crate::warp::Fragment| self.waiter(w, f);
-            let mut waiters = self.warps[w].fragments.iter().map(waits);
+            let mut waiters = self.machine.warps[w].fragments.iter().map(waits);
             waiters.any(|waiter| {
                 matches!(waiter.awaited, Awaited::Phase(..)) && !on_barrier(&waiter, id)
             })
         };
-        let (w, pc) = self.warps.pairs().find_map(|(w, warp)| {
+        let (w, pc) = self.machine.warps.pairs().find_map(|(w, warp)| {
             let pc = warp.uncommitted.filter(|_| !goes_elsewhere(w))?;
             Some((w, pc))
         })?;
-        let what = match &self.kernel.code[pc as usize].op {
+        let what = match &self.machine.kernel.code[pc as usize].op {
             Op::Tcgen05(op) => match **op {
                 Tcgen05::Copy { .. } => "tcgen05.cp",
                 Tcgen05::Shift { .. } => "tcgen05.shift",
@@ -182,13 +183,13 @@ impl Cluster<'_> {
         let help = format!(
             "tcgen05.commit behind the last {what}, by the same thread, to the mbarrier waited for"
         );
-        let origin = Some(self.site(w, pc, None));
+        let origin = Some(self.machine.site(w, pc, None));
         Some(Cause { origin, ..Cause::new(Rank::Mistake, text, help) })
     }
 
     /// Whether a commit may be what a barrier needs: its last phase was completed by one, or it had none.
     fn may_await_commit(&self, bar: &Mbarrier) -> bool {
-        let by_commit = match &self.kernel.code[bar.last.pc as usize].op {
+        let by_commit = match &self.machine.kernel.code[bar.last.pc as usize].op {
             Op::Tcgen05(op) => matches!(**op, Tcgen05::Commit { .. }),
             _ => false,
         };

@@ -1,15 +1,14 @@
 //! Names of barriers, shared memory and warps in reports.
 
-use super::Cluster;
-use crate::cluster::CtaRank;
 use crate::demangle::readable;
 use crate::load::SharedVariable;
+use crate::machine::{CtaRank, Machine};
 use crate::warp::WarpId;
 
 /// CTAs whose warps are listed one by one.
 const LISTED: usize = 4;
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// The shared variable that an offset lies in or behind.
     pub(crate) fn shared_variable(&self, offset: u64) -> Option<&SharedVariable> {
         let variables = self.kernel.shared.iter().filter(|v| u64::from(v.offset) <= offset);
@@ -27,7 +26,7 @@ impl Cluster<'_> {
     }
 
     /// `CTA (0,0,0) warps 0 to 3, 5; CTA (1,0,0) warp 0`.
-    pub(super) fn warp_names(&self, warps: &[WarpId]) -> String {
+    pub(crate) fn warp_names(&self, warps: &[WarpId]) -> String {
         let of_cta = |cta: CtaRank| {
             let indices = warps.iter().map(|w| &self.warps[*w]).filter(|warp| warp.cta == cta);
             let indices: Vec<u32> = indices.map(|warp| warp.index).collect();

@@ -9,8 +9,9 @@ use super::agent::AgentId;
 use super::pipes::{Checker, Memory};
 use super::shadow::Access;
 use super::touched::{Operand, Touched};
-use crate::cluster::{Cluster, Run};
 use crate::exec::Work;
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
 use crate::matrix::{MatrixSwizzle, SharedMatrix};
 use crate::rules::Rule;
 use crate::tensor_copy::{permute, swizzle_name};
@@ -84,9 +85,14 @@ impl Checker {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     /// Reports the first operand of an operation that was copied otherwise than it is read.
-    pub(super) fn check_swizzles(&self, w: WarpId, touched: &[Touched]) -> Run<()> {
+    pub(super) fn check_swizzles(
+        &self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        touched: &[Touched],
+    ) -> Run<()> {
         let Some(checker) = self.checker.as_ref().filter(|c| !c.swizzles.0.is_empty()) else {
             return Ok(());
         };
@@ -97,7 +103,7 @@ impl Cluster<'_> {
             };
             if let Some((at, write)) = checker.other_swizzle(part, &operand.matrix) {
                 reported = operand.name;
-                self.report_swizzle(w, (part.memory, at), operand, write)?;
+                self.report_swizzle(machine, w, (part.memory, at), operand, write)?;
             }
         }
         Ok(())
@@ -105,6 +111,7 @@ impl Cluster<'_> {
 
     fn report_swizzle(
         &self,
+        machine: &Machine<'_>,
         w: WarpId,
         (memory, at): (Memory, u64),
         Operand { name, matrix }: Operand,
@@ -119,12 +126,19 @@ impl Cluster<'_> {
         let message = format!(
             "{name} is read with {}{base}, but a tensor copy wrote it with {copied} ({})",
             matrix.swizzle.name(),
-            self.name_place(memory, at)
+            machine.name_place(memory, at)
         );
-        let site = self.site(checker.warp_of(write.agent()), write.pc(), None);
+        let site = machine.site(checker.warp_of(write.agent()), write.pc(), None);
         let help = "the swizzle of the tensor map and that of the matrix descriptor (its top bits) name the same \
                     pattern; copies swizzle by absolute addresses, as base offset 0 does";
-        self.hazard(w, Rule::OperandLayout, message, Some(("copied:".into(), site)), Some(help))
+        self.hazard(
+            machine,
+            w,
+            Rule::OperandLayout,
+            message,
+            Some(("copied:".into(), site)),
+            Some(help),
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::check::Clocks;
+use crate::judge::Clocks;
 
 /// A named barrier (`bar.sync 0..15`).
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! Which bytes an asynchronous operation touches.
 
 use super::pipes::Memory;
-use crate::cluster::{Cluster, CtaRank, Run};
 use crate::exec::{End, Work};
 use crate::instruction::{RESPONSE_BYTES, shift_footprint};
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{SharedMatrix, TMEM_COLUMNS, TmemRect};
 use crate::tensor_copy::Piece;
 use crate::warp::WarpId;
@@ -26,7 +26,7 @@ pub(crate) struct Operand {
     pub(crate) matrix: SharedMatrix,
 }
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// What an operation touches.
     pub(crate) fn touched(&self, w: WarpId, work: &Work) -> Run<Vec<Touched>> {
         let mut list = Vec::new();

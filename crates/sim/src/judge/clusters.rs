@@ -363,7 +363,7 @@ fn implies(knows: &Knowledge, new: Mark, old: Mark) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Access;
+    use crate::judge::Access;
 
     const STORE: Touch = Touch::Write { compared: true };
 

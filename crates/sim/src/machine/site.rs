@@ -1,14 +1,12 @@
-use super::{Cluster, CtaRank};
-use crate::error::{Error, Fault, Finding, Hazard, Site, Unsupported};
+use super::{CtaRank, Machine};
+use crate::error::{Error, Fault, Site, Unsupported};
 use crate::instruction::Pc;
-use crate::options::Options;
-use crate::rules::{Rule, count};
 use crate::warp::WarpId;
 
 /// Results of executing instructions; errors are rare and large.
 pub type Run<T> = Result<T, Box<Error>>;
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// Where `warp` is when it executes `pc`.
     pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<usize>) -> Site {
         let warp = &self.warps[warp];
@@ -51,59 +49,6 @@ impl Cluster<'_> {
         let help = help.map(String::from);
         let fault = Fault { rule, message, site, help, survivable: false };
         Err(Box::new(Error::Fault(Box::new(fault))))
-    }
-
-    /// A fault at the warp's current instruction, unless its rule is allowed.
-    pub(crate) fn survivable(
-        &self,
-        warp: WarpId,
-        lane: Option<usize>,
-        rule: Rule,
-        message: String,
-        help: Option<&str>,
-    ) -> Run<()> {
-        self.survivable_at(self.site(warp, self.pc(warp), lane), rule, message, help)
-    }
-
-    /// A fault somewhere, unless its rule is allowed.
-    pub(crate) fn survivable_at(
-        &self,
-        site: Site,
-        rule: Rule,
-        message: String,
-        help: Option<&str>,
-    ) -> Run<()> {
-        let help = help.map(String::from);
-        let fault = Fault { rule: rule.name(), message, site, help, survivable: true };
-        self.report(rule, Finding::Fault(Box::new(fault)))
-    }
-
-    /// A hazard at the warp's current instruction, unless its rule is allowed.
-    pub(crate) fn hazard(
-        &self,
-        warp: WarpId,
-        rule: Rule,
-        message: String,
-        other: Option<(String, Site)>,
-        help: Option<&str>,
-    ) -> Run<()> {
-        let site = self.site(warp, self.pc(warp), None);
-        let help = help.map(String::from);
-        self.report_hazard(Hazard { rule, message, site, other, help })
-    }
-
-    /// Ends the run with a hazard, unless its rule is allowed.
-    pub(crate) fn report_hazard(&self, hazard: Hazard) -> Run<()> {
-        self.report(hazard.rule, Finding::Hazard(Box::new(hazard)))
-    }
-
-    fn report(&self, rule: Rule, finding: Finding) -> Run<()> {
-        let Options { allow, pedantic, .. } = self.launch.options;
-        if !allow.contains(&rule) && (*pedantic || !rule.is_listed_only()) {
-            return Err(Box::new(finding.into()));
-        }
-        count(&mut self.allowed.borrow_mut(), finding);
-        Ok(())
     }
 
     /// The warp's current instruction is beyond this simulator.

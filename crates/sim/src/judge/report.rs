@@ -2,82 +2,15 @@
 
 use super::pipes::{Memory, Outcome};
 use super::shadow::Conflict;
-use crate::cluster::{Cluster, Run};
 use crate::demangle::readable;
 use crate::instruction::Place;
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
 use crate::matrix::TMEM_COLUMNS;
 use crate::rules::Rule;
 use crate::warp::WarpId;
 
-impl Cluster<'_> {
-    /// What becomes of an access: a conflict is reported, or where that is allowed counts as ordered
-    /// from now on, and the access is to be tried again.
-    pub(super) fn settle(
-        &mut self,
-        w: WarpId,
-        memory: Memory,
-        outcome: Outcome,
-        write: bool,
-    ) -> Run<Option<Conflict>> {
-        let Err((at, conflict)) = outcome else { return Ok(None) };
-        self.judge(w, memory, at, &conflict, write)?;
-        if let Some(checker) = &mut self.checker {
-            checker.take_as_ordered(w, &conflict);
-        }
-        Ok(Some(conflict))
-    }
-
-    /// Turns a conflict into a report.
-    fn judge(
-        &self,
-        w: WarpId,
-        memory: Memory,
-        at: u64,
-        conflict: &Conflict,
-        write: bool,
-    ) -> Run<()> {
-        let Some(checker) = &self.checker else { return Ok(()) };
-        let agent = conflict.other.agent();
-        let site = self.site(checker.warp_of(agent), conflict.other.pc(), None);
-        let place = self.name_place(memory, at);
-        let (mine, theirs) = (verb(write), verb(conflict.wrote));
-        let who = checker.describe(agent);
-        if conflict.only_unfenced && matches!(memory, Memory::Tensor(_)) {
-            let message = format!("{mine} of {place} without a tcgen05.fence at the barrier");
-            let help =
-                "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
-            let other = Some((format!("the other {theirs}:"), site));
-            return self.hazard(w, Rule::MissingTcgen05Fence, message, other, Some(help));
-        }
-        if conflict.only_unfenced {
-            let message = format!(
-                "{place} is {} through the asynchronous proxy; a generic write to it has no fence.proxy.async behind it",
-                if write { "written" } else { "read" }
-            );
-            let help = "the writing threads execute fence.proxy.async.shared::cta after their stores and \
-                        before the barrier that tells the reader";
-            return self.hazard(
-                w,
-                Rule::MissingProxyFence,
-                message,
-                Some(("written:".into(), site)),
-                Some(help),
-            );
-        }
-        let message = format!(
-            "{mine} of {place} is not ordered after the {who}{theirs} by warp {}",
-            site.warp
-        );
-        let help = advice(conflict, who, write);
-        self.hazard(
-            w,
-            Rule::Race,
-            message,
-            Some((format!("the other {theirs}:"), site)),
-            Some(help),
-        )
-    }
-
+impl Machine<'_> {
     /// The place of a store, in words.
     pub(crate) fn name_stored(&self, place: Place) -> String {
         match place {
@@ -113,6 +46,80 @@ impl Cluster<'_> {
                 Err(_) => format!("global memory at {at:#x}"),
             },
         }
+    }
+}
+
+impl Judge<'_> {
+    /// What becomes of an access: a conflict is reported, or where that is allowed counts as ordered
+    /// from now on, and the access is to be tried again.
+    pub(super) fn settle(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        memory: Memory,
+        outcome: Outcome,
+        write: bool,
+    ) -> Run<Option<Conflict>> {
+        let Err((at, conflict)) = outcome else { return Ok(None) };
+        self.judge(machine, w, memory, at, &conflict, write)?;
+        if let Some(checker) = &mut self.checker {
+            checker.take_as_ordered(w, &conflict);
+        }
+        Ok(Some(conflict))
+    }
+
+    /// Turns a conflict into a report.
+    fn judge(
+        &self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        memory: Memory,
+        at: u64,
+        conflict: &Conflict,
+        write: bool,
+    ) -> Run<()> {
+        let Some(checker) = &self.checker else { return Ok(()) };
+        let agent = conflict.other.agent();
+        let site = machine.site(checker.warp_of(agent), conflict.other.pc(), None);
+        let place = machine.name_place(memory, at);
+        let (mine, theirs) = (verb(write), verb(conflict.wrote));
+        let who = checker.describe(agent);
+        if conflict.only_unfenced && matches!(memory, Memory::Tensor(_)) {
+            let message = format!("{mine} of {place} without a tcgen05.fence at the barrier");
+            let help =
+                "tcgen05.fence::before_thread_sync; barrier; tcgen05.fence::after_thread_sync";
+            let other = Some((format!("the other {theirs}:"), site));
+            return self.hazard(machine, w, Rule::MissingTcgen05Fence, message, other, Some(help));
+        }
+        if conflict.only_unfenced {
+            let message = format!(
+                "{place} is {} through the asynchronous proxy; a generic write to it has no fence.proxy.async behind it",
+                if write { "written" } else { "read" }
+            );
+            let help = "the writing threads execute fence.proxy.async.shared::cta after their stores and \
+                        before the barrier that tells the reader";
+            return self.hazard(
+                machine,
+                w,
+                Rule::MissingProxyFence,
+                message,
+                Some(("written:".into(), site)),
+                Some(help),
+            );
+        }
+        let message = format!(
+            "{mine} of {place} is not ordered after the {who}{theirs} by warp {}",
+            site.warp
+        );
+        let help = advice(conflict, who, write);
+        self.hazard(
+            machine,
+            w,
+            Rule::Race,
+            message,
+            Some((format!("the other {theirs}:"), site)),
+            Some(help),
+        )
     }
 }
 

@@ -18,9 +18,11 @@ use super::agent::{AgentId, Pipe};
 use super::clock::{Clock, Clocks};
 use super::pipes::{Checker, Operation, Proxy};
 use super::touched::rect_ranges;
-use crate::cluster::{Cluster, CtaRank, Run};
+use crate::instruction::Inst;
+use crate::judge::Judge;
+use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::TmemRect;
-use crate::register::R32;
+use crate::register::{R32, Reg};
 use crate::rules::Rule;
 use crate::warp::WarpId;
 
@@ -76,39 +78,44 @@ impl Checker {
     }
 }
 
-impl Cluster<'_> {
+impl Judge<'_> {
     pub(crate) fn note_tmem_load(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         cta: CtaRank,
         rects: &[TmemRect],
         d: &[R32],
     ) -> Run<()> {
-        if let Some((time, before)) = self.tmem_access(w, cta, rects, Pipe::TmemLoad, false)? {
-            self.warps[w].tmem_loads.push(TmemLoad { time, registers: d.to_vec(), before });
+        if let Some((time, before)) =
+            self.tmem_access(machine, w, cta, rects, Pipe::TmemLoad, false)?
+        {
+            self.tmem_loads[w].push(TmemLoad { time, registers: d.to_vec(), before });
         }
         Ok(())
     }
 
     pub(crate) fn note_tmem_store(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         cta: CtaRank,
         rects: &[TmemRect],
     ) -> Run<()> {
-        self.tmem_access(w, cta, rects, Pipe::TmemStore, true).map(|_| ())
+        self.tmem_access(machine, w, cta, rects, Pipe::TmemStore, true).map(|_| ())
     }
 
     /// Checks a transfer; its time, and what is ordered before it.
     fn tmem_access(
         &mut self,
+        machine: &Machine<'_>,
         w: WarpId,
         cta: CtaRank,
         rects: &[TmemRect],
         pipe: Pipe,
         write: bool,
     ) -> Run<Option<(u32, Clock)>> {
-        let pc = self.pc(w);
+        let pc = machine.pc(w);
         let Some(checker) = &mut self.checker else { return Ok(None) };
         let agent = checker.pipe(pipe, w);
         let mut clocks = checker.known[w].clone();
@@ -119,7 +126,7 @@ impl Cluster<'_> {
             let range = (touched.memory, touched.start, touched.len);
             let proxy = Proxy::Tensor(w);
             let operation = Operation { agent, time, pc, proxy, strong: false };
-            self.access_as(w, operation, &mut clocks, range, write)?;
+            self.access_as(machine, w, operation, &mut clocks, range, write)?;
         }
         let checker = self.checker.as_mut().expect("checked above");
         checker.issue_transfer(w, (agent, time), write, &clocks.all);
@@ -132,15 +139,39 @@ impl Cluster<'_> {
         let Some(checker) = &mut self.checker else { return };
         let agent = checker.pipe(if loads { Pipe::TmemLoad } else { Pipe::TmemStore }, w);
         checker.finish_pipe(w, agent);
-        if loads && let Some(last) = self.warps[w].tmem_loads.drain(..).next_back() {
+        if loads && let Some(last) = self.tmem_loads[w].drain(..).next_back() {
             checker.finish_load(w, &last);
         }
     }
 
+    /// An instruction may use what loads of tensor memory gave.
+    pub(crate) fn use_tmem_loads(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        inst: &Inst,
+    ) -> Run<()> {
+        if self.tmem_loads[w].is_empty() {
+            return Ok(());
+        }
+        let mut used = Vec::new();
+        inst.op.registers(&mut |reg, _| {
+            if let Reg::R32(r) = reg {
+                used.push(r);
+            }
+        });
+        self.use_tmem_load(machine, w, |d| used.iter().any(|r| d.contains(r)))
+    }
+
     /// A register a `tcgen05.ld` gave is used: the hardware waits for that load, though the manual
     /// (pedantic mode) wants a `tcgen05.wait::ld` first.
-    pub(crate) fn use_tmem_load(&mut self, w: WarpId, uses: impl Fn(&[R32]) -> bool) -> Run<()> {
-        let loads = &mut self.warps[w].tmem_loads;
+    fn use_tmem_load(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        uses: impl Fn(&[R32]) -> bool,
+    ) -> Run<()> {
+        let loads = &mut self.tmem_loads[w];
         let Some(latest) = loads.iter().rposition(|load| uses(&load.registers)) else {
             return Ok(());
         };
@@ -148,7 +179,7 @@ impl Cluster<'_> {
         if self.checker.as_ref().is_some_and(|checker| checker.ordered.is_some()) {
             let message = "a register that tcgen05.ld gives is used before it is there".to_owned();
             let help = "tcgen05.wait::ld.sync.aligned behind the load";
-            self.hazard(w, Rule::MissingTcgen05Wait, message, None, Some(help))?;
+            self.hazard(machine, w, Rule::MissingTcgen05Wait, message, None, Some(help))?;
         }
         let Some(checker) = &mut self.checker else { return Ok(()) };
         let agent = checker.pipe(Pipe::TmemLoad, w);

@@ -10,10 +10,12 @@ mod numbers;
 
 pub(crate) use numbers::Numbers;
 
-use crate::check::Conflict;
-use crate::cluster::{Cluster, Run};
+use crate::exec::Execution;
 use crate::instruction::{Access, Order, Place, advance, lane_address};
 use crate::instruction::{Pc, Store};
+use crate::judge::Conflict;
+use crate::judge::Judge;
+use crate::machine::{Machine, Run};
 use crate::register::Reg;
 use crate::register::lanes;
 use crate::rules::Rule;
@@ -85,7 +87,7 @@ impl Replicas {
     }
 }
 
-impl Cluster<'_> {
+impl Execution<'_, '_> {
     /// Checks a lane's store: bounds and ordering. Warps that store copies of the same data do no harm.
     #[inline(always)]
     pub(crate) fn before_store(
@@ -99,44 +101,32 @@ impl Cluster<'_> {
         let (bytes, count) = (u32::from(store.bytes), store.src.len() as u32);
         let values = (place, bytes.min(8), count * bytes.div_ceil(8));
         let order = Order::of(store.strong);
-        let access = Access { place, bytes: bytes * count, write: true, order, compared: true };
-        let forgives = |this: &mut Self, conflict: &Conflict| {
-            let replicas = this.replicas_of(w, store, mask, replicas)?;
-            Ok(this.forgives(w, replicas, values, conflict))
+        let access = Access { compared: true, ..Access::write(place, bytes * count, order) };
+        let forgives = |judge: &mut Judge<'_>, machine: &Machine<'_>, conflict: &Conflict| {
+            let replicas = judge.replicas_of(machine, w, store, mask, replicas)?;
+            Ok(judge.forgives(machine, w, replicas, values, conflict))
         };
-        match self.before_access(w, lane, access, forgives) {
+        match self.before_access_unless(w, lane, access, forgives) {
             // Clusters that store what is there already do no harm either.
             Err(error) if error.rule() == Rule::Race.name() => {
-                let replicas = self.replicas_of(w, store, mask, replicas)?;
+                let replicas = self.judge.replicas_of(self.machine, w, store, mask, replicas)?;
                 if replicas.changes_nothing(values) { Ok(()) } else { Err(error) }
             }
             outcome => outcome,
         }
     }
+}
 
-    /// What a store leaves, compared when it is first asked for.
-    fn replicas_of<'r>(
-        &mut self,
-        w: WarpId,
-        store: &Store,
-        mask: u32,
-        replicas: &'r mut Option<Replicas>,
-    ) -> Run<&'r mut Replicas> {
-        if replicas.is_none() {
-            let stored = self.stored(w, store, mask)?;
-            *replicas = Some(self.replicas(w, &stored));
-        }
-        Ok(replicas.as_mut().expect("just compared"))
-    }
-
+impl Machine<'_> {
     /// The values that `st` of a warp stores, in the order of its lanes.
-    fn stored(&self, w: WarpId, store: &Store, mask: u32) -> Run<Vec<Stored>> {
+    fn stored(&self, judge: &Judge<'_>, w: WarpId, store: &Store, mask: u32) -> Run<Vec<Stored>> {
         let bytes = u32::from(store.bytes);
         let mut all = Vec::new();
         for lane in lanes(mask) {
             let registers = &self.warps[w].registers;
             let at = lane_address(registers, store.addr, lane);
-            let place = self.place(w, lane, store.space, at, bytes * store.src.len() as u32)?;
+            let place =
+                self.place(judge, w, lane, store.space, at, bytes * store.src.len() as u32)?;
             for (i, source) in store.src.iter().enumerate() {
                 let place = advance(place, bytes * i as u32);
                 let stored = |place, bytes, value| Stored {
@@ -159,20 +149,49 @@ impl Cluster<'_> {
         Ok(all)
     }
 
+    /// Whether the earlier access is a store by the instruction that a warp executes.
+    pub(crate) fn repeats(&self, w: WarpId, conflict: &Conflict) -> bool {
+        let source = |pc: Pc| self.kernel.code[pc as usize].source;
+        conflict.wrote && source(conflict.other.pc()) == source(self.pc(w))
+    }
+}
+
+impl Judge<'_> {
+    /// What a store leaves, compared when it is first asked for.
+    fn replicas_of<'r>(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        store: &Store,
+        mask: u32,
+        replicas: &'r mut Option<Replicas>,
+    ) -> Run<&'r mut Replicas> {
+        if replicas.is_none() {
+            let stored = machine.stored(self, w, store, mask)?;
+            *replicas = Some(self.replicas(machine, w, &stored));
+        }
+        Ok(replicas.as_mut().expect("just compared"))
+    }
+
     /// Compares what an instruction leaves with what is there; before it stores anything that matters.
-    pub(crate) fn replicas(&mut self, w: WarpId, stored: &[Stored]) -> Replicas {
+    pub(crate) fn replicas(
+        &mut self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        stored: &[Stored],
+    ) -> Replicas {
         let left: HashMap<Place, &Stored> = stored.iter().map(|one| (one.place, one)).collect();
-        let verdicts = left.into_iter().map(|(place, one)| (place, self.verdict(w, one)));
+        let verdicts = left.into_iter().map(|(place, one)| (place, self.verdict(machine, w, one)));
         Replicas { verdicts: verdicts.collect(), rounded: None }
     }
 
-    fn verdict(&mut self, w: WarpId, stored: &Stored) -> Verdict {
+    fn verdict(&mut self, machine: &Machine<'_>, w: WarpId, stored: &Stored) -> Verdict {
         let Stored { place, bytes, value, source, half } = *stored;
-        let there = self.read(w, 0, place, bytes);
+        let there = machine.read(w, 0, place, bytes);
         if there == value {
             return Verdict::Same;
         }
-        let kernel = self.kernel;
+        let kernel = machine.kernel;
         let known = self.numbers.entry(source);
         let known = *known.or_insert_with(|| numbers::numbers_in(kernel, source));
         let numbers = if half { known.and_then(Numbers::element) } else { known };
@@ -186,6 +205,7 @@ impl Cluster<'_> {
     /// Whether a conflict of a warp's store with an earlier access does no harm.
     pub(crate) fn forgives(
         &self,
+        machine: &Machine<'_>,
         w: WarpId,
         replicas: &mut Replicas,
         values: Values,
@@ -194,19 +214,18 @@ impl Cluster<'_> {
         let by = self
             .checker
             .as_ref()
-            .filter(|_| self.repeats(w, conflict))
+            .filter(|_| machine.repeats(w, conflict))
             .map(|checker| (checker.warp_of(conflict.other.agent()), conflict.other.pc()));
         replicas.forgives(values, by)
     }
 
-    /// Whether the earlier access is a store by the instruction that a warp executes.
-    pub(crate) fn repeats(&self, w: WarpId, conflict: &Conflict) -> bool {
-        let source = |pc: Pc| self.kernel.code[pc as usize].source;
-        conflict.wrote && source(conflict.other.pc()) == source(self.pc(w))
-    }
-
     /// Tells of values that were let pass though they are rounded differently.
-    pub(crate) fn report_replicas(&self, w: WarpId, replicas: Option<&Replicas>) -> Run<()> {
+    pub(crate) fn report_replicas(
+        &self,
+        machine: &Machine<'_>,
+        w: WarpId,
+        replicas: Option<&Replicas>,
+    ) -> Run<()> {
         let Some((place, verdict, other, pc)) = replicas.and_then(|replicas| replicas.rounded)
         else {
             return Ok(());
@@ -216,11 +235,11 @@ impl Cluster<'_> {
         let message = format!(
             "{} is stored by two warps, and their {} differ by rounding only, {units} unit{s} in the last place: \
              {value:#x} over {there:#x}",
-            self.name_stored(place),
+            machine.name_stored(place),
             numbers.name()
         );
         let help = "which of them stays is a matter of time: one warp stores, or all compute in the same order";
-        let site = Some(("the other store:".to_owned(), self.site(other, pc, None)));
-        self.hazard(w, Rule::UnequalReplicas, message, site, Some(help))
+        let site = Some(("the other store:".to_owned(), machine.site(other, pc, None)));
+        self.hazard(machine, w, Rule::UnequalReplicas, message, site, Some(help))
     }
 }

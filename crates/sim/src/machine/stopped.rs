@@ -1,9 +1,8 @@
 //! Where the warps of a launch are that ran too long.
 
-use super::Cluster;
-use super::site::Run;
 use crate::error::{Error, Running, Stopped};
 use crate::instruction::{Control, Op, Pc};
+use crate::machine::{Machine, Run};
 use crate::warp::{Wait, WarpId};
 use crate::watchdog::Stop;
 use std::collections::BTreeMap;
@@ -14,7 +13,7 @@ const LISTED: usize = 8;
 /// First and last instruction of a place where warps are, and whether they wait there.
 type Place = (Pc, Pc, bool);
 
-impl Cluster<'_> {
+impl Machine<'_> {
     /// The report of a launch that a limit ended: the loops its warps are in, the most crowded first.
     pub(crate) fn stopped<T>(&self, stop: Stop) -> Run<T> {
         let mut places: BTreeMap<Place, Vec<WarpId>> = BTreeMap::new();
