@@ -299,8 +299,8 @@ impl Combine {
         weight: Weight,
         sums: [Reg<f32>; 4],
     ) {
-        let left = b.sub(self.parts, first);
-        let lanes = b.min(left, LANES);
+        let remaining = b.sub(self.parts, first);
+        let lanes = b.min(remaining, LANES);
         let from = b.mul(row.member, BATCH);
         b.while_(
             |b| b.setp(Cmp::Lt, from, lanes),

@@ -1,4 +1,4 @@
-//! The end of a block of rows: normalise, write LSE and output.
+//! The end of a row block: normalise, write LSE and output.
 //!
 //! A thread holds a whole row, so neighbouring lanes write different rows. Output goes through shared
 //! memory, 64 columns at a time: each warp stores its 32 rows with the swizzle, reads them back 16
@@ -7,13 +7,13 @@
 //! are computed again at the end of the kernel ([`crate::math::exact`]).
 
 use super::config::{ELEMENT_BITS, ROWS};
-use super::operand::UNIT;
+use super::operand::VECTOR;
 use super::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::math::exact::{Again, Finite};
 use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
-use ptx::build::{Builder, GlobalPtr, Reg, RowUnits, SharedTile, SmemPtr, TmemPtr};
+use ptx::build::{Builder, GlobalPtr, Reg, RowVectors, SharedTile, SmemPtr, TmemPtr};
 
 /// Columns staged at a time.
 const PANEL: u32 = 64;
@@ -122,13 +122,13 @@ fn stage(
     columns: u32,
     to: SmemPtr,
 ) {
-    let units = RowUnits::new(b, staging_tile(), to, thread.row);
+    let vectors = RowVectors::new(b, staging_tile(), to, thread.row);
     for first in (0..columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (columns - first).min(COLUMNS_AT_ONCE);
         let values = load_some(b, thread, finished, at.columns(first), some);
-        for (i, unit) in values.chunks(UNIT as usize).enumerate() {
-            let packed = thread.round(b, unit);
-            let to = units.unit(b, first + i as u32 * UNIT);
+        for (i, vector) in values.chunks(VECTOR as usize).enumerate() {
+            let packed = thread.round(b, vector);
+            let to = vectors.vector(b, first + i as u32 * VECTOR);
             b.st_shared_vector(to, &packed);
         }
     }

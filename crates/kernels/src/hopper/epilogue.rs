@@ -99,8 +99,8 @@ impl Columns<'_> {
                 let at = output.partial_row(b, place, partial, column);
                 let at = at.plus(self.first as i64 * 4);
                 let registers = fragment::of_row(self.out, half);
-                for (group, pair) in registers.chunks_exact(2).enumerate() {
-                    b.st_global_vector(at.plus(group as i64 * 32), pair);
+                for (n, columns) in registers.chunks_exact(2).enumerate() {
+                    b.st_global_vector(at.plus(n as i64 * 32), columns);
                 }
             });
         }
@@ -116,16 +116,16 @@ impl Columns<'_> {
             for (run, registers) in registers.chunks(8).enumerate() {
                 let mut pairs: Vec<Reg<u32>> =
                     registers.chunks_exact(2).map(|c| b.pack(self.half, c[0], c[1])).collect();
-                let groups = pairs.len() as u32;
+                let lanes = pairs.len() as u32;
                 pairs.resize(4, pairs[0]);
-                let units = quad.transpose(b, [pairs[0], pairs[1], pairs[2], pairs[3]]);
+                let vectors = quad.transpose(b, [pairs[0], pairs[1], pairs[2], pairs[3]]);
                 let mut writes = place.live;
-                if groups < 4 {
-                    let covered = b.setp(Cmp::Lt, quad.lane, groups);
+                if lanes < 4 {
+                    let covered = b.setp(Cmp::Lt, quad.lane, lanes);
                     writes = b.and(writes, covered);
                 }
                 let to = to.plus(run as i64 * 64);
-                b.if_(writes, |b| b.st_global_vector(to, &units));
+                b.if_(writes, |b| b.st_global_vector(to, &vectors));
             }
         }
     }

@@ -23,8 +23,8 @@ struct Corrector<'f> {
     /// The outputs up to the tile before this one.
     output: SignalCursor,
     sums: SignalCursor,
-    /// Copy of the maxima and sums that this tile's are in.
-    copy: Reg<u32>,
+    /// Buffer of the maxima and sums that this tile's are in.
+    buffer: Reg<u32>,
 }
 
 /// Emits the correction warpgroup: warp `warp` (0 to 3) of it.
@@ -38,7 +38,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         probabilities: shared.probabilities.cursor(b),
         output: shared.output.cursor_one_round_before(b),
         sums: shared.sums.cursor(b),
-        copy: b.value(0),
+        buffer: b.value(0),
     };
     frame.params.for_each_tile(b, |b, open| corrector.run_tile(b, &open));
     corrector.rows.watch.revisit(b, &frame.params, |b, open| corrector.run_tile_again(b, &open));
@@ -46,7 +46,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
 
 impl Corrector<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let tiles = b.sub(open.range.end, open.range.begin);
+        let tiles = open.range.count(b);
         let any = b.setp(Cmp::Gt, tiles, 0);
         b.if_(any, |b| {
             let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
@@ -54,8 +54,8 @@ impl Corrector<'_> {
         });
         b.range(0, BLOCKS, |b, block| self.end_block(b, open, block, any));
         b.if_(any, |b| {
-            let other = b.xor(self.copy, 1);
-            b.assign(self.copy, other);
+            let other = b.xor(self.buffer, 1);
+            b.assign(self.buffer, other);
         });
     }
 
@@ -70,7 +70,7 @@ impl Corrector<'_> {
         });
     }
 
-    /// One tile of keys of one block; blocks alternate.
+    /// One KV tile of one block; blocks alternate.
     fn correct(&self, b: &mut Builder, step: Reg<u32>) {
         let block = self.factors.stage;
         self.factors.wait(b);
@@ -107,7 +107,7 @@ impl Corrector<'_> {
         let state = RowState::new(b);
         b.if_(any, |b| self.await_block(b, number, &state));
         let block = self.block(b, open, number);
-        let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
+        let live = b.setp(Cmp::Lt, block.token.reg(), open.sequence.q_len);
         b.if_(live, |b| self.end_rows(b, open, number, &block, &state, any));
     }
 
@@ -149,10 +149,10 @@ impl Corrector<'_> {
         self.sums.wait(b);
         self.sums.advance(b);
         let (row, shared) = (self.rows.row, self.shared);
-        let max = shared.maxima_at.of_row_in(b, self.copy, number, row);
+        let max = shared.maxima_at.of_row_in(b, self.buffer, number, row);
         let max = b.ld_shared::<f32>(max);
         b.assign(state.max, max);
-        let sum = shared.sums_at.of_row_in(b, self.copy, number, row);
+        let sum = shared.sums_at.of_row_in(b, self.buffer, number, row);
         let sum = b.ld_shared::<f32>(sum);
         b.assign(state.sum, sum);
         // Waited for, not stepped over: the next tile's first correction waits for the same.
@@ -183,7 +183,7 @@ impl Corrector<'_> {
 
     fn block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) -> Block {
         let config = &self.frame.config;
-        let number = b.add(open.first_block, number);
+        let number = open.first_block.plus(b, number);
         Block::at(b, config.packing, config.group, number)
     }
 }

@@ -214,7 +214,7 @@ impl Again<'_> {
         let strange = self.was_strange(b, &place, lane);
         b.if_(strange, |b| {
             let (params, open) = (self.output.params, self.output.open);
-            let at = [open.sequence.q_batch, place.head, place.token];
+            let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
             let query = params.exact_queries.row(b, at);
             let in_quad = b.and(lane, QUAD - 1);
             self.compute(b, &Row { number, place, query, lane, in_quad });
@@ -492,8 +492,8 @@ impl Again<'_> {
         // Parts that a cluster merges, or CTAs exchange, are all in the result.
         let in_parts = params.segments[segment].tiles_per_split.is_some();
         if in_parts && params.part.is_none() {
-            let tile = params.tiling.tile as i32;
-            let [begin, visited] = [open.range.begin, open.range.end].map(|n| b.mul(n, tile));
+            let tile = params.tiling.tile;
+            let [begin, visited] = [open.range.begin, open.range.end].map(|n| n.first_key(b, tile));
             first = b.max(first, begin);
             end = b.min(end, visited);
         }

@@ -2,11 +2,11 @@
 
 use super::WARPS;
 use super::lookup::Place;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, UNIT_BYTES};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, VECTOR_BYTES};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// Lanes that copy a row of a panel of 128 bytes, a unit each.
+/// Lanes that copy a row of a panel of 128 bytes, a vector each.
 pub const LANES_PER_ROW: u32 = 8;
 /// Rows of a run: what one instruction of a warp copies of a panel.
 pub const ROWS: u32 = LANES / LANES_PER_ROW;
@@ -15,18 +15,18 @@ pub const NOWHERE: u32 = u32::MAX;
 /// Bytes that come to L2 at a time.
 pub const LINE_BYTES: u32 = 128;
 
-/// A warp's share of a tile, or of a unit of its columns.
+/// A warp's share of a tile, or of a piece of its columns.
 pub struct Share<'a> {
     places: &'a [Place],
     lane: Reg<u32>,
-    /// Row of a run, and unit of a panel, of this lane.
+    /// Row of a run, and vector of a panel, of this lane.
     row: Reg<u32>,
-    /// Unit of a panel.
-    pub unit: Reg<u32>,
+    /// Vector of a panel.
+    pub vector: Reg<u32>,
     /// First column.
     pub column: u32,
     to: SharedTile,
-    /// Where this lane's unit of the first panel of the first run goes.
+    /// Where this lane's vector of the first panel of the first run goes.
     at: SmemPtr,
 }
 
@@ -51,10 +51,10 @@ impl<'a> Share<'a> {
         to: SharedTile,
     ) -> Self {
         let lane = b.special("%laneid");
-        let (row, unit) = (b.div(lane, LANES_PER_ROW), b.rem(lane, LANES_PER_ROW));
+        let (row, vector) = (b.div(lane, LANES_PER_ROW), b.rem(lane, LANES_PER_ROW));
         let line = b.mad(warp, ROWS, row);
-        let at = to.row(b, line).from_unit(b, unit).unit(b, 0);
-        Share { places, lane, row, unit, column, to, at }
+        let at = to.row(b, line).from_vector(b, vector).vector(b, 0);
+        Share { places, lane, row, vector, column, to, at }
     }
 
     /// The lane's number.
@@ -80,7 +80,7 @@ impl<'a> Share<'a> {
     }
 
     /// Runs `body` for every run, in loops that the assembler does not unroll: with the place of this lane's row of
-    /// it, and where its unit of the first panel goes.
+    /// it, and where its vector of the first panel goes.
     #[track_caller]
     pub fn for_each_run(
         &self,
@@ -104,12 +104,12 @@ impl<'a> Share<'a> {
         &self.places[(run * ROWS / LANES) as usize]
     }
 
-    /// Where this lane's unit of a panel of run `run` goes.
+    /// Where this lane's vector of a panel of run `run` goes.
     pub fn to(&self, run: u32, panel: u32) -> SmemPtr {
         self.panel(self.at, panel).plus(run * self.run_bytes())
     }
 
-    /// The unit of panel `panel` of the row whose unit of the first one is at `first`.
+    /// The vector of panel `panel` of the row whose vector of the first one is at `first`.
     pub fn panel(&self, first: SmemPtr, panel: u32) -> SmemPtr {
         first.plus(panel * self.to.layout().block_bytes() as u32)
     }
@@ -134,7 +134,7 @@ impl Handed {
 /// The row at a place.
 #[track_caller]
 pub fn row_at(b: &mut Builder, base: GlobalPtr, place: Reg<u32>) -> GlobalPtr {
-    let offset = b.mul_wide(place, UNIT_BYTES);
+    let offset = b.mul_wide(place, VECTOR_BYTES);
     b.global_add(base, offset)
 }
 
