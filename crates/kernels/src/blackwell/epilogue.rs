@@ -73,8 +73,7 @@ pub fn write(
                 let from = at.columns(panel);
                 stage(b, thread, (result, &finite), from, columns, run.staging);
                 b.warp_sync();
-                let column = b.add(run.column, panel);
-                let byte = b.shl(column, 1);
+                let byte = b.eval((run.column + panel) << 1);
                 let first = thread.first_row;
                 let staged = SharedTile::new(run.staging, staging_tile());
                 output.write_staged(b, staged, first, WARP_ROWS, columns, byte);
@@ -145,7 +144,7 @@ fn write_partial(
     at: TmemPtr,
     rows: GlobalPtr,
 ) {
-    let byte = b.mul_wide(run.column, 4);
+    let byte = b.eval(run.column.widening_mul(4));
     let row = output.partial_row(b, place, rows, byte);
     for first in (0..run.columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (run.columns - first).min(COLUMNS_AT_ONCE);
@@ -163,7 +162,7 @@ fn write_zeros(b: &mut Builder, output: &BlockOutput<'_>, place: &RowPlace, run:
     b.if_(place.live, |b| {
         let zero = b.value::<u32>(0);
         let bytes = if partial.is_some() { 4 } else { 2 };
-        let column = b.mul_wide(run.column, bytes);
+        let column = b.eval(run.column.widening_mul(bytes));
         let row = match partial {
             Some(rows) => output.partial_row(b, place, rows, column),
             None => output.output_row(b, place, column),

@@ -150,7 +150,7 @@ impl Filler<'_> {
     /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
     fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         let Some(values) = self.frame.params.keys().v else { return };
-        let base = open.slice.map(|slice| b.mul(slice.reg(), self.frame.config.slice_dim()));
+        let base = open.slice.map(|slice| b.eval(slice.reg() * self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
             let column = Column { base, offset: piece.column };
             self.load(b, open, n, values.map(), piece, column, true);

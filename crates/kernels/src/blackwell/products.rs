@@ -102,7 +102,7 @@ impl<'f> Products<'f> {
     /// The tensor memory of tile `index` of scores.
     #[track_caller]
     pub fn score_columns(&self, b: &mut Builder, index: Reg<u32>) -> TmemPtr {
-        let base = b.mad(index, self.frame.map.score_stride, self.tmem.base);
+        let base = b.eval(index * self.frame.map.score_stride + self.tmem.base);
         TmemPtr { base, column: self.tmem.column }
     }
 

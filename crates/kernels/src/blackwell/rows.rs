@@ -69,15 +69,15 @@ impl<'f> RowThread<'f> {
         rows: u32,
     ) -> Self {
         let lane = b.special("%laneid");
-        let first_lane = b.mul(warp, 32);
-        let lanes = b.shl(first_lane, 16);
-        let first_row = b.and(first_lane, rows - 1);
+        let first_lane = b.eval(warp * 32);
+        let lanes = b.eval(first_lane << 16);
+        let first_row = b.eval(first_lane & (rows - 1));
         RowThread {
             params,
             half,
             first_row,
-            row: b.add(first_row, lane),
-            tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
+            row: b.eval(first_row + lane),
+            tmem: TmemPtr { base: b.eval(tmem.base + lanes), column: tmem.column },
             lead: b.setp(Cmp::Eq, lane, 0),
             watch: params.watch(b),
             marks: None,
@@ -87,7 +87,7 @@ impl<'f> RowThread<'f> {
     /// This warp's lanes, `index` times `stride` columns on.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, index: Reg<u32>, stride: u32) -> TmemPtr {
-        let base = b.mad(index, stride, self.tmem.base);
+        let base = b.eval(index * stride + self.tmem.base);
         TmemPtr { base, column: self.tmem.column }
     }
 

@@ -81,7 +81,7 @@ impl Block {
         let (token_block, head_block) = if head_blocks == 1 {
             (index, b.value::<u32>(0))
         } else {
-            (b.div(index, head_blocks), b.rem(index, head_blocks))
+            (b.eval(index / head_blocks), b.eval(index % head_blocks))
         };
         let token = QueryToken::new(b.eval(token_block * packing.tokens));
         let head = HeadOfKvHead::new(b.eval(head_block * packing.heads));
@@ -101,7 +101,7 @@ impl Block {
         if self.packing.heads == 1 {
             return (QueryToken::new(b.eval(first_token + row)), self.head);
         }
-        let (token, head) = (b.div(row, self.packing.heads), b.rem(row, self.packing.heads));
+        let (token, head) = (b.eval(row / self.packing.heads), b.eval(row % self.packing.heads));
         let token = QueryToken::new(b.eval(first_token + token));
         (token, HeadOfKvHead::new(b.eval(first_head + head)))
     }

@@ -94,8 +94,7 @@ impl Lengths {
 /// Address of a 32-bit element.
 #[track_caller]
 pub fn element(b: &mut Builder, table: GlobalPtr, index: Reg<u32>) -> GlobalPtr {
-    let offset = b.mul_wide(index, 4);
-    b.global_add(table, offset)
+    b.global_add(table, index.widening_mul(4))
 }
 
 /// First token and length of a packed sequence, within `tokens`.
@@ -109,13 +108,12 @@ fn span(
     let at = element(b, offsets, number);
     let ends = [at, at.plus(4)].map(|at| b.ld_global::<i32>(at));
     let [start, end] = ends.map(|end| limited(b, end, tokens));
-    let end = b.max(end, start);
-    (start, b.sub(end, start))
+    (start, b.eval(end.max(start) - start))
 }
 
 /// `number`, at least 0 and at most `most`.
 #[track_caller]
 fn limited(b: &mut Builder, number: Reg<i32>, most: Reg<u32>) -> Reg<u32> {
-    let number = b.max(number, 0);
-    b.min(number.reinterpret::<u32>(), most)
+    let number = b.eval(number.max(0));
+    b.eval(number.reinterpret::<u32>().min(most))
 }

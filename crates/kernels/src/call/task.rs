@@ -132,15 +132,13 @@ impl Tiling {
     #[track_caller]
     pub fn tiles(&self, b: &mut Builder, q_len: Reg<u32>) -> Reg<u32> {
         let tokens = self.packing.tokens;
-        let padded = b.add(q_len, tokens - 1);
-        let mut blocks = b.div(padded, tokens);
+        let mut blocks = b.eval((q_len + (tokens - 1)) / tokens);
         let head_blocks = self.packing.head_blocks(self.group);
         if head_blocks > 1 {
-            blocks = b.mul(blocks, head_blocks);
+            blocks = b.eval(blocks * head_blocks);
         }
-        let padded = b.add(blocks, self.blocks - 1);
-        let tiles = b.div(padded, self.blocks);
-        if self.slices > 1 { b.mul(tiles, self.slices) } else { tiles }
+        let tiles = b.eval((blocks + (self.blocks - 1)) / self.blocks);
+        if self.slices > 1 { b.eval(tiles * self.slices) } else { tiles }
     }
 }
 
@@ -329,7 +327,7 @@ impl Params {
             softmax: Softmax::declare(b, args, problem),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
-                SplitIndex::new(b.div(rank, tiling.cluster / task.merged_parts))
+                SplitIndex::new(b.eval(rank / (tiling.cluster / task.merged_parts)))
             }),
             output: Output::declare(b, args, task, memory),
             sinks: (problem.sinks && matches!(task.destination, Destination::Output))
@@ -483,7 +481,7 @@ impl Params {
         let index = tile.index.reg();
         let (index, slice) = match slices {
             1 => (index, None),
-            _ => (b.div(index, slices), Some(SliceIndex::new(b.rem(index, slices)))),
+            _ => (b.eval(index / slices), Some(SliceIndex::new(b.eval(index % slices)))),
         };
         (RowBlockIndex::new(b.eval(index * blocks)), slice)
     }
@@ -519,8 +517,8 @@ impl Params {
         let mut sum = None;
         self.for_each_segment(b, open, |b, _, open| {
             let tiles = open.range.count(b);
-            let tiles = b.max(tiles, 0);
-            sum = Some(sum.map_or(tiles, |sum| b.add(sum, tiles)));
+            let tiles = b.eval(tiles.max(0));
+            sum = Some(sum.map_or(tiles, |sum| b.eval(sum + tiles)));
         });
         sum.expect("a segment")
     }

@@ -181,7 +181,7 @@ impl Visible {
     #[track_caller]
     pub fn bounds(&self, b: &mut Builder, sequence: &Sequence, number: SequenceIndex) -> Bounds {
         let k_len = sequence.k_len.reinterpret::<i32>();
-        let diagonal = b.sub(k_len, sequence.q_len.reinterpret::<i32>());
+        let diagonal = b.eval(k_len - sequence.q_len.reinterpret::<i32>());
         let position = match self.right {
             Right::Compressed { positions, .. } => {
                 let at = element(b, positions, number.reg());
@@ -199,29 +199,20 @@ impl Bounds {
     pub fn end(&self, b: &mut Builder, token: QueryToken) -> Reg<i32> {
         let token = token.reg().reinterpret::<i32>();
         let end = match (self.right, self.position) {
-            (Right::Diagonal(right), _) => {
-                let diagonal = b.add(token, self.diagonal);
-                let last = b.add(diagonal, right);
-                b.add(last, 1)
-            }
+            (Right::Diagonal(right), _) => b.eval(token + self.diagonal + right + 1),
             (Right::Compressed { ratio, .. }, Some(position)) => {
-                let position = b.add(token, position);
-                let tokens = b.add(position, 1);
-                b.div(tokens, ratio)
+                b.eval((token + position + 1) / ratio)
             }
             _ => return self.k_len,
         };
-        let end = b.min(end, self.k_len);
-        b.max(end, 0)
+        b.eval(end.min(self.k_len).max(0))
     }
 
     /// The first key that query `token` sees, `None` if it is always key 0.
     #[track_caller]
     pub fn first(&self, b: &mut Builder, token: QueryToken) -> Option<Reg<i32>> {
         let left = self.left?;
-        let diagonal = b.add(token.reg().reinterpret::<i32>(), self.diagonal);
-        let first = b.sub(diagonal, left);
-        Some(b.max(first, 0))
+        Some(b.eval((token.reg().reinterpret::<i32>() + self.diagonal - left).max(0)))
     }
 
     /// Tiles with a key that some query from `token` to `last_token` sees.
@@ -233,7 +224,7 @@ impl Bounds {
             Some(first) => self.tile_of(b, first),
             None => b.value::<i32>(0),
         };
-        TileRange::new(begin, b.max(end, begin))
+        TileRange::new(begin, b.eval(end.max(begin)))
     }
 
     /// Tiles within `range` whose every key is seen by every query from `token` to `last_token`.
@@ -251,10 +242,9 @@ impl Bounds {
             Some(first) => self.tiles_up_to(b, first),
             None => range.begin.reg(),
         };
-        let begin = b.max(begin, range.begin.reg());
-        let begin = b.min(begin, range.end.reg());
-        let end = b.max(end, begin);
-        TileRange::new(begin, b.min(end, range.end.reg()))
+        let begin = b.eval(begin.max(range.begin.reg()));
+        let begin = b.eval(begin.min(range.end.reg()));
+        TileRange::new(begin, b.eval(end.max(begin).min(range.end.reg())))
     }
 
     /// How many KV tiles the work tiles of `tokens` queries visit, roughly: the line of their ends, and that
@@ -301,14 +291,14 @@ impl Bounds {
 
     #[track_caller]
     fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
-        let padded = b.add(keys, self.tile as i32 - 1);
+        let padded = b.eval(keys + (self.tile as i32 - 1));
         self.tile_of(b, padded)
     }
 
     /// The tile of key `key`, which is not negative.
     #[track_caller]
     fn tile_of(&self, b: &mut Builder, key: Reg<i32>) -> Reg<i32> {
-        b.div(key.reinterpret::<u32>(), self.tile).reinterpret()
+        b.eval(key.reinterpret::<u32>() / self.tile).reinterpret()
     }
 }
 
@@ -319,8 +309,7 @@ impl TileRange {
         let first = b.eval(split.reg() * per_split).reinterpret::<i32>();
         let last = b.eval(first + per_split.reinterpret::<i32>());
         let begin = b.eval(self.begin.reg().max(first));
-        let end = b.eval(self.end.reg().min(last));
-        TileRange::new(begin, b.max(end, begin))
+        TileRange::new(begin, b.eval(self.end.reg().min(last).max(begin)))
     }
 }
 
@@ -387,8 +376,8 @@ impl RowWindow {
     #[track_caller]
     pub fn relative_to(&self, b: &mut Builder, origin: Reg<i32>) -> Self {
         RowWindow {
-            first: self.first.map(|first| b.sub(first, origin)),
-            end: b.sub(self.end, origin),
+            first: self.first.map(|first| b.eval(first - origin)),
+            end: b.eval(self.end - origin),
         }
     }
 

@@ -48,7 +48,7 @@ pub fn finish_rows(
     writes_lse: bool,
 ) -> [Reg<f32>; 2] {
     let places = places(b, thread, output);
-    let quad = b.and(thread, 3);
+    let quad = b.eval(thread % 4);
     let first_of_row = b.setp(Cmp::Eq, quad, 0);
     [0, 1].map(|half| {
         let RowState { max, sum } = states[half];
@@ -63,7 +63,7 @@ pub fn finish_rows(
 fn places(b: &mut Builder, thread: Reg<u32>, output: &BlockOutput<'_>) -> [RowPlace; 2] {
     let row = fragment::first_row(b, thread);
     [0, 8].map(|offset| {
-        let row = b.add(row, offset);
+        let row = b.eval(row + offset);
         output.place(b, row)
     })
 }
@@ -85,14 +85,12 @@ impl Columns<'_> {
     pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let column = b.value(self.first);
         let again = Again { output, column, columns: self.out.len() as u32 * 2 };
-        let warp = b.shr(self.thread, 5);
-        let first = b.mul(warp, WARP_ROWS);
+        let first = b.eval(self.thread / 32 * WARP_ROWS);
         again.rows(b, first, WARP_ROWS);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {
-        let quad = b.and(self.thread, 3);
-        let column = b.mul_wide(quad, 8);
+        let column = b.eval((self.thread % 4).widening_mul(8));
         let places = places(b, self.thread, output);
         for (half, place) in places.iter().enumerate() {
             b.if_(place.live, |b| {
@@ -108,7 +106,7 @@ impl Columns<'_> {
 
     fn write_rows(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let quad = fragment::Quad::new(b, self.thread);
-        let column = b.mul_wide(quad.lane, 16);
+        let column = b.eval(quad.lane.widening_mul(16));
         let places = places(b, self.thread, output);
         for (half, place) in places.iter().enumerate() {
             let to = output.output_row(b, place, column).plus(self.first as i64 * 2);

@@ -94,7 +94,7 @@ impl Scores {
     pub fn windows(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> Windows {
         let row = fragment::first_row(b, self.thread);
         [0, 8].map(|offset| {
-            let row = b.add(row, offset);
+            let row = b.eval(row + offset);
             let (token, _) = block.query(b, row);
             RowWindow::of(b, &open.bounds, token)
         })
@@ -112,7 +112,7 @@ impl Scores {
     ) -> MaskRows {
         let row = fragment::first_row(b, self.thread);
         [0, 8].map(|offset| {
-            let row = b.add(row, offset);
+            let row = b.eval(row + offset);
             mask.row(b, tiling, open, block, row)
         })
     }

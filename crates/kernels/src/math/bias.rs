@@ -159,17 +159,16 @@ impl MaskRow {
     fn at(&self, b: &mut Builder, origin: Reg<i32>) -> GlobalPtr {
         let origin = origin.reinterpret::<u32>();
         let offset = match self.tensor.key_stride {
-            None => b.mul_wide(origin, self.tensor.element.bytes() as u32),
+            None => b.eval(origin.widening_mul(self.tensor.element.bytes() as u32)),
             Some(stride) => {
                 let origin = b.widen(origin);
-                b.mul(origin, stride)
+                b.eval(origin * stride)
             }
         };
         let mut at = b.global_add(self.tensor.base, offset);
         for (index, stride) in self.at.into_iter().zip(self.tensor.strides) {
             let index = b.widen(index);
-            let offset = b.mul(index, stride);
-            at = b.global_add(at, offset);
+            at = b.global_add(at, index * stride);
         }
         at
     }
@@ -182,10 +181,7 @@ impl MaskRow {
         let at = match self.tensor.key_stride {
             None => from.at.plus(i64::from(gap) * self.tensor.element.bytes() as i64),
             Some(_) if gap == 0 => from.at,
-            Some(stride) => {
-                let offset = b.mul(stride, u64::from(gap));
-                b.global_add(from.at, offset)
-            }
+            Some(stride) => b.global_add(from.at, stride * u64::from(gap)),
         };
         Place { column, at }
     }

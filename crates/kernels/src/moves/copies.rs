@@ -90,7 +90,7 @@ impl Column {
         let offset = self.offset + columns;
         match self.base {
             None => (offset as i32).into(),
-            Some(base) => Builder::coordinate(b.add(base, offset)),
+            Some(base) => Builder::coordinate(b.eval(base + offset)),
         }
     }
 }
@@ -122,8 +122,8 @@ impl Panels {
     #[track_caller]
     pub fn clear_rows(&self, b: &mut Builder, first: Reg<u32>) {
         let lane = b.special("%laneid");
-        let start = b.mul(first, self.row_bytes());
-        let start = b.mad(lane, 16, start);
+        let start = b.eval(first * self.row_bytes());
+        let start = b.eval(lane * 16 + start);
         let zero = b.value::<u32>(0);
         for panel in 0..self.count {
             let at = self.at.plus(panel * self.bytes);
@@ -133,8 +133,7 @@ impl Panels {
                 |b| {
                     let to = b.smem_add(at, offset);
                     b.st_shared_vector(to, &[zero; 4]);
-                    let next = b.add(offset, 32 * 16);
-                    b.assign(offset, next);
+                    b.assign(offset, offset + 32 * 16);
                 },
             );
         }
@@ -181,7 +180,7 @@ impl Tail {
                 copy(b, arrived.into());
                 self.arrived.wait(b);
                 self.arrived.advance(b);
-                let rows = b.max(rows_left, 0);
+                let rows = b.eval(rows_left.max(0));
                 to.clear_rows(b, rows.reinterpret());
                 b.fence_proxy_async();
                 b.warp_sync();
@@ -266,7 +265,7 @@ impl Keys {
         if self.page_table.is_some() {
             self.copy_pages(b, open, first, map, column, to, barrier);
         } else {
-            let token = b.add(first, open.sequence.k_start);
+            let token = b.eval(first + open.sequence.k_start);
             self.copy_box(b, open, [token, open.sequence.k_batch.reg()], map, column, to, barrier);
         }
     }
@@ -286,17 +285,16 @@ impl Keys {
         let pages = self.page_table.expect("a paged segment");
         let step = self.rows_per_copy;
         let row = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence);
-        let last_key = b.sub(open.sequence.k_len, 1);
+        let last_key = b.eval(open.sequence.k_len - 1);
         b.range(0, to.rows / step, |b, run| {
-            let key = b.mad(run, step, first);
-            let known = b.min(key, last_key);
+            let key = b.eval(run * step + first);
+            let known = b.eval(key.min(last_key));
             let (entry, _) = pages.page_rows.divide(b, known);
-            let entry = b.add(row, entry);
+            let entry = b.eval(row + entry);
             let at = element(b, pages.table, entry);
             let page = b.ld_global::<u32>(at);
             let (_, within) = pages.page_rows.divide(b, key);
-            let offset = b.mul(run, step * to.row_bytes());
-            let to = Panels { at: b.smem_add(to.at, offset), ..to };
+            let to = Panels { at: b.smem_add(to.at, run * (step * to.row_bytes())), ..to };
             self.copy_box(b, open, [within, page], map, column, to, barrier);
         });
     }

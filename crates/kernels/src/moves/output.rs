@@ -122,8 +122,7 @@ impl BlockOutput<'_> {
         column: Reg<u64>,
     ) -> GlobalPtr {
         let row = self.row_number(b, place);
-        let at = b.mad_wide(row, self.value_dim() * 4, column);
-        b.global_add(partial, at)
+        b.global_add(partial, row.widening_mul(self.value_dim() * 4) + column)
     }
 
     /// Address of a row of the output, `column` bytes in.
@@ -135,7 +134,7 @@ impl BlockOutput<'_> {
         let place = [self.open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
         for (index, stride) in place.into_iter().zip([batch, head, token]) {
             let index = b.widen(index);
-            at = b.mad(index, stride, at);
+            at = b.eval(index * stride + at);
         }
         b.global_add(out, at)
     }
@@ -154,13 +153,12 @@ impl BlockOutput<'_> {
         column: Reg<u32>,
     ) {
         let lane = b.special("%laneid");
-        let vector = b.and(lane, 7);
-        let row_of_four = b.shr(lane, 3);
-        let first = b.add(first, row_of_four);
-        let column = b.mad(vector, 16, column);
+        let vector = b.eval(lane % 8);
+        let first = b.eval(first + lane / 8);
+        let column = b.eval(vector * 16 + column);
         let covered = (columns < 64).then(|| b.setp(Cmp::Lt, vector, columns / 8));
         for step in 0..rows / ROWS_AT_ONCE {
-            let row = b.add(first, step * ROWS_AT_ONCE);
+            let row = b.eval(first + step * ROWS_AT_ONCE);
             let place = self.place(b, row);
             let from = staging.row(b, row).from_vector(b, vector).vector(b, 0);
             let copies = covered.map_or(place.live, |covered| b.and(place.live, covered));

@@ -125,7 +125,7 @@ impl Exchange {
         flag_value: Reg<u32>,
         store: impl FnOnce(&mut Builder, Given),
     ) {
-        let number = b.mad(part.share, self.size.warps, warp);
+        let number = b.eval(part.share * self.size.warps + warp);
         let given = Given { at: self.place(b, number) };
         store(b, given);
         b.warp_sync();
@@ -150,7 +150,7 @@ impl Exchange {
         warp: Reg<u32>,
         body: impl FnOnce(&mut Builder, Given),
     ) -> Reg<u32> {
-        let node = b.add(part.share, 1);
+        let node = b.eval(part.share + 1);
         let down_to = without_lowest_bit(b, node);
         let down_to = b.select::<u32>(part.gives, down_to, 0);
         let flag_value = b.select::<u32>(part.follows, LATER, FIRST);
@@ -163,8 +163,7 @@ impl Exchange {
             b.vote_any(more)
         };
         b.while_(more, |b| {
-            let share = b.sub(next, 1);
-            let number = b.mad(share, self.size.warps, warp);
+            let number = b.eval((next - 1) * self.size.warps + warp);
             let seen = self.await_flag(b, number);
             b.assign(flag_value, seen);
             let given = Given { at: self.place(b, number) };
@@ -179,15 +178,13 @@ impl Exchange {
     #[track_caller]
     fn place(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
         let lane = b.special("%laneid");
-        let bytes = b.mul_wide(lane, 16);
-        let offset = b.mad_wide(number, self.size.warp_bytes(), bytes);
+        let offset = b.eval(number.widening_mul(self.size.warp_bytes()) + lane.widening_mul(16));
         b.global_add(self.parts, offset)
     }
 
     #[track_caller]
     fn flag(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
-        let offset = b.mul_wide(number, 4);
-        b.global_add(self.flags, offset)
+        b.global_add(self.flags, number.widening_mul(4))
     }
 
     /// Waits until a flag is raised. Votes keep the warp together, as the assembler wants it around
@@ -209,8 +206,7 @@ impl Exchange {
 /// `n` without the lowest of its bits that are set.
 #[track_caller]
 fn without_lowest_bit(b: &mut Builder, n: Reg<u32>) -> Reg<u32> {
-    let less = b.sub(n, 1);
-    b.and(n, less)
+    b.eval(n & (n - 1))
 }
 
 /// The launch that lowers the flags of `shares` shares.
@@ -224,11 +220,10 @@ pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, L
     b.launch_next_grid();
     b.wait_previous_grid();
     let (cta, thread) = (b.special("%ctaid.x"), b.thread());
-    let number = b.mad(cta, THREADS, thread);
+    let number = b.eval(cta * THREADS + thread);
     let exists = b.setp(Cmp::Lt, number, limit);
     b.if_(exists, |b| {
-        let offset = b.mul_wide(number, 4);
-        let at = b.global_add(flags, offset);
+        let at = b.global_add(flags, number.widening_mul(4));
         let zero = b.value::<u32>(0);
         b.st_global(at, zero);
     });

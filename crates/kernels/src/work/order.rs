@@ -88,7 +88,7 @@ impl TileOrder {
     pub fn for_each(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Tile)) {
         let (mut cluster, mut clusters) = (b.special("%ctaid.x"), b.special("%nctaid.x"));
         if self.cluster > 1 {
-            (cluster, clusters) = (b.div(cluster, self.cluster), b.div(clusters, self.cluster));
+            (cluster, clusters) = (b.eval(cluster / self.cluster), b.eval(clusters / self.cluster));
         }
         let job = b.value(cluster);
         match self.last_of_head {
@@ -98,8 +98,7 @@ impl TileOrder {
                     let (head, index) = self.jobs_per_head.divide(b, job);
                     let tile = self.tile(b, head, index);
                     body(b, tile);
-                    let next = b.add(job, clusters);
-                    b.assign(job, next);
+                    b.assign(job, job + clusters);
                 },
             ),
             Some(last) => self.for_each_mirrored(b, job, clusters, last, body),
@@ -121,7 +120,7 @@ impl TileOrder {
             |b| b.setp(Cmp::Lt, job, self.jobs),
             |b| {
                 let (head, rank) = self.jobs_per_head.divide(b, job);
-                let mirror = b.sub(last, rank);
+                let mirror = b.eval(last - rank);
                 let is_long = b.setp(Cmp::Ne, long, 0);
                 let index = b.select::<u32>(is_long, mirror, rank);
                 let distinct = b.setp(Cmp::Ne, mirror, rank);
@@ -130,11 +129,10 @@ impl TileOrder {
                     let tile = self.tile(b, head, index);
                     body(b, tile);
                 });
-                let next = b.add(job, clusters);
+                let next = b.eval(job + clusters);
                 let next = b.select::<u32>(is_long, job, next);
                 b.assign(job, next);
-                let flipped = b.xor(long, 1);
-                b.assign(long, flipped);
+                b.assign(long, long ^ 1);
             },
         );
     }

@@ -174,14 +174,14 @@ impl Shares {
     #[track_caller]
     fn number(&self, b: &mut Builder) -> Reg<u32> {
         let cta = b.special("%ctaid.x");
-        if self.cluster > 1 { b.div(cta, self.cluster) } else { cta }
+        if self.cluster > 1 { b.eval(cta / self.cluster) } else { cta }
     }
 
     /// How many shares there can be.
     #[track_caller]
     fn count(&self, b: &mut Builder) -> Reg<u32> {
         let ctas = b.special("%nctaid.x");
-        if self.cluster > 1 { b.div(ctas, self.cluster) } else { ctas }
+        if self.cluster > 1 { b.eval(ctas / self.cluster) } else { ctas }
     }
 
     /// Finds this CTA's boundaries (all threads).
@@ -192,11 +192,10 @@ impl Shares {
             self.for_each_round(b, thread, |b, at| {
                 let amount = self.amount(b, params, at);
                 for (sum, more) in own.into_iter().zip(amount) {
-                    let more = b.add(sum, more);
-                    b.assign(sum, more);
+                    b.assign(sum, sum + more);
                 }
             });
-            let all = own.map(|own| b.join_lanes(own, 32, |b, x, y| b.add(x, y)));
+            let all = own.map(|own| b.join_lanes(own, 32, |b, x, y| b.eval(x + y)));
             self.leave_sum(b, thread, 0, all);
             b.barrier_all();
             let (_, total) = self.sums(b, thread);
@@ -208,19 +207,15 @@ impl Shares {
         let each = b.value::<u32>(0);
         self.for_each_round(b, thread, |b, at| {
             let amount = self.amount(b, params, at);
-            let lane = b.and(thread, 31);
+            let lane = b.eval(thread % 32);
             let sums = amount.map(|n| b.sum_up_to_lane(n, lane));
             self.leave_sum(b, thread, 31, sums);
             b.barrier_all();
             let (warps_before, all) = self.sums(b, thread);
-            let next = [0, 1].map(|n| b.add(before[n], all[n]));
+            let next = [0, 1].map(|n| b.eval(before[n] + all[n]));
             let total = total.unwrap_or(next);
             self.set_targets(b, total[0], targets, each);
-            let start = [0, 1].map(|n| {
-                let lanes = b.add(sums[n], warps_before[n]);
-                let end = b.add(lanes, before[n]);
-                b.sub(end, amount[n])
-            });
+            let start = [0, 1].map(|n| b.eval(sums[n] + warps_before[n] + before[n] - amount[n]));
             self.claim(b, targets, at, amount, start);
             for (before, next) in before.into_iter().zip(next) {
                 b.assign(before, next);
@@ -247,10 +242,9 @@ impl Shares {
         b.while_(
             |b| b.setp(Cmp::Lt, first, self.batch),
             |b| {
-                let at = b.add(first, thread);
+                let at = b.eval(first + thread);
                 body(b, at);
-                let next = b.add(first, self.threads);
-                b.assign(first, next);
+                b.assign(first, first + self.threads);
             },
         );
     }
@@ -263,8 +257,7 @@ impl Shares {
             let costs = self.costs(b, params, SequenceIndex::new(at));
             let of_head = self.of_head(b, &costs);
             for (amount, of_head) in amount.into_iter().zip([of_head, costs.tiles]) {
-                let all = b.mul(of_head, self.kv_heads);
-                b.assign(amount, all);
+                b.assign(amount, of_head * self.kv_heads);
             }
         });
         amount
@@ -295,17 +288,15 @@ impl Shares {
         let cost = costs.of_first(b, tiles);
         let cost = b.mul(cost, self.scale);
         let cost = b.round_to_u32(cost);
-        let least = b.min(costs.tiles, 1);
-        b.max(cost, least)
+        b.eval(cost.max(costs.tiles.min(1)))
     }
 
     /// Leaves the amounts that `lane` has where the other warps find them.
     fn leave_sum(&self, b: &mut Builder, thread: Reg<u32>, lane: u32, sums: Amount) {
-        let at = b.and(thread, 31);
+        let at = b.eval(thread % 32);
         let writes = b.setp(Cmp::Eq, at, lane);
         b.if_(writes, |b| {
-            let warp = b.shr(thread, 5);
-            let at = b.mul(warp, 8);
+            let at = b.eval(thread / 32 * 8);
             let at = b.smem_add(self.shared().sums, at);
             b.st_shared_vector(at, &sums);
         });
@@ -313,7 +304,7 @@ impl Shares {
 
     /// The amounts of the warps before this one, and of all.
     fn sums(&self, b: &mut Builder, thread: Reg<u32>) -> (Amount, Amount) {
-        let warp = b.shr(thread, 5);
+        let warp = b.eval(thread / 32);
         let zero = b.value::<u32>(0);
         let (mut before, mut all) = ([zero; 2], [zero; 2]);
         for other in 0..self.warps() {
@@ -322,8 +313,8 @@ impl Shares {
             let is_before = b.setp(Cmp::Gt, warp, other);
             for n in 0..2 {
                 let counted = b.select::<u32>(is_before, amount[n], 0);
-                before[n] = b.add(before[n], counted);
-                all[n] = b.add(all[n], amount[n]);
+                before[n] = b.eval(before[n] + counted);
+                all[n] = b.eval(all[n] + amount[n]);
             }
         }
         (before, all)
@@ -335,20 +326,16 @@ impl Shares {
         let in_tiles = b.mul(in_tiles, self.unscale);
         let shares = b.mul(in_tiles, 1.0 / LEAST);
         let shares = b.round_to_u32(shares);
-        let shares = b.max(shares, 1);
+        let shares = b.eval(shares.max(1));
         let most = self.count(b);
-        let shares = b.min(shares, most);
-        let quotient = b.div(total, shares);
-        b.assign(each, quotient);
-        let whole = b.mul(each, shares);
-        let rest = b.sub(total, whole);
+        let shares = b.eval(shares.min(most));
+        b.assign(each, total / shares);
+        let rest = b.eval(total - each * shares);
         let number = self.number(b);
         for (n, target) in targets.into_iter().enumerate() {
-            let number = b.add(number, n as u32);
-            let number = b.min(number, shares);
-            let larger = b.min(number, rest);
-            let cost = b.mad(number, each, larger);
-            b.assign(target, cost);
+            let number = b.eval(number + n as u32);
+            let number = b.eval(number.min(shares));
+            b.assign(target, number * each + number.min(rest));
         }
     }
 
@@ -361,13 +348,13 @@ impl Shares {
         [cost, _]: Amount,
         [start, work_tiles]: Amount,
     ) {
-        let end = b.add(start, cost);
+        let end = b.eval(start + cost);
         for (n, target) in targets.into_iter().enumerate() {
             let begun = b.setp(Cmp::Ge, target, start);
             let within = b.setp(Cmp::Lt, target, end);
             let falls_into = b.and(begun, within);
             b.if_(falls_into, |b| {
-                let rest = b.sub(target, start);
+                let rest = b.eval(target - start);
                 let to = self.shared().found.plus(n as u32 * WORDS * 4);
                 b.st_shared_vector(to, &[at, rest, work_tiles, work_tiles]);
             });
@@ -398,8 +385,7 @@ impl Shares {
                     b.assign(word, inside);
                 }
             });
-            let offset = b.mul(thread, WORDS * 4);
-            let to = b.smem_add(self.shared().boundaries, offset);
+            let to = b.smem_add(self.shared().boundaries, thread * (WORDS * 4));
             b.st_shared_vector(to, &boundary);
         });
     }
@@ -412,19 +398,17 @@ impl Shares {
         thread: Reg<u32>,
         share: Reg<u32>,
     ) -> [Reg<u32>; WORDS as usize] {
-        let offset = b.mul(thread, WORDS * 4);
-        let from = b.smem_add(self.shared().found, offset);
+        let from = b.smem_add(self.shared().found, thread * (WORDS * 4));
         let found = b.ld_shared_vector::<u32>(from, 4);
         let (sequence, rest, work_tiles) = (found[0], found[1], found[2]);
         let costs = self.costs(b, params, SequenceIndex::new(sequence));
         let of_head = self.of_head(b, &costs);
-        let head = b.div(rest, of_head);
-        let heads = b.mul(head, of_head);
-        let rest = b.sub(rest, heads);
+        let head = b.eval(rest / of_head);
+        let rest = b.eval(rest - head * of_head);
         let rest = b.to_f32(rest);
         let rest = b.mul(rest, self.unscale);
         let tile = self.tile_at(b, &costs, rest);
-        let index = b.mad(head, costs.tiles, tile);
+        let index = b.eval(head * costs.tiles + tile);
         let (step, of) = self.step_at(b, params, &costs, KvHead::new(head), tile, rest);
         let step = self.snap(b, step, of, share);
         // At the end of a work tile is the beginning of the next one.
@@ -433,12 +417,11 @@ impl Shares {
         let ends = b.and(ends, begun);
         let step = b.select::<u32>(ends, 0, step);
         let further = b.select::<u32>(ends, 1, 0);
-        let index = b.add(index, further);
-        let work_tile = b.add(work_tiles, index);
-        let all = b.mul(costs.tiles, self.kv_heads);
-        let leaves = b.setp(Cmp::Ge, index, all);
+        let index = b.eval(index + further);
+        let work_tile = b.eval(work_tiles + index);
+        let leaves = b.setp(Cmp::Ge, index, costs.tiles * self.kv_heads);
         let further = b.select::<u32>(leaves, 1, 0);
-        let sequence = b.add(sequence, further);
+        let sequence = b.eval(sequence + further);
         let index = b.select::<u32>(leaves, 0, index);
         [work_tile, step, sequence, index]
     }
@@ -449,12 +432,11 @@ impl Shares {
         let high = b.value(costs.tiles);
         b.while_(
             |b| {
-                let width = b.sub(high, low);
+                let width = b.eval(high - low);
                 b.setp(Cmp::Gt, width, 1)
             },
             |b| {
-                let sum = b.add(low, high);
-                let middle = b.shr(sum, 1);
+                let middle = b.eval((low + high) / 2);
                 let x = b.to_f32(middle);
                 let before = costs.of_first(b, x);
                 let behind = b.setp(Cmp::Le, before, cost);
@@ -496,20 +478,19 @@ impl Shares {
         let all = b.to_f32(steps);
         let step = b.mul(share, all);
         let step = b.round_to_u32(step);
-        (b.min(step, steps), steps)
+        (b.eval(step.min(steps)), steps)
     }
 
     /// Where a work tile of `of` steps is cut instead of at `step`: not at all where that saves little of a
     /// share.
     fn snap(&self, b: &mut Builder, step: Reg<u32>, of: Reg<u32>, share: Reg<u32>) -> Reg<u32> {
-        let twice = b.add(step, step);
+        let twice = b.eval(step + step);
         let late = b.setp(Cmp::Gt, twice, of);
         let nearest = b.select::<u32>(late, of, 0);
         if self.exchange.is_none() {
             return nearest;
         }
-        let rest = b.sub(of, step);
-        let smaller = b.min(step, rest);
+        let smaller = b.eval(step.min(of - step));
         let small = b.to_f32(share);
         let small = b.mul(small, self.unscale);
         let small = b.mul(small, SMALLEST);
@@ -543,17 +524,15 @@ impl Shares {
                 b.assign(number, number - one);
                 let sequence = params.keys().lengths.sequence(b, share.sequence);
                 let tiles = params.tiling.tiles(b, sequence.q_len);
-                let all = b.mul(tiles, self.kv_heads);
+                let all = b.eval(tiles * self.kv_heads);
                 b.if_else(
                     back,
                     |b| b.assign(share.index, all),
                     |b| {
-                        let index = b.sub(share.index, 1);
-                        b.assign(share.index, index);
+                        b.assign(share.index, share.index - 1);
                         let open = self.open(b, params, &share, sequence, tiles);
                         body(b, open);
-                        let remaining = b.sub(share.remaining, 1);
-                        b.assign(share.remaining, remaining);
+                        b.assign(share.remaining, share.remaining - 1);
                     },
                 );
             },
@@ -566,11 +545,11 @@ impl Shares {
         let place = b.ld_shared_vector::<u32>(at, 2);
         let cut = b.setp(Cmp::Gt, end.step, 0);
         let one = b.select::<u32>(cut, 1, 0);
-        let work_tiles = b.sub(end.work_tile, start.work_tile);
+        let work_tiles = b.eval(end.work_tile - start.work_tile);
         Share {
-            remaining: b.add(work_tiles, one),
+            remaining: b.eval(work_tiles + one),
             sequence: SequenceIndex::new(b.value(place[0])),
-            index: b.add(place[1], one),
+            index: b.eval(place[1] + one),
         }
     }
 
@@ -591,9 +570,8 @@ impl Shares {
         sequence: Sequence,
         tiles: Reg<u32>,
     ) -> OpenTile {
-        let kv_head = b.div(share.index, tiles);
-        let heads = b.mul(kv_head, tiles);
-        let index = b.sub(share.index, heads);
+        let kv_head = b.eval(share.index / tiles);
+        let index = b.eval(share.index - kv_head * tiles);
         let split = SplitIndex::new(b.value(0));
         let (kv_head, index) = (KvHead::new(kv_head), WorkTileIndex::new(index));
         let tile = Tile { sequence: share.sequence, kv_head, index, split };
@@ -602,8 +580,7 @@ impl Shares {
         let end = open.range.end.reg();
         let all = open.range.count(b).reinterpret::<u32>();
         let [start, end_of_share] = self.both(b);
-        let behind = b.sub(end_of_share.work_tile, start.work_tile);
-        let last = b.setp(Cmp::Gt, share.remaining, behind);
+        let last = b.setp(Cmp::Gt, share.remaining, end_of_share.work_tile - start.work_tile);
         let upto = b.select::<u32>(last, end_of_share.step, all);
         let first = b.setp(Cmp::Eq, share.remaining, 1);
         let skipped = b.select::<u32>(first, start.step, 0);

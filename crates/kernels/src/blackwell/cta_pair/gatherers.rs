@@ -83,8 +83,8 @@ impl RowGatherer<'_> {
         let all = 0..config.accumulators();
         let columns = all.map(|n| {
             let half = config.accumulator_columns() / 2;
-            let first = b.mul(self.frame.rank, half);
-            let first = b.add(first, n * config.accumulator_columns());
+            let first = b.eval(self.frame.rank * half);
+            let first = b.eval(first + n * config.accumulator_columns());
             values.scattered().columns(b, first, half)
         });
         columns.collect()

@@ -73,7 +73,7 @@ impl Issuer<'_> {
         let config = &self.frame.config;
         let queries = self.queries.at(b, self.frame.shared.q.at());
         let shape = instruction(config.half, TILE, Major::K);
-        let base = b.mad(self.scores.stage, self.frame.map.score_stride, self.tmem.base);
+        let base = b.eval(self.scores.stage * self.frame.map.score_stride + self.tmem.base);
         let to = TmemPtr { base, ..self.tmem };
         for (column, steps) in config.key_pieces() {
             let slot = self.next_slot(b);

@@ -153,7 +153,7 @@ impl Frame {
         });
         let last = UNPACKING_WARPS + gather::UNPACKING_WARPS;
         roles.warpgroups(UNPACKING_WARPS / 4..last / 4, UNPACKING_REGISTERS, |b, _| {
-            let number = b.sub(warp.index(), UNPACKING_WARPS);
+            let number = b.eval(warp.index() - UNPACKING_WARPS);
             unpackers::emit(b, self, gathered, number);
         });
     }
@@ -165,7 +165,7 @@ impl Frame {
             return open.first_block.plus(b, self.rank);
         }
         let Config { packing, group, .. } = self.config;
-        let behind = b.mul(open.sequence.q_len, packing.head_blocks(group));
+        let behind = b.eval(open.sequence.q_len * packing.head_blocks(group));
         let even = b.setp(Cmp::Eq, self.rank, 0);
         RowBlockIndex::new(b.select::<u32>(even, open.first_block.reg(), behind))
     }

@@ -140,7 +140,7 @@ impl Loader<'_> {
     ) {
         let config = &self.frame.config;
         let map = self.frame.params.keys().v.expect("values are copied apart from keys").map();
-        let base = b.mul(self.frame.rank, config.accumulator_columns() / 2);
+        let base = b.eval(self.frame.rank * (config.accumulator_columns() / 2));
         for n in 0..config.accumulators() {
             let column = Column { base: Some(base), offset: n * config.accumulator_columns() };
             let at = at.plus(n * config.accumulator_panels() * PANEL_BYTES);

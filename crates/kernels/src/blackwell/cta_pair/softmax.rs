@@ -43,13 +43,13 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
     let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
     rows.marks = marks.map(|marks| marks.reader(b));
     let thread = b.thread();
-    let own = b.shl(thread, 2);
-    let other = b.xor(own, ROWS * 4);
-    let parity = b.and(warp, 1);
+    let own = b.eval(thread << 2);
+    let other = b.eval(own ^ (ROWS * 4));
+    let parity = b.eval(warp % 2);
     let softmax = SoftmaxThread {
         frame,
-        half: b.shr(warp, 1),
-        meeting: b.add(parity, EXCHANGE_BARRIER),
+        half: b.eval(warp / 2),
+        meeting: b.eval(parity + EXCHANGE_BARRIER),
         own: b.smem_add(shared.exchange, own),
         other: b.smem_add(shared.exchange, other),
         buffer: b.value(0),
@@ -97,8 +97,8 @@ impl SoftmaxThread<'_> {
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let columns = self.frame.config.accumulator_columns();
         b.range(0, self.frame.config.accumulators(), |b, n| {
-            let column = b.mul(self.half, columns / 2);
-            let column = b.mad(n, columns, column);
+            let column = b.eval(self.half * (columns / 2));
+            let column = b.eval(n * columns + column);
             epilogue::write_again(b, &self.rows, &output, column, columns / 2);
         });
     }
@@ -118,8 +118,7 @@ impl SoftmaxThread<'_> {
         b.barrier_sync(self.meeting, EXCHANGE_THREADS);
         let other = b.smem_add(self.other, self.buffer);
         let others = b.ld_shared::<f32>(other);
-        let next = b.xor(self.buffer, super::kernel::EXCHANGE_BYTES / 2);
-        b.assign(self.buffer, next);
+        b.assign(self.buffer, self.buffer ^ (super::kernel::EXCHANGE_BYTES / 2));
         others
     }
 
@@ -129,15 +128,14 @@ impl SoftmaxThread<'_> {
         let first_half = b.setp(Cmp::Eq, self.half, 0);
         let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
         let columns = config.accumulator_columns() / 2;
-        let panel = b.mul(self.half, PANEL_BYTES);
-        let staging = b.smem_add(self.frame.shared.q.at(), panel);
+        let staging = b.smem_add(self.frame.shared.q.at(), self.half * PANEL_BYTES);
         for n in 0..config.accumulators() {
             if accumulated && n > 0 {
                 b.warp_sync();
             }
             let at = self.rows.tmem.columns(map.output + n * map.accumulator_stride);
-            let column = b.mul(self.half, columns);
-            let column = b.add(column, n * config.accumulator_columns());
+            let column = b.eval(self.half * columns);
+            let column = b.eval(column + n * config.accumulator_columns());
             let accumulated = accumulated.then_some(at);
             let run = Run { accumulated, column, columns, staging };
             epilogue::write(b, &self.rows, output, &finished, &run);
@@ -149,7 +147,7 @@ impl SoftmaxThread<'_> {
         self.scores.wait(b);
         b.tcgen05_fence_after();
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let first = b.mul(self.half, SLOT_ROWS);
+        let first = b.eval(self.half * SLOT_ROWS);
         let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
         let largest = b.max_tree(&scores);
         let others = self.exchange(b, largest);
@@ -173,8 +171,7 @@ impl SoftmaxThread<'_> {
     /// Stores the thread's half of a row of probabilities: one panel of the operand tile.
     fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
         let tile = self.frame.config.probability_tile();
-        let panel = b.mul(self.half, tile.block_bytes() as u32);
-        let at = b.smem_add(self.frame.shared.p.at(), panel);
+        let at = b.smem_add(self.frame.shared.p.at(), self.half * tile.block_bytes() as u32);
         self.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
     }
 

@@ -153,7 +153,7 @@ impl SoftmaxThread<'_> {
         let columns = self.frame.config.slice_dim();
         let first = match open.slice {
             None => b.value(0),
-            Some(slice) => b.mul(slice.reg(), columns),
+            Some(slice) => b.eval(slice.reg() * columns),
         };
         (first, columns)
     }

@@ -49,13 +49,12 @@ impl Corrector<'_> {
         let tiles = open.range.count(b);
         let any = b.setp(Cmp::Gt, tiles, 0);
         b.if_(any, |b| {
-            let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
+            let steps = b.eval(tiles.reinterpret::<u32>() * BLOCKS);
             b.range(0, steps, |b, step| self.correct(b, step));
         });
         b.range(0, BLOCKS, |b, block| self.end_block(b, open, block, any));
         b.if_(any, |b| {
-            let other = b.xor(self.buffer, 1);
-            b.assign(self.buffer, other);
+            b.assign(self.buffer, self.buffer ^ 1);
         });
     }
 
@@ -98,7 +97,7 @@ impl Corrector<'_> {
     /// First column of a block's output.
     fn accumulated(&self, b: &mut Builder, block: Reg<u32>) -> TmemPtr {
         let map = &self.frame.map;
-        let base = b.mad(block, map.output_stride, self.rows.tmem.base);
+        let base = b.eval(block * map.output_stride + self.rows.tmem.base);
         TmemPtr { base, ..self.rows.tmem }.columns(map.output)
     }
 
@@ -128,7 +127,7 @@ impl Corrector<'_> {
             let none = b.not(any);
             b.if_(none, |b| held.clear(b));
         }
-        let warp = b.mad(number, ROW_WARPS, self.warp);
+        let warp = b.eval(number * ROW_WARPS + self.warp);
         let finishes = held.exchange(b, open, warp);
         let write = |b: &mut Builder| {
             b.if_else(

@@ -93,11 +93,11 @@ pub fn emit(b: &mut Builder, config: Config, params: Params) {
         |b, warp, tmem| {
             b.roles(warp, |roles| {
                 roles.warpgroups(0..BLOCKS, softmax_registers, |b, block| {
-                    let warp = b.and(warp.index(), 3);
+                    let warp = b.eval(warp.index() % 4);
                     softmax::emit(b, frame, shared, tmem, block, warp);
                 });
                 roles.warpgroup(BLOCKS, correction_registers, |b| {
-                    let warp = b.and(warp.index(), 3);
+                    let warp = b.eval(warp.index() % 4);
                     correction::emit(b, frame, shared, tmem, warp);
                 });
                 roles.split_warpgroup(BLOCKS + 1, OTHER_REGISTERS, |roles| {

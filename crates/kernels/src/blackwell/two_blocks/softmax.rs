@@ -86,8 +86,7 @@ impl SoftmaxThread<'_> {
         let sum = self.shared.sums_at.of_row_in(b, buffer, block, row);
         b.st_shared(sum, self.state.sum);
         self.tell(b, &self.sums);
-        let other = b.xor(buffer, 1);
-        b.assign(buffer, other);
+        b.assign(buffer, buffer ^ 1);
     }
 
     fn step(&self, b: &mut Builder, keys: &SeenTile<'_>) {

@@ -70,8 +70,8 @@ impl<'f> Warpgroup<'f> {
     fn new(b: &mut Builder, frame: &'f Frame, number: Reg<u32>) -> Self {
         let config = &frame.config;
         let thread = b.thread();
-        let thread = b.and(thread, 127);
-        let lane = b.and(thread, 31);
+        let thread = b.eval(thread % 128);
+        let lane = b.eval(thread % 32);
         let turns = config.takes_turns().then(|| Turns::start(b, number, config.warpgroups));
         Warpgroup {
             frame,
@@ -139,8 +139,8 @@ impl<'f> Warpgroup<'f> {
         let Some((exchange, part)) = self.frame.params.exchange(open) else {
             return self.finish(b, open, block);
         };
-        let warp = b.shr(self.scores.thread, 5);
-        let warp = b.mad(self.number, 4, warp);
+        let warp = b.eval(self.scores.thread / 32);
+        let warp = b.eval(self.number * 4 + warp);
         let flag_value = exchange.take(b, part, warp, |b, given| self.merge(b, given));
         b.if_else(
             part.gives,

@@ -64,7 +64,7 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
     };
-    let block = b.rem(rank, config.multicast);
+    let block = b.eval(rank % config.multicast);
     let part = params.part.unwrap_or_else(|| SplitIndex::new(b.value(0)));
     Frame { config, params, shared, block, part }.emit(b);
 }
@@ -202,7 +202,7 @@ impl Frame {
         b.if_(lead, |b| {
             let empty = slot.empty(b);
             for block in 0..self.config.multicast {
-                let rank = b.mad(self.part.reg(), self.config.multicast, block);
+                let rank = b.eval(self.part.reg() * self.config.multicast + block);
                 empty.arrive_remote(b, rank);
             }
         });

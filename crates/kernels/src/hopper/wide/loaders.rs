@@ -95,8 +95,7 @@ impl<'f> Stream<'f> {
         let tail = Tail::new(b, lead, &frame.shared.tail);
         let ctas = (frame.config.multicast > 1).then(|| {
             let both = b.value::<u16>(0b11);
-            let first = b.mul(frame.part.reg(), 2);
-            b.shl(both, first)
+            b.eval(both << (frame.part.reg() * 2))
         });
         let stream = |(keys, map): (&'f Keys, TensorMapParam)| {
             let (pieces, cleared) = (pieces.to_vec(), values && keys.dirty_tail);

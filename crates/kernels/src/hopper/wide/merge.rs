@@ -85,17 +85,17 @@ impl<'a> Merging<'a> {
         let first = b.setp(Cmp::Eq, self.all.thread, 0);
         b.if_(first, |b| {
             let strip = self.all.out.len() as u32 * 2 / config.parts * THREADS * 4;
-            let since_owner = b.sub(part.reg(), self.owner);
+            let since_owner = b.eval(part.reg() - self.owner);
             let owns = b.setp(Cmp::Lt, since_owner, config.parts / 2);
             let columns = b.select::<u32>(owns, (config.parts - 1) * strip, 0);
             let states = states.map_or(0, |_| config.parts * ROWS * STATE * 4);
-            let bytes = b.add(columns, states);
+            let bytes = b.eval(columns + states);
             let come = shared.meeting.come.cursor(b).barrier(b);
             come.arrive_expect(b, bytes);
         });
         let ready = shared.meeting.ready.cursor(b);
         let barrier = ready.barrier(b);
-        let lane = b.and(self.all.thread, 31);
+        let lane = b.eval(self.all.thread % 32);
         let lead = b.setp(Cmp::Eq, lane, 0);
         b.warp_sync();
         b.if_(lead, |b| {
@@ -114,14 +114,14 @@ impl<'a> Merging<'a> {
     /// The CTA of a part with the same row block.
     #[track_caller]
     fn rank_of(&self, b: &mut Builder, part: u32) -> Reg<u32> {
-        b.add(self.frame.block, part * self.frame.config.multicast)
+        b.eval(self.frame.block + part * self.frame.config.multicast)
     }
 
     /// Sends the states of this thread's two rows to every part.
     #[track_caller]
     fn send_states(&self, b: &mut Builder, states: [RowState; 2]) {
         let meeting = &self.frame.shared.meeting;
-        let quad = b.and(self.all.thread, 3);
+        let quad = b.eval(self.all.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         let row = fragment::first_row(b, self.all.thread);
         let places = self.states();

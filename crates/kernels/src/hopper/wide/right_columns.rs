@@ -25,8 +25,8 @@ struct RightColumns<'f> {
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let shared = &frame.shared;
     let thread = b.thread();
-    let thread = b.and(thread, 127);
-    let lane = b.and(thread, 31);
+    let thread = b.eval(thread % 128);
+    let lane = b.eval(thread % 32);
     let right = RightColumns {
         frame,
         thread,
@@ -52,8 +52,7 @@ impl RightColumns<'_> {
             |b| b.setp(Cmp::Gt, remaining, 0),
             |b| {
                 self.step(b);
-                let next = b.sub(remaining, 1);
-                b.assign(remaining, next);
+                b.assign(remaining, remaining - 1);
             },
         );
         let block = self.frame.block(b, open);

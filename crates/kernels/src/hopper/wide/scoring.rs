@@ -43,8 +43,8 @@ struct View {
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let thread = b.thread();
-    let thread = b.and(thread, 127);
-    let lane = b.and(thread, 31);
+    let thread = b.eval(thread % 128);
+    let lane = b.eval(thread % 32);
     let scoring = Scoring {
         frame,
         lead: b.setp(Cmp::Eq, lane, 0),
@@ -348,7 +348,7 @@ impl Scoring<'_> {
             let to = slot.tile(b, shared.p);
             fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
         }
-        let quad = b.and(self.scores.thread, 3);
+        let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         b.if_(first_of_row, |b| {
             let row = fragment::first_row(b, self.scores.thread);

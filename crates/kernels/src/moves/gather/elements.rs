@@ -41,7 +41,7 @@ impl Elements {
     /// The same rows, `columns` columns from `first` on, which is a multiple of a vector's.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
-        let offset = b.mul_wide(first, 2);
+        let offset = b.eval(first.widening_mul(2));
         Elements { base: b.global_add(self.base, offset), columns, ..*self }
     }
 
@@ -59,15 +59,13 @@ impl Elements {
         head: KvHead,
         token: Reg<u32>,
     ) -> Reg<u32> {
-        let head = b.mul(head.reg(), self.strides[1]);
-        let place = b.mad(outer, self.strides[0], head);
-        b.mad(token, self.strides[2], place)
+        b.eval(token * self.strides[2] + (outer * self.strides[0] + head.reg() * self.strides[1]))
     }
 
     /// Issues the copies of a warp's share; rows and columns that do not exist become zeros.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, share: &Share<'_>) {
-        let first = b.mul_wide(share.vector, VECTOR_BYTES);
+        let first = b.eval(share.vector.widening_mul(VECTOR_BYTES));
         let first = b.global_add(self.base, first).plus(i64::from(share.column * 2));
         for run in 0..share.runs() {
             let place = share.handed(b, run);

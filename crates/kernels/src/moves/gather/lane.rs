@@ -46,7 +46,7 @@ impl Lane {
             lane,
             lead: b.setp(Cmp::Eq, lane, 0),
             row: Rows::TwoRuns(warp).first(b, lane),
-            quarter: b.rem(lane, LANES_PER_ROW),
+            quarter: b.eval(lane % LANES_PER_ROW),
         }
     }
 
@@ -69,7 +69,7 @@ impl Lane {
         let exists = place.exists(b);
         let row = b.select::<u32>(exists, place.row, 0);
         let row = row_at(b, base, row);
-        let quarter = b.mul_wide(self.quarter, VECTOR_BYTES);
+        let quarter = b.eval(self.quarter.widening_mul(VECTOR_BYTES));
         let narrow = b.global_add(row, quarter);
         // Numbers of two bytes lie twice as far apart.
         Quarter { exists, narrow, wide: b.global_add(narrow, quarter) }
@@ -94,7 +94,7 @@ impl Lane {
     /// Where panels of a row go: side by side in `to`.
     #[track_caller]
     pub fn writer(&self, b: &mut Builder, to: SharedTile) -> Writer {
-        let first_unit = b.shl(self.quarter, 1);
+        let first_unit = b.eval(self.quarter << 1);
         Writer(to.row(b, self.row).from_vector(b, first_unit))
     }
 
@@ -102,8 +102,8 @@ impl Lane {
     #[track_caller]
     pub fn existing(&self, b: &mut Builder, exists: Reg<bool>) -> Reg<u32> {
         // Lane `i` speaks for row `i`; lanes beyond the rows speak again for some of them, into bits unused.
-        let speaker = b.mul(self.lane, LANES_PER_ROW);
-        let speaker = b.and(speaker, 31);
+        let speaker = b.eval(self.lane * LANES_PER_ROW);
+        let speaker = b.eval(speaker % 32);
         let known = b.select::<u32>(exists, 1, 0);
         let spoken = b.lane_value(known, speaker);
         let exists = b.setp(Cmp::Ne, spoken, 0);

@@ -121,16 +121,15 @@ impl Rows {
     #[track_caller]
     pub fn first(self, b: &mut Builder, lane: Reg<u32>) -> Reg<u32> {
         let (run, within, warp) = match self {
-            Rows::Runs(warp) => (b.div(lane, ROWS), b.rem(lane, ROWS), warp),
+            Rows::Runs(warp) => (b.eval(lane / ROWS), b.eval(lane % ROWS), warp),
             Rows::TwoRuns(number) => {
-                let row = b.div(lane, LANES / (2 * ROWS));
-                let (half, within) = (b.div(row, ROWS), b.rem(row, ROWS));
-                let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
-                (b.mad(two, 2, half), within, warp)
+                let row = b.eval(lane / (LANES / (2 * ROWS)));
+                let (half, within) = (b.eval(row / ROWS), b.eval(row % ROWS));
+                let (two, warp) = (b.eval(number / WARPS), b.eval(number % WARPS));
+                (b.eval(two * 2 + half), within, warp)
             }
         };
-        let row = b.mad(run, WARPS, warp);
-        b.mad(row, ROWS, within)
+        b.eval((run * WARPS + warp) * ROWS + within)
     }
 }
 
@@ -164,11 +163,11 @@ impl<'p> Lookup<'p> {
     pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: KvTile, rows: &[Row]) {
         let first = n.first_key(b, self.tile).reinterpret::<u32>();
         let row = self.share.first(b, self.lane);
-        let key = b.add(first, row);
+        let key = b.eval(first + row);
         let visited = open.range.reaches(b, n);
         let end = b.select::<u32>(visited, open.sequence.k_len, 0);
         for (i, row) in (0..).zip(rows) {
-            let key = b.add(key, i * LANES * WARPS);
+            let key = b.eval(key + i * LANES * WARPS);
             self.look_up_key(b, open, key, end, row);
         }
     }
@@ -193,7 +192,7 @@ impl<'p> Lookup<'p> {
         let token = match self.keys.page_table {
             None => {
                 b.assign(row.outer, sequence.k_batch.reg());
-                b.add(key, sequence.k_start)
+                b.eval(key + sequence.k_start)
             }
             Some(pages) => {
                 let (entry, token) = pages.page_rows.divide(b, key);
@@ -216,8 +215,7 @@ impl<'p> Lookup<'p> {
         let block = Block::at(b, packing, group, open.first_block);
         let token = b.eval(open.sequence.q_start + block.token.reg());
         let number = b.eval(open.sequence.q_batch.reg() * lists.tokens + token);
-        let offset = b.mul_wide(number, lists.bytes);
-        b.global_add(lists.entries, offset)
+        b.global_add(lists.entries, number.widening_mul(lists.bytes))
     }
 
     /// The places in `source` of rows that were looked up.

@@ -51,8 +51,8 @@ impl<'a> Share<'a> {
         to: SharedTile,
     ) -> Self {
         let lane = b.special("%laneid");
-        let (row, vector) = (b.div(lane, LANES_PER_ROW), b.rem(lane, LANES_PER_ROW));
-        let line = b.mad(warp, ROWS, row);
+        let (row, vector) = (b.eval(lane / LANES_PER_ROW), b.eval(lane % LANES_PER_ROW));
+        let line = b.eval(warp * ROWS + row);
         let at = to.row(b, line).from_vector(b, vector).vector(b, 0);
         Share { places, lane, row, vector, column, to, at }
     }
@@ -75,7 +75,7 @@ impl<'a> Share<'a> {
     /// The place of this lane's row of run `run`, from the lane that looked it up.
     #[track_caller]
     pub fn handed(&self, b: &mut Builder, run: u32) -> Handed {
-        let from = b.add(self.row, run * ROWS % LANES);
+        let from = b.eval(self.row + run * ROWS % LANES);
         Handed::from_lane(b, self.place(run), from)
     }
 
@@ -90,10 +90,9 @@ impl<'a> Share<'a> {
         let runs_of_place = LANES / ROWS;
         for (first, place) in (0..self.runs()).step_by(runs_of_place as usize).zip(self.places) {
             b.range(0, runs_of_place, |b, run| {
-                let from = b.mad(run, ROWS, self.row);
+                let from = b.eval(run * ROWS + self.row);
                 let handed = Handed::from_lane(b, place, from);
-                let offset = b.mul(run, self.run_bytes());
-                let to = b.smem_add(self.to(first, 0), offset);
+                let to = b.smem_add(self.to(first, 0), run * self.run_bytes());
                 body(b, handed, to);
             });
         }
@@ -134,8 +133,7 @@ impl Handed {
 /// The row at a place.
 #[track_caller]
 pub fn row_at(b: &mut Builder, base: GlobalPtr, place: Reg<u32>) -> GlobalPtr {
-    let offset = b.mul_wide(place, VECTOR_BYTES);
-    b.global_add(base, offset)
+    b.global_add(base, place.widening_mul(VECTOR_BYTES))
 }
 
 /// Brings rows of `bytes` to L2, a lane those it looked up: the wait for room in shared memory hides the rest of
