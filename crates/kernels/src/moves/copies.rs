@@ -114,7 +114,7 @@ impl Panels {
     }
 
     /// Bytes of a row of a panel.
-    fn row_bytes(&self) -> u32 {
+    pub fn row_bytes(&self) -> u32 {
         self.bytes / self.rows
     }
 
