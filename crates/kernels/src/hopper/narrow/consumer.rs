@@ -282,6 +282,7 @@ impl<'f> Warpgroup<'f> {
     /// from sinking the exponentials behind that wait, where they would overlap nothing.
     fn await_keys(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
         let more = b.setp(Cmp::Gt, n, view.begin);
+        let more = self.scores.once_added_up(b, more);
         b.if_(more, |b| {
             let next = self.k.take(b);
             self.frame.await_rows(b, &next);
