@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod divide;
+pub mod index;
 pub mod rows;
 pub mod sequence;
 pub mod task;

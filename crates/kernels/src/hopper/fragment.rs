@@ -5,14 +5,15 @@
 //! one in every thread. What a thread computes about itself (its first row and column) is held against
 //! that layout, element by element, in the tests below.
 
+use crate::call::index::KvTile;
 use layout::hw::Fragment;
 use layout::hw::fragment::wgmma_d;
-use ptx::build::{Builder, Cmp, Reg, SharedTile, UNIT_BYTES};
+use ptx::build::{Builder, Cmp, Reg, SharedTile, VECTOR_BYTES};
 
 /// Bytes of a 16-bit element.
 const ELEMENT_BYTES: u32 = 2;
-/// Columns of a 16-byte unit.
-const UNIT: u32 = UNIT_BYTES / ELEMENT_BYTES;
+/// Columns of a 16-byte vector.
+const VECTOR: u32 = VECTOR_BYTES / ELEMENT_BYTES;
 
 /// The accumulator of `registers` registers per thread: two columns each.
 fn accumulator(registers: usize) -> Fragment {
@@ -46,18 +47,14 @@ pub fn columns(registers: usize) -> Vec<u32> {
 /// The upper one of a thread's two rows.
 #[track_caller]
 pub fn first_row(b: &mut Builder, thread: Reg<u32>) -> Reg<u32> {
-    let warp = b.shr(thread, 5);
-    let lane = b.and(thread, 31);
-    let row = b.shr(lane, 2);
-    b.mad(warp, 16, row)
+    b.eval(thread / 32 * 16 + thread % 32 / 4)
 }
 
 /// Key of a thread's first column in tile `n` of `tile` keys.
 #[track_caller]
-pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: Reg<i32>, tile: u32) -> Reg<i32> {
-    let quad = b.and(thread, 3);
-    let pair = b.shl(quad, 1).reinterpret::<i32>();
-    b.mad(n, tile as i32, pair)
+pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: KvTile, tile: u32) -> Reg<i32> {
+    let pair = b.eval((thread % 4) << 1).reinterpret::<i32>();
+    b.eval(n.reg() * tile as i32 + pair)
 }
 
 /// Multiplies each register by the factor of its row.
@@ -104,9 +101,9 @@ impl Quad {
     /// The quad of a thread.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>) -> Self {
-        let lane = b.and(thread, 3);
+        let lane = b.eval(thread % 4);
         let bits = [1, 2].map(|bit| {
-            let masked = b.and(thread, bit);
+            let masked = b.eval(thread & bit);
             b.setp(Cmp::Ne, masked, 0)
         });
         Quad { lane, bits }
@@ -133,14 +130,13 @@ impl Quad {
 /// rows only.
 #[track_caller]
 pub fn store(b: &mut Builder, thread: Reg<u32>, pairs: &[Reg<u32>], tile: SharedTile) {
-    let warp = b.shr(thread, 5);
-    let lane = b.and(thread, 31);
-    let low = b.and(lane, 15);
-    let row = b.mad(warp, 16, low);
-    let right = b.shr(lane, 4);
-    let units = tile.row(b, row).from_unit(b, right);
+    let warp = b.eval(thread / 32);
+    let lane = b.eval(thread % 32);
+    let row = b.eval(warp * 16 + lane % 16);
+    let right = b.eval(lane / 16);
+    let vectors = tile.row(b, row).from_vector(b, right);
     for (step, pairs) in pairs.chunks(4).enumerate() {
-        let to = units.unit(b, step as u32 * 2 * UNIT);
+        let to = vectors.vector(b, step as u32 * 2 * VECTOR);
         match *pairs {
             [x, y, z, w] => b.stmatrix4(to, [x, y, z, w]),
             [x, y] => b.stmatrix2(to, [x, y]),

@@ -180,15 +180,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
-    let groups = groups(problem, arch, options);
-    if let [(schedule, segments)] = &groups[..]
+    let launches = segments_of_launches(problem, arch, options);
+    if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
         && let Some(cuts) = cuts(problem, segment, schedule, options)
     {
         return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
-    let stages: Vec<Stage> = groups
+    let stages: Vec<Stage> = launches
         .into_iter()
         .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
         .collect();
@@ -394,18 +394,22 @@ struct Stage {
 
 /// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
 /// a kernel takes several, together.
-fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
-    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+fn segments_of_launches(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+) -> Vec<(Schedule, Vec<u8>)> {
+    let mut launches: Vec<(Schedule, Vec<u8>)> = Vec::new();
     for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
         let schedule = Schedule::choose(problem, n, arch, options);
-        match groups.last_mut() {
+        match launches.last_mut() {
             Some((last, together)) if *last == schedule && schedule.takes_segments() => {
                 together.push(n as u8);
             }
-            _ => groups.push((schedule, vec![n as u8])),
+            _ => launches.push((schedule, vec![n as u8])),
         }
     }
-    groups
+    launches
 }
 
 impl Stage {
@@ -425,11 +429,11 @@ impl Stage {
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            paired: false,
+            mirrored: false,
         };
         let clusters = options.processors / schedule.cluster();
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.paired = grow && list.len() >= 2 * clusters;
+        list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -496,7 +500,7 @@ fn arrange(
     }
 }
 
-/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
+/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
     let whole = options.processors / cluster;

@@ -1,4 +1,4 @@
-//! Units, stages and clusters of the wide schedule.
+//! Pieces, stages and clusters of the wide schedule.
 
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
@@ -21,15 +21,15 @@ pub struct Config {
     pub key_dim: u32,
     /// Length of a value row.
     pub value_dim: u32,
-    /// How queries fill a block of rows.
+    /// How queries fill a row block.
     pub packing: Packing,
     /// Query heads per KV head.
     pub group: u32,
-    /// Blocks of rows, in one CTA each, that share every copy of keys and values.
-    pub copies: u32,
+    /// CTAs, each with a row block of its own, that get every copy of keys and values.
+    pub multicast: u32,
     /// Parts of the keys, in CTAs of the same cluster, which merges their results.
     pub parts: u32,
-    /// Tiles of keys (and of values, where they are separate) in shared memory.
+    /// KV tiles in shared memory.
     pub stages: u32,
     /// Tiles of probabilities in shared memory.
     pub p_stages: u32,
@@ -44,7 +44,7 @@ pub struct Config {
     pub listed: bool,
     /// Whether rows are packed.
     pub unpacks: bool,
-    /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
+    /// Whether rows that are gathered come to L2 ahead of time: few row blocks share them.
     pub prefetches: bool,
 }
 
@@ -59,7 +59,7 @@ impl Config {
         problem.key_dim().max(problem.value_dim()) > 256
     }
 
-    /// The stages that fit, and a cluster where there are two blocks of rows.
+    /// The stages that fit, and a cluster where there are two row blocks.
     pub fn choose(problem: &Problem, n: usize) -> Self {
         let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
         let packing = match listed {
@@ -81,7 +81,7 @@ impl Config {
             packing,
             group,
             // Threads copy for their own CTA only.
-            copies: if blocks >= 2 && !gathers { 2 } else { 1 },
+            multicast: if blocks >= 2 && !gathers { 2 } else { 1 },
             parts: 1,
             stages: 1,
             p_stages: 1,
@@ -105,37 +105,37 @@ impl Config {
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 
-    /// Bytes of all tiles of keys and values.
+    /// Bytes of all KV tiles.
     fn ring_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
         self.stages * (self.keys().bytes() + values)
     }
 
     /// The same kernel on parts of the keys that a cluster merges, in all ways there are, those that
-    /// share copies first.
+    /// multicast first.
     pub fn merging(&self) -> impl Iterator<Item = Config> {
-        let copies = (1..=self.copies).rev();
-        let ways = copies.flat_map(|copies| [2, 4].map(|parts| (copies, parts)));
-        ways.map(|(copies, parts)| Config { copies, parts, ..*self }).filter(Config::merges)
+        let multicasts = (1..=self.multicast).rev();
+        let ways = multicasts.flat_map(|multicast| [2, 4].map(|parts| (multicast, parts)));
+        ways.map(|(multicast, parts)| Config { multicast, parts, ..*self }).filter(Config::merges)
     }
 
     fn merges(&self) -> bool {
-        let (parts, pieces) = (self.parts, self.parts / 2);
+        let (parts, strips) = (self.parts, self.parts / 2);
         let even = [self.left_columns(), self.right_columns()]
             .iter()
-            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * pieces));
-        let columns = parts * self.piece_columns() * ROWS * 4;
+            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * strips));
+        let columns = parts * self.strip_columns() * ROWS * 4;
         even && columns <= self.ring_bytes() && parts * ROWS * 8 <= self.probabilities().bytes()
     }
 
     /// Columns that a CTA of a merging cluster finishes, at most.
-    fn piece_columns(&self) -> u32 {
+    fn strip_columns(&self) -> u32 {
         self.left_columns().max(self.right_columns()) * 2 / self.parts
     }
 
     /// CTAs of a cluster.
     pub fn cluster(&self) -> u32 {
-        self.copies * self.parts
+        self.multicast * self.parts
     }
 
     /// A block of queries.
@@ -143,12 +143,12 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A tile of keys.
+    /// The keys of a KV tile.
     pub fn keys(&self) -> TileShape {
         TileShape::new(TILE, self.key_dim)
     }
 
-    /// A tile of values.
+    /// The values of a KV tile.
     pub fn values(&self) -> TileShape {
         TileShape::new(TILE, self.value_dim)
     }
@@ -173,9 +173,9 @@ impl Config {
         self.value_dim - self.left_columns()
     }
 
-    /// Panels of the units of a tile of keys. Where values are the same, the first unit is the left
+    /// Panels of the pieces of the keys of a KV tile. Where values are the same, the first piece is the left
     /// warpgroup's and the second the right one's.
-    pub fn key_units(&self) -> Vec<u32> {
+    pub fn key_pieces(&self) -> Vec<u32> {
         let chunks = self.keys().chunks;
         let first = match self.shared_kv {
             true => self.left_panels().min(chunks),
@@ -184,8 +184,8 @@ impl Config {
         [first, chunks - first].into_iter().filter(|panels| *panels > 0).collect()
     }
 
-    /// Panels of the two units of a tile of values.
-    pub fn value_units(&self) -> [u32; 2] {
+    /// Panels of the two pieces of the values of a KV tile.
+    pub fn value_pieces(&self) -> [u32; 2] {
         [self.left_panels(), self.values().chunks - self.left_panels()]
     }
 
@@ -194,7 +194,7 @@ impl Config {
         Tiling {
             packing: self.packing,
             group: self.group,
-            blocks: self.copies,
+            blocks: self.multicast,
             cluster: self.cluster(),
             tile: TILE,
             copied_rows: TILE,
@@ -205,7 +205,7 @@ impl Config {
         }
     }
 
-    /// Arrivals that make a unit of keys or values full.
+    /// Arrivals that make a piece of keys or values full.
     pub fn arrivals(&self) -> u32 {
         match self {
             Config { unpacks: true, .. } => gather::UNPACKING_WARPS,

@@ -1,6 +1,6 @@
 //! A lane of the warps that unpack rows: what it loads, unpacks and stores.
 //!
-//! Four lanes share a row; each has a quarter of every panel of it. Of a panel of 64 numbers a lane makes two units of
+//! Four lanes share a row; each has a quarter of every panel of it. Of a panel of 64 numbers a lane makes two vectors of
 //! 16 bytes. Lanes of neighbouring rows store together; the swizzle gives them different banks.
 //!
 //! A number times its power of two is a bf16 number: nothing is rounded.
@@ -10,7 +10,7 @@ use super::model1::{FP8, Model1, scale_pair};
 use super::share::row_at;
 use crate::call::tensors::CHUNK;
 use ptx::build::{
-    Builder, Cmp, GlobalPtr, HalfType, Reg, RowUnits, SharedTile, SmemPtr, UNIT_BYTES,
+    Builder, Cmp, GlobalPtr, HalfType, Reg, RowVectors, SharedTile, SmemPtr, VECTOR_BYTES,
 };
 
 /// Lanes that share a row.
@@ -46,7 +46,7 @@ impl Lane {
             lane,
             lead: b.setp(Cmp::Eq, lane, 0),
             row: Rows::TwoRuns(warp).first(b, lane),
-            quarter: b.rem(lane, LANES_PER_ROW),
+            quarter: b.eval(lane % LANES_PER_ROW),
         }
     }
 
@@ -69,7 +69,7 @@ impl Lane {
         let exists = place.exists(b);
         let row = b.select::<u32>(exists, place.row, 0);
         let row = row_at(b, base, row);
-        let quarter = b.mul_wide(self.quarter, UNIT_BYTES);
+        let quarter = b.eval(self.quarter.widening_mul(VECTOR_BYTES));
         let narrow = b.global_add(row, quarter);
         // Numbers of two bytes lie twice as far apart.
         Quarter { exists, narrow, wide: b.global_add(narrow, quarter) }
@@ -94,16 +94,16 @@ impl Lane {
     /// Where panels of a row go: side by side in `to`.
     #[track_caller]
     pub fn writer(&self, b: &mut Builder, to: SharedTile) -> Writer {
-        let first_unit = b.shl(self.quarter, 1);
-        Writer(to.row(b, self.row).from_unit(b, first_unit))
+        let first_unit = b.eval(self.quarter << 1);
+        Writer(to.row(b, self.row).from_vector(b, first_unit))
     }
 
     /// Whether each of a warp's rows exists, a bit each, of what the lanes of a row know of it.
     #[track_caller]
     pub fn existing(&self, b: &mut Builder, exists: Reg<bool>) -> Reg<u32> {
         // Lane `i` speaks for row `i`; lanes beyond the rows speak again for some of them, into bits unused.
-        let speaker = b.mul(self.lane, LANES_PER_ROW);
-        let speaker = b.and(speaker, 31);
+        let speaker = b.eval(self.lane * LANES_PER_ROW);
+        let speaker = b.eval(speaker % 32);
         let known = b.select::<u32>(exists, 1, 0);
         let spoken = b.lane_value(known, speaker);
         let exists = b.setp(Cmp::Ne, spoken, 0);
@@ -118,8 +118,8 @@ impl Quarter {
         let words = &words[..words_of(panel)];
         words.iter().for_each(|word| b.assign(*word, 0));
         let from = if panel * CHUNK < FP8 { self.narrow } else { self.wide };
-        for (unit, words) in (0..).zip(words.chunks_exact(4)) {
-            let from = from.plus((panel * CHUNK + unit * UNIT_BYTES).into());
+        for (vector, words) in (0..).zip(words.chunks_exact(4)) {
+            let from = from.plus((panel * CHUNK + vector * VECTOR_BYTES).into());
             b.ld_global_if(self.exists, from, words);
         }
     }
@@ -127,20 +127,20 @@ impl Quarter {
     /// Copies the lane's part of a panel of bytes to `to`, zeros where there is no row; nothing waits for it.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, panel: u32, to: SmemPtr) {
-        let bytes = b.select::<u32>(self.exists, UNIT_BYTES, 0);
+        let bytes = b.select::<u32>(self.exists, VECTOR_BYTES, 0);
         b.cp_async16(to, self.narrow.plus((panel * CHUNK).into()), Some(bytes));
     }
 }
 
 /// Where a lane stores its quarters of panels.
-pub struct Writer(RowUnits);
+pub struct Writer(RowVectors);
 
 impl Writer {
-    /// Stores a lane's quarter of panel `i` of a tile: two units.
+    /// Stores a lane's quarter of panel `i` of a tile: two vectors.
     #[track_caller]
     pub fn store(&self, b: &mut Builder, i: u32, unpacked: &[Reg<u32>]) {
         for (words, column) in unpacked.chunks_exact(4).zip([0, CHUNK / 8]) {
-            let to = self.0.unit(b, i * CHUNK + column);
+            let to = self.0.vector(b, i * CHUNK + column);
             b.st_shared_vector(to, words);
         }
     }

@@ -7,7 +7,7 @@ use crate::call::arguments::Arguments;
 use crate::call::tensors::CHUNK;
 use problem::{Segment, Storage};
 use program::BufferId;
-use ptx::build::{Arg, Builder, Cmp, GlobalPtr, HalfType, Reg, UNIT_BYTES};
+use ptx::build::{Arg, Builder, Cmp, GlobalPtr, HalfType, Reg, VECTOR_BYTES as UNIT_BYTES};
 
 /// Bytes of a row without its scales.
 pub const ROW_BYTES: u32 = Storage::MODEL1_ROW_BYTES as u32;
@@ -75,7 +75,7 @@ impl Model1 {
             let row = PackedRow { first: row_at(b, self.base, handed.row), scales };
             for panel in 0..share.panels() {
                 let column = share.column + panel * CHUNK;
-                let words = self.unpack_unit(b, share.unit, column, &row, handed.exists);
+                let words = self.unpack_unit(b, share.vector, column, &row, handed.exists);
                 b.st_shared_vector(share.panel(to, panel), &words);
             }
         });
