@@ -186,7 +186,8 @@ pub struct Keys {
     pub panel: Panel,
     /// Rows one copy brings.
     pub rows_per_copy: u32,
-    /// Whether rows past a sequence's end may hold anything.
+    /// Whether rows past a sequence's end may hold anything, and are zeroed. Behind a packed sequence lies the next one:
+    /// its rows are numbers, and where they are not, [`exact`] computes what they spoil.
     pub dirty_tail: bool,
     /// Keys and values, row by row.
     pub exact: exact::Rows,
@@ -624,9 +625,7 @@ impl Keys {
             tiles_per_split: tiles_per_split.map(|tiles| args.u32(b, "tiles_per_split", tiles)),
             panel,
             rows_per_copy,
-            dirty_tail: segment.paging.is_some()
-                || segment.lengths.used
-                || segment.lengths.packed.is_some(),
+            dirty_tail: segment.paging.is_some() || segment.lengths.used,
             exact,
         }
     }

@@ -8,7 +8,7 @@ use crate::call::visible::RowWindow;
 use crate::math::bias::{MaskRow, MaskTensor, RowScores};
 use crate::math::softmax::{Reference, RowState, Softmax};
 use crate::moves::marks;
-use ptx::build::{Builder, HalfType, Reg};
+use ptx::build::{Builder, Cmp, HalfType, Reg};
 
 /// Scores, probabilities and row states of a warpgroup.
 pub struct Scores {
@@ -61,7 +61,24 @@ impl SeenTile<'_> {
     }
 }
 
+/// Bits that no sum of probabilities has: those of a negative number.
+const NO_SUM: u32 = 0x8000_0001;
+
 impl Scores {
+    /// `p`, the same in all lanes, once the probabilities of the tile in work are added up.
+    ///
+    /// A branch on it keeps the assembler from sinking the additions behind that branch: beside exponentials they cost
+    /// nothing. The vote tells it that lanes do not part there, which would serialise products.
+    #[track_caller]
+    pub fn once_added_up(&self, b: &mut Builder, p: Reg<bool>) -> Reg<bool> {
+        let added = self.rows.iter().fold(p, |p, row| {
+            let sum = b.bits(row.sum);
+            let added = b.setp(Cmp::Ne, sum, NO_SUM);
+            b.and(p, added)
+        });
+        b.vote_any(added)
+    }
+
     /// Registers for tiles of `tile` keys.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>, half: HalfType, tile: u32) -> Self {

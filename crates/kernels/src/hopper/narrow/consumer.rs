@@ -286,6 +286,7 @@ impl<'f> Warpgroup<'f> {
     /// from sinking the exponentials behind that wait, where they would overlap nothing.
     fn await_keys(&self, b: &mut Builder, view: &View, n: KvTile) {
         let more = view.range.has_before(b, n);
+        let more = self.scores.once_added_up(b, more);
         b.if_(more, |b| {
             let next = self.k.take(b);
             self.frame.await_rows(b, &next);
