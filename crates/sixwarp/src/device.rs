@@ -64,9 +64,33 @@ impl Device {
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
-            Error::NoDevice(format!("there are no kernels for {}", device.info()))
+            Error::NoDevice(format!(
+                "there are no kernels for {}: they need compute capability 8.0 (Ampere) or later; the device `cpu` \
+                 computes the same",
+                device.info()
+            ))
         })?;
         Ok(Self(Kind::Cuda { ordinal, arch, device }))
+    }
+
+    /// The same device with the kernels of another generation, which it must be able to run: those of `sm_80`,
+    /// `sm_86` and `sm_89` run on every later GPU.
+    ///
+    /// # Errors
+    /// If the device is no GPU, simulated or not, or cannot run the kernels.
+    pub fn with_arch(self, arch: Arch) -> Result<Self, Error> {
+        match self.0 {
+            Kind::Cuda { ordinal, device, .. } if device.info().runs(&arch.to_string()) => {
+                Ok(Self(Kind::Cuda { ordinal, arch, device }))
+            }
+            Kind::Cuda { device, .. } => {
+                Err(Error::NoDevice(format!("{} does not run {arch} kernels", device.info())))
+            }
+            Kind::Simulated { options, .. } => Ok(Self(Kind::Simulated { arch, options })),
+            Kind::Cpu | Kind::Oracle => {
+                Err(Error::NoDevice(format!("{self} runs no kernels, of {arch} or another")))
+            }
+        }
     }
 
     /// The simulator of a GPU of generation `arch`: the same kernels, on this machine's CPU, with

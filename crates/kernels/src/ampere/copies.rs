@@ -1,0 +1,114 @@
+//! Rows on their way to shared memory: eight threads per row and panel, 16 bytes each.
+
+use crate::call::tensors::CHUNK;
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, UNIT_BYTES};
+
+/// Threads that share a row of a panel.
+const THREADS_PER_ROW: u32 = 8;
+/// Columns of a unit of 16 bytes.
+pub const UNIT: u32 = UNIT_BYTES / 2;
+
+/// A thread among those of a CTA that copy a tile.
+#[derive(Clone, Copy)]
+pub struct Copier {
+    /// The thread's row of those that are copied at once.
+    pub row: Reg<u32>,
+    /// Its unit of every panel.
+    pub unit: Reg<u32>,
+    /// Bytes from the beginning of a panel to the unit.
+    byte: Reg<u64>,
+    /// Rows that are copied at once.
+    rows: u32,
+}
+
+/// The columns of a tensor that are copied.
+#[derive(Clone, Copy)]
+pub struct Columns {
+    /// Panels of a tile's row.
+    pub panels: u32,
+    /// How many of their columns exist.
+    pub count: Count,
+}
+
+/// A number of columns.
+#[derive(Clone, Copy)]
+pub enum Count {
+    /// The same in every CTA.
+    Fixed(u32),
+    /// Of a slice.
+    OfSlice(Reg<u32>),
+}
+
+impl Copier {
+    /// This thread of `threads`.
+    #[track_caller]
+    pub fn new(b: &mut Builder, threads: u32) -> Self {
+        let thread = b.thread();
+        let (row, unit) = (b.div(thread, THREADS_PER_ROW), b.rem(thread, THREADS_PER_ROW));
+        let byte = b.mul_wide(unit, UNIT_BYTES);
+        Copier { row, unit, byte, rows: threads / THREADS_PER_ROW }
+    }
+
+    /// Rows that are copied at once.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Rows of a tile of `rows` rows that the thread copies.
+    pub fn turns(&self, rows: u32) -> u32 {
+        assert!(rows.is_multiple_of(self.rows), "all threads copy as many rows of {rows}");
+        rows / self.rows
+    }
+
+    /// The thread's units of a row that begins at `row`.
+    #[track_caller]
+    pub fn from(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
+        b.global_add(row, self.byte)
+    }
+
+    /// Where the thread's unit of its first row of a tile goes.
+    #[track_caller]
+    pub fn to(&self, b: &mut Builder, tile: SharedTile) -> SmemPtr {
+        tile.row(b, self.row).from_unit(b, self.unit).unit(b, 0)
+    }
+
+    /// The same of its row of turn `turn`.
+    pub fn in_turn(&self, tile: SharedTile, first: SmemPtr, turn: u32) -> SmemPtr {
+        first.plus(turn * self.rows * tile.layout().swizzle().span_bytes() as u32)
+    }
+
+    /// Copies the thread's units of a row if it `exists`, else zeros: from `from` on, to `to` in the first panel.
+    #[track_caller]
+    pub fn copy(
+        &self,
+        b: &mut Builder,
+        exists: Reg<bool>,
+        from: GlobalPtr,
+        (tile, to): (SharedTile, SmemPtr),
+        columns: &Columns,
+    ) {
+        let whole = b.select::<u32>(exists, UNIT_BYTES, 0);
+        for panel in 0..columns.panels {
+            let valid = self.within(b, panel, columns.count, whole);
+            let to = to.plus(panel * tile.layout().block_bytes() as u32);
+            b.cp_async16(to, from.plus(i64::from(panel * CHUNK * 2)), Some(valid));
+        }
+    }
+
+    /// `whole`, or 0 where the thread's unit of a panel is past the last column.
+    #[track_caller]
+    fn within(&self, b: &mut Builder, panel: u32, count: Count, whole: Reg<u32>) -> Reg<u32> {
+        let inside = match count {
+            Count::Fixed(count) if count >= (panel + 1) * CHUNK => return whole,
+            Count::Fixed(count) => {
+                b.setp(Cmp::Lt, self.unit, count.saturating_sub(panel * CHUNK) / UNIT)
+            }
+            Count::OfSlice(count) => {
+                let unit = b.add(self.unit, panel * CHUNK / UNIT);
+                let column = b.mul(unit, UNIT);
+                b.setp(Cmp::Lt, column, count)
+            }
+        };
+        b.select::<u32>(inside, whole, 0)
+    }
+}

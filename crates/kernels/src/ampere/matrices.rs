@@ -1,0 +1,62 @@
+//! Matrices of 8 × 8 that `ldmatrix` reads from tiles in shared memory.
+//!
+//! Four of them are 16 rows × 16 columns: lane `l` names row `l % 16`, in the left 8 columns if `l < 16`. Rows
+//! further down by a multiple of eight, and other panels, are at the same distance in every lane, so that an address
+//! per 16 columns of a panel serves the whole tile.
+
+use crate::call::tensors::CHUNK;
+use ptx::build::{Builder, Reg, SharedTile, SmemPtr};
+
+/// Columns of four matrices.
+pub const STEP: u32 = 16;
+/// Steps of a panel.
+const STEPS: u32 = CHUNK / STEP;
+
+/// Where a lane's rows of a tile are.
+#[derive(Clone, Debug)]
+pub struct Matrices {
+    /// Of the first 16 rows: each 16 columns of the first panel.
+    steps: Vec<SmemPtr>,
+    block_bytes: u32,
+    row_bytes: u32,
+}
+
+impl Matrices {
+    /// The matrices of `tile`, from row `first` on, which is a multiple of 8.
+    #[track_caller]
+    pub fn new(b: &mut Builder, tile: SharedTile, first: Option<Reg<u32>>) -> Self {
+        let lane = b.special("%laneid");
+        let (mut row, right) = (b.and(lane, 15), b.shr(lane, 4));
+        if let Some(first) = first {
+            row = b.add(row, first);
+        }
+        let units = tile.row(b, row).from_unit(b, right);
+        let layout = tile.layout();
+        Matrices {
+            steps: (0..STEPS).map(|step| units.unit(b, step * STEP)).collect(),
+            block_bytes: layout.block_bytes() as u32,
+            row_bytes: layout.swizzle().span_bytes() as u32,
+        }
+    }
+
+    /// The same matrices of a tile that lies `bytes` further on.
+    #[track_caller]
+    pub fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self {
+        let steps = self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect();
+        Matrices { steps, ..*self }
+    }
+
+    /// Bytes from a panel to the next.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Loads 16 rows from `row` on × the 16 columns of step `step`, in the order upper left, lower left, upper right,
+    /// lower right; each transposed if asked.
+    #[track_caller]
+    pub fn load(&self, b: &mut Builder, row: u32, step: u32, transposed: bool) -> [Reg<u32>; 4] {
+        let at = self.steps[(step % STEPS) as usize];
+        let at = at.plus(step / STEPS * self.block_bytes + row * self.row_bytes);
+        b.ldmatrix4(at, transposed)
+    }
+}
