@@ -22,14 +22,11 @@ pub struct Matrices {
 }
 
 impl Matrices {
-    /// The matrices of `tile`, from row `first` on, which is a multiple of 8.
+    /// The matrices of `tile`.
     #[track_caller]
-    pub fn new(b: &mut Builder, tile: SharedTile, first: Option<Reg<u32>>) -> Self {
+    pub fn new(b: &mut Builder, tile: SharedTile) -> Self {
         let lane = b.special("%laneid");
-        let (mut row, right) = (b.and(lane, 15), b.shr(lane, 4));
-        if let Some(first) = first {
-            row = b.add(row, first);
-        }
+        let (row, right) = (b.and(lane, 15), b.shr(lane, 4));
         let units = tile.row(b, row).from_unit(b, right);
         let layout = tile.layout();
         Matrices {
@@ -39,7 +36,13 @@ impl Matrices {
         }
     }
 
-    /// The same matrices of a tile that lies `bytes` further on.
+    /// Bytes from a tile's first row to row `row`, a multiple of 8.
+    #[track_caller]
+    pub fn bytes_to(b: &mut Builder, tile: SharedTile, row: Reg<u32>) -> Reg<u32> {
+        b.mul(row, tile.layout().swizzle().span_bytes() as u32)
+    }
+
+    /// The same matrices of what lies `bytes` further on: another tile, or rows further down.
     #[track_caller]
     pub fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self {
         let steps = self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect();

@@ -8,7 +8,7 @@ use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
-use crate::hopper::scores::{MaskRows, Scores, Seen, TileOfKeys, Windows};
+use crate::hopper::scores::{MaskRows, Scores, Seen, TileOfKeys};
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, Reg};
@@ -21,6 +21,8 @@ struct Warp<'f> {
     frame: &'f Frame,
     copier: Copier,
     fragments: Vec<Fragment>,
+    /// Bytes from the first queries in shared memory to the warp's.
+    queries: Reg<u32>,
     /// Number of the warp's first block of rows, where there are more warps than one block has.
     first_block: Option<Reg<u32>>,
     /// Whether the warp has rows, where some have none.
@@ -36,6 +38,7 @@ struct Fragment {
     scores: Scores,
     /// Output: a register per two columns of a row.
     out: Vec<Reg<f32>>,
+    /// The queries of the first warp.
     queries: Matrices,
     /// Queries, where they stay in registers.
     held: Vec<[Reg<u32>; 4]>,
@@ -44,7 +47,6 @@ struct Fragment {
 /// What a fragment's rows are.
 struct View {
     block: Block,
-    windows: Windows,
     /// What is added to scores.
     biases: Option<MaskRows>,
 }
@@ -67,17 +69,21 @@ impl<'f> Warp<'f> {
             let four = b.shr(thread, 7);
             b.mul(four, config.shape.fragments)
         });
-        let fragments = (0..config.shape.fragments)
-            .map(|n| Fragment::new(b, frame, of_block, row, (first_block, n)))
-            .collect();
+        let mut queries = Matrices::bytes_to(b, frame.q.tile(0), row);
+        if let Some(first) = first_block {
+            queries = b.mad(first, config.queries().bytes(), queries);
+        }
+        let fragments =
+            (0..config.shape.fragments).map(|n| Fragment::new(b, frame, of_block, n)).collect();
         Warp {
             frame,
             copier: Copier::new(b, config.threads()),
             fragments,
+            queries,
             first_block,
             live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.packing.used())),
-            keys: Matrices::new(b, frame.k.tile(0), None),
-            values: Matrices::new(b, frame.v.tile(0), None),
+            keys: Matrices::new(b, frame.k.tile(0)),
+            values: Matrices::new(b, frame.v.tile(0)),
             stage: (config.stages > 1).then(|| b.value(0)),
             watch: frame.params.watch(b),
         }
@@ -125,11 +131,10 @@ impl<'f> Warp<'f> {
         let mut views = Vec::new();
         for (n, Fragment { scores, .. }) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
-            let windows = scores.windows(b, open, &block);
             let biases = params.keys().attn_mask;
             let biases =
                 biases.map(|mask| scores.mask_rows(b, &mask, &params.tiling, open, &block));
-            views.push(View { block, windows, biases });
+            views.push(View { block, biases });
         }
         views
     }
@@ -181,7 +186,7 @@ impl<'f> Warp<'f> {
         if self.frame.config.holds_queries() {
             b.cp_async_wait(ring.groups());
             b.barrier_all();
-            self.fragments.iter().for_each(|fragment| fragment.hold(b));
+            self.fragments.iter().for_each(|fragment| fragment.hold(b, self.queries));
         }
         let config = &self.frame.config;
         let first = Block::at(b, config.packing, config.group, open.first_block);
@@ -191,7 +196,7 @@ impl<'f> Warp<'f> {
         let n = b.value(open.range.end);
         let visible = &self.frame.params.keys().visible;
         open.range.descend(b, n, clear, visible, |b, masked| {
-            self.step(b, &ring, views, n, masked);
+            self.step(b, &ring, (open, views), n, masked);
         });
     }
 
@@ -221,17 +226,26 @@ impl<'f> Warp<'f> {
     }
 
     /// Tile `n`, of which all keys are seen unless they are `masked`.
-    fn step(&self, b: &mut Builder, ring: &Ring<'_>, views: &[View], n: Reg<i32>, masked: bool) {
+    fn step(
+        &self,
+        b: &mut Builder,
+        ring: &Ring<'_>,
+        (open, views): (&OpenTile, &[View]),
+        n: Reg<i32>,
+        masked: bool,
+    ) {
         ring.await_keys(b, n);
         self.if_live(b, |b| self.score(b));
         let marks = ring.marks(b);
         ring.await_values(b, n);
         self.if_live(b, |b| {
             for (fragment, view) in self.fragments.iter().zip(views) {
-                let seen = match (&marks, masked) {
+                // Found anew for each tile: few are masked, and registers are short.
+                let windows = masked.then(|| fragment.scores.windows(b, open, &view.block));
+                let seen = match (&marks, &windows) {
                     (Some(words), _) => Seen::Marked(words),
-                    (None, true) => Seen::Within(&view.windows, n),
-                    (None, false) => Seen::All,
+                    (None, Some(windows)) => Seen::Within(windows, n),
+                    (None, None) => Seen::All,
                 };
                 let biases = view.biases.as_ref().map(|rows| (rows, n));
                 fragment.softmax(b, self.frame, &TileOfKeys { seen, biases });
@@ -260,12 +274,14 @@ impl<'f> Warp<'f> {
         for fragment in &self.fragments {
             fragment.scores.scores.iter().for_each(|score| b.assign(*score, 0.0));
         }
+        let queries: Vec<_> = self.fragments.iter().map(|f| f.queries(b, self.queries)).collect();
         for step in 0..config.key_dim.div_ceil(STEP) {
-            let queries: Vec<_> = self.fragments.iter().map(|f| f.query(b, step)).collect();
+            let sides = self.fragments.iter().zip(&queries);
+            let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
             for row in (0..config.shape.tile).step_by(STEP as usize) {
                 let k = keys.load(b, row, step, false);
                 for (n, k) in [[k[0], k[2]], [k[1], k[3]]].into_iter().enumerate() {
-                    for (fragment, q) in self.fragments.iter().zip(&queries) {
+                    for (fragment, q) in self.fragments.iter().zip(&left) {
                         let d = four(&fragment.scores.scores, row as usize / 8 + n);
                         b.mma_m16n8k16(config.half, &d, q, &k);
                     }
@@ -308,27 +324,14 @@ fn four<T: Copy>(registers: &[T], n: usize) -> [T; 4] {
 }
 
 impl Fragment {
-    /// Fragment `n` of the warp whose rows begin at `row` of blocks from `first_block` on.
-    fn new(
-        b: &mut Builder,
-        frame: &Frame,
-        thread: Reg<u32>,
-        row: Reg<u32>,
-        (first_block, n): (Option<Reg<u32>>, u32),
-    ) -> Self {
+    /// Fragment `n` of a warp; `thread` is its number among those of a block of rows.
+    fn new(b: &mut Builder, frame: &Frame, thread: Reg<u32>, n: u32) -> Self {
         let config = &frame.config;
-        let tile = match first_block {
-            None => frame.q.tile(n),
-            Some(first) => {
-                let number = b.add(first, n);
-                frame.q.select(b, number)
-            }
-        };
         let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
         Fragment {
             scores: Scores::new(b, thread, config.half, config.shape.tile),
             out: b.regs(config.columns() as usize / 2),
-            queries: Matrices::new(b, tile, Some(row)),
+            queries: Matrices::new(b, frame.q.tile(n)),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
         }
     }
@@ -339,18 +342,25 @@ impl Fragment {
     }
 
     /// Loads the queries to registers, where they stay.
-    fn hold(&self, b: &mut Builder) {
+    fn hold(&self, b: &mut Builder, offset: Reg<u32>) {
+        let queries = self.queries.further(b, offset);
         for (step, held) in (0..).zip(&self.held) {
-            let loaded = self.queries.load(b, 0, step, false);
+            let loaded = queries.load(b, 0, step, false);
             held.iter().zip(loaded).for_each(|(held, loaded)| b.assign(*held, loaded));
         }
     }
 
+    /// Where the queries are, the warp's being `offset` bytes from the first, unless they are in registers. Found anew
+    /// for each tile: but for `offset` the lanes' addresses are those of keys and values.
+    fn queries(&self, b: &mut Builder, offset: Reg<u32>) -> Option<Matrices> {
+        self.held.is_empty().then(|| self.queries.further(b, offset))
+    }
+
     /// 16 columns of the queries.
-    fn query(&self, b: &mut Builder, step: u32) -> [Reg<u32>; 4] {
-        match self.held.get(step as usize) {
-            Some(held) => *held,
-            None => self.queries.load(b, 0, step, false),
+    fn query(&self, b: &mut Builder, queries: &Option<Matrices>, step: u32) -> [Reg<u32>; 4] {
+        match queries {
+            Some(queries) => queries.load(b, 0, step, false),
+            None => self.held[step as usize],
         }
     }
 
