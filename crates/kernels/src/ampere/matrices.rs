@@ -1,8 +1,9 @@
 //! Matrices of 8 × 8 that `ldmatrix` reads from tiles in shared memory.
 //!
-//! Four of them are 16 rows × 16 columns: lane `l` names row `l % 16`, in the left 8 columns if `l < 16`. Rows
-//! further down by a multiple of eight, and other panels, are at the same distance in every lane, so that an address
-//! per 16 columns of a panel serves the whole tile.
+//! Four of them are 16 rows × 16 columns, in the order that lanes name their rows in. The registers of a B operand
+//! must be neighbours, so that the order of keys differs from that of queries and values ([`Order`]). Rows further
+//! down by a multiple of eight, and other panels, are at the same distance in every lane: an address per 16 columns of
+//! a panel serves the whole tile.
 
 use crate::call::tensors::CHUNK;
 use ptx::build::{Builder, Reg, SharedTile, SmemPtr};
@@ -11,6 +12,32 @@ use ptx::build::{Builder, Reg, SharedTile, SmemPtr};
 pub const STEP: u32 = 16;
 /// Steps of a panel.
 const STEPS: u32 = CHUNK / STEP;
+
+/// The order of four matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Upper left, lower left, upper right, lower right: an A operand, or, transposed, two B operands.
+    Columns,
+    /// Upper left, upper right, lower left, lower right: two B operands whose columns are these rows.
+    Rows,
+}
+
+impl Order {
+    /// Row, and whether it is in the right half, that a lane names.
+    #[track_caller]
+    fn of_lane(self, b: &mut Builder) -> [Reg<u32>; 2] {
+        let lane = b.special("%laneid");
+        match self {
+            Order::Columns => [b.and(lane, 15), b.shr(lane, 4)],
+            Order::Rows => {
+                let (within, lower) = (b.and(lane, 7), b.and(lane, 16));
+                let lower = b.shr(lower, 1);
+                let right = b.shr(lane, 3);
+                [b.or(within, lower), b.and(right, 1)]
+            }
+        }
+    }
+}
 
 /// Where a lane's rows of a tile are.
 #[derive(Clone, Debug)]
@@ -22,11 +49,10 @@ pub struct Matrices {
 }
 
 impl Matrices {
-    /// The matrices of `tile`.
+    /// The matrices of `tile`, in this order.
     #[track_caller]
-    pub fn new(b: &mut Builder, tile: SharedTile) -> Self {
-        let lane = b.special("%laneid");
-        let (row, right) = (b.and(lane, 15), b.shr(lane, 4));
+    pub fn new(b: &mut Builder, tile: SharedTile, order: Order) -> Self {
+        let [row, right] = order.of_lane(b);
         let units = tile.row(b, row).from_unit(b, right);
         let layout = tile.layout();
         Matrices {
@@ -54,8 +80,7 @@ impl Matrices {
         self.block_bytes
     }
 
-    /// Loads 16 rows from `row` on × the 16 columns of step `step`, in the order upper left, lower left, upper right,
-    /// lower right; each transposed if asked.
+    /// Loads 16 rows from `row` on × the 16 columns of step `step`, each matrix transposed if asked.
     #[track_caller]
     pub fn load(&self, b: &mut Builder, row: u32, step: u32, transposed: bool) -> [Reg<u32>; 4] {
         let at = self.steps[(step % STEPS) as usize];

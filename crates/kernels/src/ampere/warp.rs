@@ -2,7 +2,7 @@
 
 use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
-use super::matrices::{Matrices, STEP};
+use super::matrices::{Matrices, Order, STEP};
 use super::ring::Ring;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -82,8 +82,8 @@ impl<'f> Warp<'f> {
             queries,
             first_block,
             live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.packing.used())),
-            keys: Matrices::new(b, frame.k.tile(0)),
-            values: Matrices::new(b, frame.v.tile(0)),
+            keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
+            values: Matrices::new(b, frame.v.tile(0), Order::Columns),
             stage: (config.stages > 1).then(|| b.value(0)),
             watch: frame.params.watch(b),
         }
@@ -280,7 +280,7 @@ impl<'f> Warp<'f> {
             let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
             for row in (0..config.shape.tile).step_by(STEP as usize) {
                 let k = keys.load(b, row, step, false);
-                for (n, k) in [[k[0], k[2]], [k[1], k[3]]].into_iter().enumerate() {
+                for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
                     for (fragment, q) in self.fragments.iter().zip(&left) {
                         let d = four(&fragment.scores.scores, row as usize / 8 + n);
                         b.mma_m16n8k16(config.half, &d, q, &k);
@@ -331,7 +331,7 @@ impl Fragment {
         Fragment {
             scores: Scores::new(b, thread, config.half, config.shape.tile),
             out: b.regs(config.columns() as usize / 2),
-            queries: Matrices::new(b, frame.q.tile(n)),
+            queries: Matrices::new(b, frame.q.tile(n), Order::Columns),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
         }
     }
