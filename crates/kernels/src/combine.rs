@@ -105,9 +105,12 @@ pub fn emit(
         grid: [rows, columns, 1],
         block: [WARPS * 32, 1, 1],
         cluster: [1, 1, 1],
-        shared_bytes: kernel.shared_bytes.max(spread(rows * columns, processors)),
+        shared_bytes: match target.overlaps_launches() {
+            true => kernel.shared_bytes.max(spread(rows * columns, processors)),
+            false => kernel.shared_bytes,
+        },
         args: args.into_values(),
-        overlaps_previous: true,
+        overlaps_previous: target.overlaps_launches(),
     };
     (kernel, launch)
 }

@@ -5,7 +5,7 @@
 //!
 //! From the top down:
 //! - `plan`: from a problem to launches; `plan/schedule.rs` lists the kernels there are;
-//! - `hopper` (`narrow`, `wide`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
+//! - `ampere` (`mma.sync`, everything since), `hopper` (`narrow`, `wide`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
 //!   `combine`: the kernel that merges parts and adds the sink; `merge`: the same for parts that a caller has;
 //! - `roles`: what warps of every architecture do alike;
 //! - `work`: which CTA does what, and in which order;
@@ -13,6 +13,7 @@
 //! - `moves`: rows on their way to shared memory and back to memory;
 //! - `math`: softmax, exponentials, soft caps, mask tensors, rows that are computed again.
 
+mod ampere;
 mod blackwell;
 mod call;
 mod combine;
@@ -24,5 +25,5 @@ mod plan;
 mod roles;
 mod work;
 
-pub use plan::options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split};
+pub use plan::options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, UnknownArch};
 pub use plan::{Plan, check, plan};

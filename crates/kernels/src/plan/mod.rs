@@ -208,7 +208,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -356,7 +356,7 @@ fn launch(
         cluster: [schedule.cluster(), 1, 1],
         shared_bytes: kernel.shared_bytes,
         args,
-        overlaps_previous: true,
+        overlaps_previous: arch.target().overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -431,7 +431,7 @@ impl Stage {
             batch: problem.batch() as u32,
             mirrored: false,
         };
-        let clusters = options.processors / schedule.cluster();
+        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
         list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
@@ -500,6 +500,11 @@ fn arrange(
     }
 }
 
+/// CTAs or clusters that are launched at once.
+fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
+    options.processors * schedule.resident() / schedule.cluster()
+}
+
 /// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
@@ -531,7 +536,7 @@ fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOp
     Work {
         work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
-        processors: clusters(schedule.cluster(), options),
+        processors: clusters(schedule.cluster(), options) * schedule.resident(),
         tile,
         rows: schedule.rows(),
         columns,

@@ -1,0 +1,36 @@
+//! The kernel's frame: parameters and shared memory.
+
+use super::config::Config;
+use super::marks::Marks;
+use super::warp;
+use crate::call::task::Params;
+use crate::hopper::tile::TileShape;
+use ptx::build::{Builder, SharedTiles};
+
+/// The kernel being emitted.
+pub struct Frame {
+    pub config: Config,
+    pub params: Params,
+    /// Queries, a tile per row block.
+    pub q: SharedTiles,
+    /// Keys, a tile per stage.
+    pub k: SharedTiles,
+    /// Values: the keys' tiles where they are the same.
+    pub v: SharedTiles,
+    /// Which keys of a tile exist, where they are listed.
+    pub marks: Option<Marks>,
+}
+
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
+    let base = b.shared_base();
+    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
+    let q = tiles(config.queries(), config.blocks());
+    let k = tiles(config.keys(), config.stages);
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
+    let marks = config.listed.then(|| Marks::reserve(b, base, config.shape.tile, config.stages));
+    params.reserve_watch(b);
+    let frame = Frame { config, params, q, k, v, marks };
+    frame.params.share_out(b);
+    warp::emit(b, &frame);
+}
