@@ -12,13 +12,13 @@
 //!
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
-use crate::call::arguments::Arguments;
 use crate::call::sequence::Sequence;
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::{Ramp, TileRange};
 use crate::work::exchange::{Buffers, Exchange, Part};
 use crate::work::order::Tile;
 use layout::Layout;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
 /// What the ends of a unit cost, in tiles of keys.

@@ -1,10 +1,10 @@
 //! Rows of 16-bit elements: copied 16 bytes at a time, asynchronously.
 
 use super::share::{Share, row_at};
-use crate::call::arguments::Arguments;
 use crate::call::tensors::CHUNK;
 use problem::View;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, UNIT_BYTES};
 
 /// A tensor of 16-bit elements.
