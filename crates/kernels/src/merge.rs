@@ -8,11 +8,10 @@
 //! `combine` merges parts that lie in one workspace, any number of them; here each part has two pointers, and
 //! the loop over parts is unrolled.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
 use crate::call::sequence::element;
 use crate::plan::options::Arch;
 use problem::{DType, Unsupported, View};
+use program::build::{Arguments, Divisor};
 use program::{Access, Buffer, BufferId, Launch, Program};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, module};
 use std::f32::consts::{LN_2, LOG2_E};

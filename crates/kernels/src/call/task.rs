@@ -1,9 +1,8 @@
 //! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
 use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
+use crate::call::memory::Memory;
 use crate::call::rows::{Block, Packing};
 use crate::call::sequence::{Lengths, Sequence};
 use crate::call::tensors::{self, Panel, QueryBox};
@@ -18,6 +17,7 @@ use crate::work::shares::{Shares, SharesOf};
 use crate::work::stamps::Stamps;
 use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
 
 /// Where finished rows go.

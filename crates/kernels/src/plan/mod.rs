@@ -4,7 +4,7 @@ pub mod options;
 mod schedule;
 mod splits;
 
-use crate::call::arguments::Memory;
+use crate::call::memory::Memory;
 use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;

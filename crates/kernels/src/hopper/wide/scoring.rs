@@ -346,7 +346,7 @@ impl Scoring<'_> {
         let shared = &self.frame.shared;
         if probabilities {
             let to = slot.tile(b, shared.p);
-            fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
+            b.store_fragment(self.scores.thread, &self.scores.probabilities, to);
         }
         let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);

@@ -1,12 +1,12 @@
 //! Rows of queries, keys and values, read by one thread from where they lie.
 
-use crate::call::arguments::Arguments;
 use crate::call::index::TensorToken;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile};
 use crate::moves::gather::{Model1, PackedRow};
 use problem::View;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Columns that are read together: 16 bytes of 16-bit elements.

@@ -3,10 +3,10 @@
 //! A page holds its rows, 576 bytes each, and behind them eight bytes of scales per row.
 
 use super::share::{Share, row_at};
-use crate::call::arguments::Arguments;
 use crate::call::tensors::CHUNK;
 use problem::{Segment, Storage};
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Arg, Builder, Cmp, GlobalPtr, HalfType, Reg, VECTOR_BYTES as UNIT_BYTES};
 
 /// Bytes of a row without its scales.
