@@ -208,10 +208,17 @@ impl Scoring<'_> {
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
+        if self.frame.config.stages == 1 {
+            // The next keys come to the place of these values.
+            b.wgmma_wait(0);
+            self.frame.release(b, &values, self.lead);
+        }
         self.take_keys(b, view);
         self.issue_scores(b, view);
-        b.wgmma_wait(1);
-        self.frame.release(b, &values, self.lead);
+        if self.frame.config.stages > 1 {
+            b.wgmma_wait(1);
+            self.frame.release(b, &values, self.lead);
+        }
         self.release_keys(b, view, 0);
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
