@@ -15,9 +15,9 @@ import time
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "python/tests"), str(ROOT / "benches")]
+sys.path[:0] = [str(ROOT / "python/tests/serving"), str(ROOT / "benches")]
 
-from serving import paged
+import paged
 
 paged.without_engines()
 

@@ -133,7 +133,7 @@ def test_a_model_says_what_eager_says(name, way, calls):
 
 # DeepSeek-V4 with its own window, ratios and head dim; the indexer chooses among more rows than it may take.
 _SERVED = dict(
-    head_dim=512, qk_rope_head_dim=64, sliding_window=128, max_position_embeddings=512, index_topk=16,
+    head_dim=512, qk_rope_head_dim=64, sliding_window=128, max_position_embeddings=512, index_topk=16, index_head_dim=128,
     compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
 )  # fmt: skip
 

@@ -237,7 +237,7 @@ class Layer:
     """Attributes of a DeepSeek-V4 layer, and its caches."""
 
     def __init__(self, kind, ratio, heads):
-        self.layer = object.__new__(kind)
+        self.layer = SimpleNamespace() if kind is object else object.__new__(kind)
         page = 256 // max(ratio, 1)
         self.window = random((5 * WINDOW_PAGE, 512), seed=1)
         self.compressed = random((6 * page, 512), seed=2)
@@ -300,7 +300,8 @@ def test_deepseek_v4_layers(ratio, heads):
     own = DeepseekV4FlashMLAMetadata(
         table, 256, places[:DECODES, None], (local_lengths * valid)[:DECODES].int(), local[DECODES:]
     )
-    held.layer.topk_indices_buffer = local
+    # Other kinds of layers have no indexer.
+    held.layer.topk_indices_buffer = local if ratio == 4 else torch.full_like(local, -1)
     forward_context.current = SimpleNamespace(attn_metadata={"window": step, "own": own})
     q = random((TOKENS + 2, heads, 512), seed=7)
     out = torch.full_like(q, 7)
@@ -337,6 +338,26 @@ def test_deepseek_v4_layers_are_chosen_by_name_alone():
         assert chosen(model, other) is model.DeepseekV4FlashMLAAttention and chosen(newer, other) is object
     with pytest.raises(NotImplementedError, match="SIXWARP has no layer for DeepSeek-V4.1"):
         chosen(newer, "SIXWARP")
+
+
+def test_lists_that_would_be_copied_in_every_step_are_refused():
+    from sixwarp.vllm._packed import Rows, attend
+
+    held = Layer(object, 1, 3)
+    q, found = random((4, 1, 3, 512)), torch.zeros(4, 1, 16)
+    rows = lambda lists, lengths: (Rows(held.layer_view, lists, lengths),)
+    held.layer_view, ones = engine_view(held.window, WINDOW_PAGE), torch.ones(4, dtype=torch.int32)
+    for lists, lengths, name in ((found.long(), ones, "indices"), (found.int(), ones.long(), "topk_length")):
+        with pytest.raises(ValueError, match=f"{name} would have to be copied in every step"):
+            attend(q, rows(lists, lengths), held.sinks, 0.1, torch.empty_like(q))
+    # Every slot is its own, also where two caches are one.
+    both = rows(found.int(), ones) + rows(found.int() + 1, ones)
+    out = torch.empty_like(q)
+    for _ in range(2):
+        attend(q, both, torch.nn.Parameter(held.sinks, requires_grad=False), 0.1, out)
+    keys = unpacked(held.window, WINDOW_PAGE)[:2, None]
+    want = paged.attention(q[1], keys, keys, 0.1, sinks=held.sinks, causal=False)
+    torch.testing.assert_close(out[1].double(), want, atol=2e-2, rtol=2e-2)
 
 
 def test_an_unknown_compression_is_refused():

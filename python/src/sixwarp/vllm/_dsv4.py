@@ -14,9 +14,9 @@ from typing import Any, Optional, Tuple
 
 from torch import Tensor
 
-from ..flash_mla import flash_mla_with_kvcache
 from . import NAME
 from ._after_import import after_import
+from ._packed import Rows, attend
 
 V4, V41 = "vllm.models.deepseek_v4.nvidia.model", "vllm.models.deepseek_v41.nvidia.model"
 CHOICE = "_select_dsv4_attn_cls"
@@ -94,15 +94,10 @@ class Forward:
 
     def _attend(self, q: Tensor, window: Tuple[Tensor, Tensor], compressed: Optional[Tuple], out: Tensor) -> None:
         """Every token is a request of its own, with a list of window rows and one of compressed rows."""
-        indices, lengths = window
-        extra: dict = {}
+        caches: Tuple[Rows, ...] = (Rows(self.swa_cache_layer.kv_cache, *window),)
         if compressed is not None:
-            rows, lens = compressed
-            extra = dict(extra_k_cache=self.kv_cache.unsqueeze(-2), extra_indices_in_kvcache=rows, extra_topk_length=lens)
-        flash_mla_with_kvcache(
-            q.unsqueeze(1), self.swa_cache_layer.kv_cache.unsqueeze(-2), softmax_scale=self.scale, is_fp8_kvcache=True,
-            indices=indices, attn_sink=self.attn_sink, topk_length=lengths, out=out.unsqueeze(1), **extra,
-        )  # fmt: skip
+            caches += (Rows(self.kv_cache, *compressed),)
+        attend(q.unsqueeze(1), caches, self.attn_sink, self.scale, out.unsqueeze(1))
 
     def _decode_lists(self, step: Any, own: Any, tokens: slice) -> Optional[Tuple[Tensor, Tensor]]:
         if self._kind() == 128:
