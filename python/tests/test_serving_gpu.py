@@ -213,3 +213,39 @@ def test_a_deepseek_v4_layer_in_a_graph(ratio, heads):
                 continue
             want = attention(q[token][None], keys[:, None], keys[:, None], 512**-0.5, sinks=sinks)[0]
             torch.testing.assert_close(out[token].double(), want, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("page, kind", [(1, "one"), (16, "one"), (16, "two")], ids=str)
+def test_sglangs_decodes_in_a_graph(page, kind, monkeypatch):
+    import test_sglang as host
+
+    monkeypatch.setattr(host, "DEVICE", "cuda")
+    monkeypatch.setattr(host, "DIM", 64)
+    pool = host.Pool(1) if kind == "one" else host.hybrid()
+    made = host.runner(pool, page)
+    backend = sixwarp.sglang.create(made)
+    backend.init_cuda_graph_state(8, 8)
+    layers = [(host.layer(sliding_window_size=9), True), (host.layer(layer_id=1), False)]
+    fb = host.forward_batch(made, [0] * 5, [1] * 5)
+    q, k, v = (random((5, heads * 64), seed=n, **GPU) for n, heads in enumerate((host.HEADS, host.KV_HEADS, host.KV_HEADS)))
+    rows = [x.view(5, host.KV_HEADS, 64) for x in (k, v)]
+    run = lambda: [backend.forward_decode(q, *rows, which, fb) for which, _ in layers]
+    backend.init_forward_metadata_out_graph(fb, in_capture=True)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outs = run()
+    for requests, keys in (([3, 0, 1], [40, 17, 90]), ([2, 4, 1, 0, 3], [1, 96, 33, 64, 16])):
+        new = host.forward_batch(made, requests, keys, pad=5 - len(keys))
+        # SGLang copies these into the buffers that the graph reads.
+        fb.out_cache_loc.copy_(new.out_cache_loc)
+        backend.init_forward_metadata_out_graph(new)
+        graph.replay()
+        for out, (which, own) in zip(outs, layers):
+            translated = getattr(pool, "mapping", None) if own else None
+            oracle = dict(window=10) if own else {}
+            host.ensure_right(made, pool, requests, keys, None, q.view(5, host.HEADS, 64), out, which, translated, **oracle)

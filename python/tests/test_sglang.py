@@ -12,7 +12,9 @@ from sixwarp import dsv4
 from serving import paged
 from serving.paged import random
 
-HEADS, KV_HEADS, DIM, SCALE, CONTEXT, SLOTS = 4, 2, 32, 0.2, 96, 480
+HEADS, KV_HEADS, DIM, SCALE, SLOTS = 4, 2, 32, 0.2, 480
+# Tests on a GPU use what is here, too.
+DEVICE = "cpu"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +38,7 @@ class Pool:
     """Keys and values by slot."""
 
     def __init__(self, seed):
-        self.keys, self.values = (random((SLOTS, KV_HEADS, DIM), seed=seed + n) for n in range(2))
+        self.keys, self.values = (random((SLOTS, KV_HEADS, DIM), seed=seed + n, device=DEVICE) for n in range(2))
 
     def get_key_buffer(self, layer_id):
         return self.keys
@@ -58,7 +60,7 @@ def hybrid():
         def __init__(self):
             self.pools = Pool(1), Pool(2)
             pages = torch.randperm(SLOTS // 16, generator=torch.Generator().manual_seed(4))
-            self.mapping = (pages[:, None] * 16 + torch.arange(16)).flatten()
+            self.mapping = (pages[:, None] * 16 + torch.arange(16)).flatten().to(DEVICE)
 
         def pool(self, layer_id):
             return self.pools[self.layers_mapping[layer_id][1]]
@@ -83,11 +85,11 @@ def hybrid():
 def runner(pool, page, **changed):
     """A model runner with three requests whose pages are scattered over the pool."""
     pages = torch.randperm(SLOTS // 16, generator=torch.Generator().manual_seed(9))[: 5 * 6].view(5, 6)
-    slots = (pages[..., None] * 16 + torch.arange(16)).flatten(1).int()
+    slots = (pages[..., None] * 16 + torch.arange(16)).flatten(1).int().to(DEVICE)
     given = dict(
         token_to_kv_pool=pool, page_size=page, req_to_token_pool=SimpleNamespace(req_to_token=slots), use_mla_backend=False,
         spec_algorithm=Speculation(None), kv_cache_dtype=torch.bfloat16, dtype=torch.bfloat16,
-        model_config=SimpleNamespace(is_encoder_decoder=False, head_dim=DIM), device="cpu",
+        model_config=SimpleNamespace(is_encoder_decoder=False, head_dim=DIM), device=DEVICE,
     )  # fmt: skip
     return SimpleNamespace(**{**given, **changed})
 
@@ -109,16 +111,17 @@ def forward_batch(made, requests, keys, queries=None, pad=0):
     slots = [table[r, n - q : n] for r, n, q in zip(requests, keys, new)]
     slots += [table.new_zeros(1)] * pad
     lengths = torch.tensor(keys + [1] * pad)
+    mode, indices = SimpleNamespace(is_decode_or_idle=lambda: queries is None), torch.tensor(requests + [0] * pad)
     return ForwardBatch(
-        SimpleNamespace(is_decode_or_idle=lambda: queries is None), len(keys) + pad, torch.tensor(requests + [0] * pad), lengths,
-        torch.cat(slots).long(), seq_lens_cpu=lengths, extend_seq_lens=torch.tensor(new), extend_seq_lens_cpu=new,
+        mode, len(keys) + pad, indices.to(DEVICE), lengths.to(DEVICE), torch.cat(slots).long(), seq_lens_cpu=lengths,
+        extend_seq_lens=torch.tensor(new, device=DEVICE), extend_seq_lens_cpu=new,
     )  # fmt: skip
 
 
 def run(backend, fb, queries, which, **named):
     """Attention of random tokens; decodes and extensions go their own way."""
     tokens = len(fb.out_cache_loc)
-    q, k, v = (random((tokens, heads * DIM), seed=20 + n) for n, heads in enumerate((HEADS, KV_HEADS, KV_HEADS)))
+    q, k, v = (random((tokens, heads * DIM), seed=20 + n, device=DEVICE) for n, heads in enumerate((HEADS, KV_HEADS, KV_HEADS)))
     rows = [x.view(tokens, KV_HEADS, DIM) for x in (k, v)]
     forward = backend.forward_extend if queries else backend.forward_decode
     return q.view(tokens, HEADS, DIM), forward(q, *rows, which, fb, **named)

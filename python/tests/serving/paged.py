@@ -57,8 +57,9 @@ class Batch:
         self.tokens = sum(queries) + pad_tokens
         ids = torch.randperm(self.blocks, generator=torch.Generator().manual_seed(3)).tolist()
         count = len(keys) + pad_requests
-        # What is not in use is no page.
+        # What is not in use is no page; padding has pages, and no lengths.
         table = torch.full((count, self.width), 10**6, dtype=torch.int32)
+        table[len(keys) :] = 0
         for n, used in enumerate(pages):
             table[n, :used] = torch.tensor(ids[:used])
             ids = ids[used:]
