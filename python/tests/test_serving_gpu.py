@@ -55,8 +55,10 @@ class Buffers:
         )
         self.out = torch.empty_like(self.q)
         backend = sixwarp.vllm.SixwarpBackend
-        assert backend.supports_combination(dim, dtype, "auto", page, False, True, False, False, torch.cuda.get_device_capability()) is None
-        self.impl = backend.get_impl_cls()(HEADS, dim, dim**-0.5, KV_HEADS, None, options.pop("sliding_window", None), "auto", **options)
+        asked = (dim, dtype, "auto", page, False, True, False, False, torch.cuda.get_device_capability())
+        assert backend.supports_combination(*asked) is None
+        window = options.pop("sliding_window", None)
+        self.impl = backend.get_impl_cls()(HEADS, dim, dim**-0.5, KV_HEADS, None, window, "auto", **options)
         self.impl.process_weights_after_loading(dtype)
         self.builder = backend.get_builder_cls()(None, ["layer"], None, torch.device("cuda"))
         self.common = CommonAttentionMetadata(
@@ -150,7 +152,6 @@ def test_a_deepseek_v4_layer_in_a_graph(ratio, heads):
 
     page, tokens, decodes, width = 256 // max(ratio, 1), 9, 6, 128
     window, compressed = (random((6 * 64, 512), seed=1), random((8 * page, 512), seed=2))
-    pages = lambda rows, page: dsv4.pack_rows(rows, page)[:, : page * 584].unflatten(1, (page, 584))
     gpu_pages = lambda rows, page: dsv4.pack_rows(rows, page).cuda()[:, : page * 584].unflatten(1, (page, 584))
     layer = object.__new__(_dsv4.layer_class())
     sinks = torch.linspace(-1, 2, heads, **GPU)
@@ -184,7 +185,8 @@ def test_a_deepseek_v4_layer_in_a_graph(ratio, heads):
         chosen = torch.randint(4 * page, (tokens, width), generator=some).masked_fill(torch.arange(width) >= few[:, None], -1)
         local.copy_(chosen)
         lengths.copy_(ends)
-        found = torch.where(local >= 0, table[requests.long()].gather(1, local.clamp(min=0).long() // page) * page + local % page, -1)
+        pages = table[requests.long()].gather(1, local.clamp(min=0).long() // page)
+        found = torch.where(local >= 0, pages * page + local % page, -1)
         places.copy_(found[:decodes, None])
         counts.copy_(few[:decodes])
         # The third token is padding.

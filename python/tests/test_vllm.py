@@ -289,8 +289,8 @@ def test_deepseek_v4_layers(ratio, heads):
     if ratio == 128:
         local[:, 2:] = -1
         local_lengths = (local >= 0).sum(1)
-    places = torch.where(local >= 0, table[requests.long()].gather(1, local.clamp(min=0).long() // page) * page + local % page, -1)
-    places = places.int()
+    pages = table[requests.long()].gather(1, local.clamp(min=0).long() // page)
+    places = torch.where(local >= 0, pages * page + local % page, -1).int()
     step = DeepseekSparseSWAMetadata(
         table, None, WINDOW_PAGE, is_valid_token=valid, token_to_req_indices=requests,
         decode_swa_indices=window[:DECODES, None], decode_swa_lens=window_lengths[:DECODES],

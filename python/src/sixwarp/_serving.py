@@ -36,7 +36,10 @@ class Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sequences of a step: where their queries begin, how many keys each has, and their pages. All int32, contiguous."""
+    """Sequences of a step: where their queries begin, how many keys each has, and their pages.
+
+    All are contiguous int32.
+    """
 
     offsets: Tensor
     lengths: Tensor

@@ -42,9 +42,8 @@ def names(tree):
 
 def fields(body):
     """Names that are assigned or annotated directly in a body."""
-    targets = []
-    for node in body:
-        targets += node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    targets = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     return {target.id for target in targets if isinstance(target, ast.Name) and not target.id.startswith("__")}
 
 
@@ -60,7 +59,6 @@ def compare_functions(where, recorded, found):
         assert name in functions(found), f"{where}: there is no {name}"
         ours, ours_named, _ = parameters(function)
         theirs, theirs_named, needed = parameters(functions(found)[name])
-        # Names of parameters that are only given by position do not matter where ours begins with an underscore.
         assert theirs[: len(ours)] == ours, f"{where}.{name}: parameters are {theirs}"
         assert needed <= len(ours), f"{where}.{name}: {theirs[len(ours) : needed]} must be given"
         assert ours_named <= theirs_named, f"{where}.{name}: there is no {ours_named - theirs_named}"
@@ -74,7 +72,9 @@ def bases(tree, cls):
         node = classes.get(waiting.pop(0))
         if node is not None:
             found.append(node)
-            waiting += [base.id if isinstance(base, ast.Name) else getattr(base.value, "id", "") for base in node.bases if hasattr(base, "id") or hasattr(base, "value")]
+            # `Base`, or `Base[T]`.
+            named = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
+            waiting += [base.id for base in named if isinstance(base, ast.Name)]
     return found
 
 
@@ -82,7 +82,8 @@ def bases(tree, cls):
 def test_what_is_recorded_is_what_is_installed(path):
     recorded, found = (ast.parse(file.read_text()) for file in (RECORDED / path, real(path)))
     compare_functions(str(path), recorded.body, found.body)
-    imported = {alias.name for node in recorded.body if isinstance(node, ast.ImportFrom) and node.level for alias in node.names}
+    passed_on = [node for node in recorded.body if isinstance(node, ast.ImportFrom) and node.level]
+    imported = {alias.name for node in passed_on for alias in node.names}
     missing = (fields(recorded.body) | imported) - names(found)
     # A stand-in's own state.
     assert missing <= {"current"}, f"{path}: there is no {missing}"

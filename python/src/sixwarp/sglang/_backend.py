@@ -1,7 +1,8 @@
 """The attention backend for dense models.
 
-Keys and values are read where SGLang's pool has them, through a page table of each request. Lengths stay on the device.
-Steps that decode can be captured: their tables, lengths and offsets then lie in buffers that are filled before a replay.
+Keys and values are read where SGLang's pool has them, through a page table of each request. Lengths stay on the
+device. Steps that decode can be captured: their tables, lengths and offsets then lie in buffers that are filled before
+a replay.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class SixwarpAttnBackend(AttentionBackend):
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         """Makes the buffers that captured graphs read."""
         self.tables = self._tables(max_bs)
-        like = dict(dtype=torch.int32, device=self.req_to_token.device)
-        self.lengths = torch.ones(max_bs, **like)
-        self.offsets = torch.arange(max_bs + 1, **like)
-        self.window_slots = torch.zeros(max_num_tokens, dtype=torch.int64, device=like["device"]) if self.hybrid else None
+        device = self.req_to_token.device
+        self.lengths = torch.ones(max_bs, dtype=torch.int32, device=device)
+        self.offsets = torch.arange(max_bs + 1, dtype=torch.int32, device=device)
+        self.window_slots = torch.zeros(max_num_tokens, dtype=torch.int64, device=device) if self.hybrid else None
 
     def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
         """Fills the buffers of a captured graph; only graphs that decode are captured."""
@@ -152,9 +153,11 @@ def _refuse_model(runner: Any) -> None:
     if runner.model_config.is_encoder_decoder:
         raise NotImplementedError("sixwarp: encoder-decoder models are not supported")
     if runner.kv_cache_dtype != runner.dtype:
-        raise NotImplementedError(f"sixwarp: the KV cache is {runner.kv_cache_dtype} and the model {runner.dtype}: they must agree")
+        types = f"the KV cache is {runner.kv_cache_dtype} and the model {runner.dtype}"
+        raise NotImplementedError(f"sixwarp: {types}: they must agree")
     if torch.device(runner.device).type == "cuda":
-        reason = refusal(torch.cuda.get_device_capability(), runner.dtype, runner.model_config.head_dim, runner.page_size)
+        capability = torch.cuda.get_device_capability()
+        reason = refusal(capability, runner.dtype, runner.model_config.head_dim, runner.page_size)
         if reason is not None:
             raise NotImplementedError(reason)
 

@@ -69,7 +69,9 @@ class SixwarpImpl(AttentionImpl):
         attend(query, keys, values, attn_metadata.batch, self.layer, self.sinks, out)
         return output
 
-    def do_kv_cache_update(self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
+    def do_kv_cache_update(
+        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
+    ) -> None:
         """Writes new keys and values to their slots; a slot of -1 is padding."""
         keys, values = pages_of(kv_cache, self.head_size)
         if kv_cache.device.type == "cpu":

@@ -43,7 +43,7 @@ class SixwarpMetadataBuilder(AttentionMetadataBuilder):
         """The step's metadata, as references."""
         step = common_attn_metadata
         if not isinstance(step.causal, bool):
-            raise NotImplementedError("sixwarp: `causal` differs between the requests of a batch, which is not supported")
+            raise NotImplementedError("sixwarp: `causal` differs between the requests of a batch: not supported")
         batch = Batch.of(step.query_start_loc, step.seq_lens, step.block_table_tensor, step.max_query_len, step.causal)
         return SixwarpMetadata(batch, step.num_actual_tokens, step.slot_mapping)
 

@@ -1,7 +1,7 @@
 """Attention over lists of packed rows, planned once for tensors like earlier ones.
 
-`sixwarp.flash_mla` describes every call anew and returns a log-sum-exp. A layer of a served model makes the same call in
-every step, and drops the latter.
+`sixwarp.flash_mla` describes every call anew and returns a log-sum-exp. A layer of a served model makes the same call
+in every step, and drops the latter.
 """
 
 from __future__ import annotations
