@@ -5,7 +5,7 @@ use crate::sections::{root, run_command};
 use std::process::{Command, ExitCode};
 
 /// What is run when no file is named: `check_NAME.py` in `python/tests/serving`.
-const CHECKS: [&str; 3] = ["signatures", "dsv4", "models"];
+const CHECKS: [&str; 4] = ["signatures", "hooks", "dsv4", "models"];
 
 /// Installs pinned versions into `target/vllm`, and runs the checks, or those that are named.
 pub fn run(names: &[&str]) -> ExitCode {
