@@ -1,6 +1,7 @@
 """The plug-in for SGLang, with recorded interfaces in SGLang's place: the backend is driven as SGLang drives it."""
 
 import inspect
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -237,6 +238,12 @@ def test_registering(monkeypatch):
     found = {target.rpartition(".")[2]: hooks for target, hooks in HookRegistry._hooks.items()}
     assert {name: len(hooks) for name, hooks in found.items()} == {"flash_mla_with_kvcache": 1, "flash_mla_sparse_fwd": 1}
     assert all(hooks[0][0] is HookType.AROUND for hooks in found.values())
+
+
+def test_an_engine_of_another_version_starts_without_the_plug_in(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "sglang.srt.arg_groups.choices", SimpleNamespace())
+    sixwarp.sglang.register()
+    assert "made for sglang 0.5.23 and does not fit sglang" in caplog.text and "ImportError" in caplog.text
 
 
 def test_deepseek_v4_is_taken_and_other_models_are_not():

@@ -213,6 +213,12 @@ def test_registering_twice_is_registering_once():
     assert not sixwarp.vllm.SixwarpBackend.forward_includes_kv_cache_update
 
 
+def test_an_engine_of_another_version_starts_without_the_plug_in(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "vllm.v1.attention.backends.registry", SimpleNamespace())
+    sixwarp.vllm.register()
+    assert "made for vllm 0.32 and does not fit vllm" in caplog.text and "ImportError" in caplog.text
+
+
 ALONE = """
 import sys
 class Refuse:

@@ -14,12 +14,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .._plugin import harmless
+
 NAME = "sixwarp"
 DSV4_VARIABLE = "SIXWARP_SGLANG_DSV4"
 
 __all__ = ["DSV4_VARIABLE", "NAME", "create", "register"]
 
 
+@harmless("sglang", "0.5.23")
 def register() -> None:
     """Makes the backend's name known to SGLang. It may be called again: then it changes nothing."""
     from sglang.srt.arg_groups.choices import ATTENTION_BACKEND_CHOICES, add_attention_backend_choices

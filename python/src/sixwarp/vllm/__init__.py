@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._plugin import harmless
+
 NAME = "SIXWARP"
 
 __all__ = ["NAME", "SixwarpBackend", "register"]
 
 
+@harmless("vllm", "0.32")
 def register() -> None:
     """Makes the backend's name known to vLLM. It may be called again: then it changes nothing."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
