@@ -44,7 +44,10 @@ impl From<&sim::Hazard> for Finding {
     fn from(hazard: &sim::Hazard) -> Finding {
         let later = Place { role: "the later access".into(), ..Place::from(&hazard.site) };
         let earlier = hazard.other.iter();
-        let earlier = earlier.map(|(role, site)| Place { role: role.clone(), ..Place::from(site) });
+        let earlier = earlier.map(|(role, site)| Place {
+            role: role.trim_end_matches(':').to_owned(),
+            ..Place::from(site)
+        });
         Finding {
             places: std::iter::once(later).chain(earlier).collect(),
             remedies: hazard.help.iter().cloned().collect(),

@@ -82,6 +82,14 @@ impl Finding {
         }
     }
 
+    /// `hazard[race]`, `deadlock`.
+    pub fn name(&self) -> String {
+        match self.kind.name() == self.rule {
+            true => self.rule.clone(),
+            false => format!("{}[{}]", self.kind, self.rule),
+        }
+    }
+
     /// The place to look at first.
     pub fn place(&self) -> Option<&Place> {
         self.places.first()

@@ -145,7 +145,7 @@ impl Display for Colourful<'_, Unchecked> {
 impl Finding {
     /// The finding as text, without the command that replays it.
     pub fn to_text(&self, colour: Colour) -> String {
-        let head = colour.paint(RED, format_args!("{}[{}]", self.kind, self.rule));
+        let head = colour.paint(RED, self.name());
         let mut text = format!("{head}: {}\n", self.message);
         match &self.hang {
             Some(hang) => text += &hang_text(self, hang),

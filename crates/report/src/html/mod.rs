@@ -32,7 +32,7 @@ impl Checked {
             body += &timeline_section(finding, timeline);
         }
         body += &replay(self, finding);
-        let title = escaped(&format!("{}[{}]: {}", finding.kind, finding.rule, self.title()));
+        let title = escaped(&format!("{}: {}", finding.name(), self.title()));
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
@@ -59,10 +59,9 @@ fn header(checked: &Checked, finding: &Finding) -> String {
     }
     let facts: String = facts.iter().map(|fact| format!("<li>{fact}</li>")).collect();
     format!(
-        "<header>\n<span class=\"rule\">{}[{}]</span>\n<h1>{}</h1>\n<p class=\"pale\">The rule: {}.</p>\n\
+        "<header>\n<span class=\"rule\">{}</span>\n<h1>{}</h1>\n<p class=\"pale\">The rule: {}.</p>\n\
          <ul class=\"facts pale\">{facts}</ul>\n</header>\n",
-        finding.kind,
-        escaped(&finding.rule),
+        escaped(&finding.name()),
         escaped(&finding.message),
         escaped(&rule_summary(&finding.rule)),
     )
@@ -232,7 +231,8 @@ fn legend(timeline: &Timeline) -> String {
     };
     format!(
         "<p class=\"legend\">{entries}</p>\n<p class=\"pale\">Cycles are those of the simulator's cost model: they \
-         show which warp waits for which, not how long a GPU takes. Dots are instructions (point at one to read \
+         show which warp waits for which, not how long a GPU takes. Each warp has a clock of its own, so that \
+         the clocks of two warps that nothing puts in order may disagree with the order of this run. Dots are instructions (point at one to read \
          it).{others}</p>\n"
     )
 }
