@@ -136,3 +136,24 @@ fn a_captured_launch_is_checked_and_its_lines_are_those_of_its_ptx() {
     let broken = write(&folder, "launch.json", "{}");
     assert_eq!(status(&[&broken]), 2);
 }
+
+#[test]
+fn the_script_of_the_action_passes_on_what_it_is_given() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = scratch();
+    let sixwarp = Path::new(env!("CARGO_BIN_EXE_sixwarp")).parent().unwrap();
+    let path = format!("{}:{}", sixwarp.display(), std::env::var("PATH").unwrap());
+    let (sarif, output) = (folder.path().join("a b.sarif"), folder.path().join("output"));
+    let run = |paths: &str| {
+        let mut command = Command::new("bash");
+        command.arg("integrations/github-action/check.sh").current_dir(&root);
+        command.env("PATH", &path).env("CHECK_PATHS", paths).env("CHECK_SARIF", &sarif);
+        command.env("CHECK_ARGUMENTS", "--seeds\n0..1\n").env("GITHUB_OUTPUT", &output);
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(run(&format!("{CLEAN}\n{RACE}\n")), Some(1));
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "status=1\n");
+    let log: Value = serde_json::from_slice(&std::fs::read(&sarif).unwrap()).unwrap();
+    assert_eq!(log["runs"][0]["results"][0]["ruleId"], "race");
+    assert_eq!(run(&format!("{CLEAN}\n")), Some(0));
+}

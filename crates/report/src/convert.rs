@@ -42,7 +42,7 @@ impl From<&sim::Fault> for Finding {
 
 impl From<&sim::Hazard> for Finding {
     fn from(hazard: &sim::Hazard) -> Finding {
-        let later = Place { role: "the later access".into(), ..Place::from(&hazard.site) };
+        let later = Place::from(&hazard.site);
         let earlier = hazard.other.iter();
         let earlier = earlier.map(|(role, site)| Place {
             role: role.trim_end_matches(':').to_owned(),

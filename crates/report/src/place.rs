@@ -4,7 +4,7 @@ use std::fmt;
 /// An instruction of a kernel, and the thread that executed it where one did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// What happened there: `the later access`, `waits here`; empty where the finding says it.
+    /// What happened there: `the other read`, `waits for …`; empty where the finding itself says it.
     pub role: String,
     /// Name of the kernel in the PTX; empty where the place is no kernel's.
     pub kernel: String,

@@ -200,7 +200,7 @@ fn timeline_section(finding: &Finding, timeline: &Timeline) -> String {
 /// The places of a finding on the rows of its warps.
 fn marks(finding: &Finding) -> Vec<Mark> {
     let label = |index: usize| match (finding.hang.is_some(), index) {
-        (true, _) => "waits",
+        (true, _) => "waits for ever",
         (false, 0) if finding.places.len() > 1 => "then this",
         (false, 0) => "here",
         (false, _) => "first this",

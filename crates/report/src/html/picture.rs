@@ -17,7 +17,7 @@ const WIDTH: f64 = 1100.0;
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 26.0;
-const LINE: f64 = 34.0;
+const LINE: f64 = 44.0;
 const BAR: f64 = 18.0;
 
 /// The cycles that a picture shows.
@@ -68,7 +68,10 @@ pub(super) fn draw(timeline: &Timeline, window: Window, marks: &[Mark]) -> Strin
     }
     for (i, row) in timeline.rows.iter().enumerate() {
         let of_row = marks.iter().filter(|mark| mark.row == row.name && mark.cycle >= window.start);
-        of_row.for_each(|mark| draw_mark(&mut svg, mark, window, TOP + i as f64 * LINE));
+        // The labels of two marks of one row stand one above the other.
+        for (mark, rise) in of_row.zip([0.0, 18.0].into_iter().cycle()) {
+            draw_mark(&mut svg, mark, window, (TOP + i as f64 * LINE, rise));
+        }
     }
     svg + "</svg>\n"
 }
@@ -85,9 +88,9 @@ fn steps(svg: &mut String, row: &TimelineRow, window: Window, top: f64) {
     }
 }
 
-fn draw_mark(svg: &mut String, mark: &Mark, window: Window, top: f64) {
+fn draw_mark(svg: &mut String, mark: &Mark, window: Window, (top, rise): (f64, f64)) {
     let (x, y) = (window.x(mark.cycle), top + 2.0);
-    let (y0, y1) = (y - 2.0, y + BAR + 6.0);
+    let (y0, y1) = (y - 2.0 - rise / 2.0, y + BAR + 6.0);
     let _infallible = writeln!(
         svg,
         "<g class=\"mark\"><line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{y0:.1}\" y2=\"{y1:.1}\" stroke=\"#b91c1c\" \
@@ -96,7 +99,7 @@ fn draw_mark(svg: &mut String, mark: &Mark, window: Window, top: f64) {
     let end = x > WIDTH - 200.0;
     let (at, anchor) = if end { (x - 5.0, "end") } else { (x + 5.0, "start") };
     let label = format!("{} (cycle {})", mark.label, mark.cycle);
-    text(svg, at, y + 15.0, anchor, "class=\"label\"", &label);
+    text(svg, at, y + 16.0 - rise, anchor, "class=\"label\"", &label);
     svg.push_str("</g>\n");
 }
 

@@ -9,7 +9,7 @@ fn a_hang_is_told_with_the_users_lines() {
 tests/fail/ragged_causal_tile_count.ptx, kernel `ragged_causal_tile_count`: 1 finding under 1 schedule
 deadlock: nobody arrives at phase 1 of mbarrier `full_bars`: CTA (3,0,0) warp 0, which arrived in phase 0, has exited
   1 warp waits for phase 1 (parity 1) of mbarrier `full_bars`: CTA (3,0,0) warp 1
-  --> varlen.py:43, kernel `ragged_causal_tile_count`
+  --> varlen.py:43, kernel `ragged_causal_tile_count`, cycle 604
     43 |         full.wait(t)
        | PTX line 84: mbarrier.try_wait.parity.shared.b64 p, [full], parity;
   mbarrier `full_bars`: phase 1 has 0 of 1 arrivals; initialised at varlen.py:10

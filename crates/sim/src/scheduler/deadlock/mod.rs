@@ -144,7 +144,8 @@ impl<'d, 'a> Diagnosis<'d, 'a> {
     }
 
     fn waiting(&self, Kind { pc, what, warps, .. }: &Kind) -> Waiting {
-        let site = self.machine.site(warps[0], *pc, None);
+        let mut site = self.machine.site(warps[0], *pc, None);
+        site.cycle = Some(self.machine.warps[warps[0]].time);
         Waiting {
             site,
             warps: warps.len(),
