@@ -12,14 +12,14 @@
 //! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
 //! memory would be paid for each.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
+use crate::call::memory::Memory;
 use crate::call::sequence::element;
 use crate::math::weights::{Headroom, Weights};
 use crate::plan::Partial;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::Launch;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
 
 /// Warps of a CTA.

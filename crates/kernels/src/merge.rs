@@ -8,12 +8,11 @@
 //! `combine` merges parts that lie in one workspace, any number of them; here each part has two pointers, and
 //! the loop over parts is unrolled.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
 use crate::call::sequence::element;
 use crate::math::weights::{self, Headroom};
 use crate::plan::options::Arch;
 use problem::{DType, Unsupported, View};
+use program::build::{Arguments, Divisor};
 use program::{Access, Buffer, BufferId, Launch, Program};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, module};
 use std::fmt;

@@ -10,7 +10,7 @@ use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::math::exact::{Rows, Tensor};
-use crate::moves::gather::Model1;
+use crate::moves::gather::Packed;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SharedTiles, SmemPtr};
 
 /// In place of the row of a key that does not exist.
@@ -303,7 +303,7 @@ impl<'a> Ring<'a> {
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
         match self.frame.params.keys().exact {
-            Rows::Model1(rows) => self.unpack(b, &rows, [outer, row], exists, to),
+            Rows::Packed(rows) => self.unpack(b, &rows, [outer, row], exists, to),
             Rows::Elements(..) => {
                 let columns = self.columns(b, what);
                 let at = [outer, self.open.tile.kv_head.reg(), row];
@@ -320,7 +320,7 @@ impl<'a> Ring<'a> {
     fn unpack(
         &self,
         b: &mut Builder,
-        rows: &Model1,
+        rows: &Packed,
         [outer, row]: [Reg<u32>; 2],
         exists: Reg<bool>,
         (tile, to): (SharedTile, SmemPtr),
@@ -340,7 +340,7 @@ impl<'a> Ring<'a> {
         match (self.frame.params.keys().exact, what) {
             (Rows::Elements(keys, _), What::Keys) => keys,
             (Rows::Elements(_, values), What::Values) => values,
-            (Rows::Model1(_), _) => panic!("packed rows are unpacked, not copied"),
+            (Rows::Packed(_), _) => panic!("packed rows are unpacked, not copied"),
         }
     }
 

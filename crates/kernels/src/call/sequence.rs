@@ -1,8 +1,9 @@
 //! Lengths and offsets of one sequence, read on the device.
 
-use crate::call::arguments::{Arguments, Memory};
 use crate::call::index::{KeyBatch, QueryBatch, SequenceIndex};
+use crate::call::memory::Memory;
 use problem::{Problem, QueryLengths, SegmentSlot, Slot};
+use program::build::Arguments;
 use ptx::build::{Builder, GlobalPtr, Reg};
 
 /// Where lengths come from.

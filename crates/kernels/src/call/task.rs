@@ -1,9 +1,8 @@
 //! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
 use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
+use crate::call::memory::Memory;
 use crate::call::rows::{Block, Packing};
 use crate::call::sequence::{Lengths, Sequence};
 use crate::call::tensors::{self, Panel, QueryBox};
@@ -11,13 +10,14 @@ use crate::call::visible::{Bounds, TileRange, Visible};
 use crate::math::bias::MaskTensor;
 use crate::math::exact::{self, Finite, SegmentRows, Watch};
 use crate::math::softmax::Softmax;
-use crate::moves::gather::{Elements, Model1, Scattered};
+use crate::moves::gather::{Elements, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
 use crate::work::shares::{Shares, SharesOf};
 use crate::work::stamps::Stamps;
 use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
 
 /// Where finished rows go.
@@ -570,13 +570,11 @@ impl Keys {
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
             let gathered = match segment.storage {
-                Storage::Model1 => {
-                    Some(Scattered::Model1(Model1::declare(b, args, segment, buffer)))
-                }
                 Storage::Elements if tiling.gathers => {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
-                _ => None,
+                Storage::Elements => None,
+                _ => Some(Scattered::Packed(Packed::declare(b, args, segment, buffer))),
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
@@ -593,11 +591,11 @@ impl Keys {
             Values::SameAsKeys { .. } => part(SegmentSlot::K),
         };
         let v = values_apart.then(|| match k {
-            Source::Scattered(Scattered::Model1(_)) => k,
+            Source::Scattered(Scattered::Packed(_)) => k,
             _ => source(b, "v", &segment.value_view(), values),
         });
         let exact = match k {
-            Source::Scattered(Scattered::Model1(rows)) => exact::Rows::Model1(rows),
+            Source::Scattered(Scattered::Packed(rows)) => exact::Rows::Packed(rows),
             _ => {
                 let mut tensor = |name: &str, view: &View, buffer| {
                     exact::Tensor::declare(b, args, name, view, buffer)

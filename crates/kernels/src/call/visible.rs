@@ -3,10 +3,11 @@
 //! Query `t` of `q_len` sits on the diagonal at key `t + k_len - q_len`. It sees keys from `first` up
 //! to, not including, `end`; both are clamped to the sequence.
 
-use crate::call::arguments::{Arguments, Memory};
 use crate::call::index::{KvTile, QueryToken, SequenceIndex, SplitIndex};
+use crate::call::memory::Memory;
 use crate::call::sequence::{Sequence, element};
 use problem::{Mask, Problem, Slot};
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
 #[derive(Clone, Copy, Debug)]

@@ -8,12 +8,7 @@
 use crate::call::index::KvTile;
 use layout::hw::Fragment;
 use layout::hw::fragment::wgmma_d;
-use ptx::build::{Builder, Cmp, Reg, SharedTile, VECTOR_BYTES};
-
-/// Bytes of a 16-bit element.
-const ELEMENT_BYTES: u32 = 2;
-/// Columns of a 16-byte vector.
-const VECTOR: u32 = VECTOR_BYTES / ELEMENT_BYTES;
+use ptx::build::{Builder, Cmp, Reg};
 
 /// The accumulator of `registers` registers per thread: two columns each.
 fn accumulator(registers: usize) -> Fragment {
@@ -125,26 +120,6 @@ impl Quad {
     }
 }
 
-/// Stores a fragment of 16-bit pairs to a K-major tile, 16 rows × 16 columns per `stmatrix`: the
-/// lower lanes name rows of the left 8 columns, the upper ones of the right 8. A warp writes its own 16
-/// rows only.
-#[track_caller]
-pub fn store(b: &mut Builder, thread: Reg<u32>, pairs: &[Reg<u32>], tile: SharedTile) {
-    let warp = b.eval(thread / 32);
-    let lane = b.eval(thread % 32);
-    let row = b.eval(warp * 16 + lane % 16);
-    let right = b.eval(lane / 16);
-    let vectors = tile.row(b, row).from_vector(b, right);
-    for (step, pairs) in pairs.chunks(4).enumerate() {
-        let to = vectors.vector(b, step as u32 * 2 * VECTOR);
-        match *pairs {
-            [x, y, z, w] => b.stmatrix4(to, [x, y, z, w]),
-            [x, y] => b.stmatrix2(to, [x, y]),
-            _ => unreachable!("columns are multiples of 8"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +163,7 @@ mod tests {
         let from = b.global_add(from, own);
         let values: Vec<Reg<u32>> =
             (0..pairs).map(|i| b.ld_global(from.plus(i64::from(i) * 4))).collect();
-        store(&mut b, thread, &values, tile);
+        b.store_fragment(thread, &values, tile);
         b.barrier_all();
         for first in (0..tile.bytes()).step_by(128 * 4) {
             let at = b.shl(thread, 2);

@@ -4,13 +4,13 @@
 //! Scores of a problem with a mask tensor become exponents of two here, `s·f + m·log2 e`. A bias is kept within
 //! ±[`AttnMask::MOST`] first, so that the product is finite; only `-inf` hides, whatever the score is.
 
-use crate::call::arguments::Arguments;
 use crate::call::index::QueryHead;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Tiling};
 use crate::math::softmax::Softmax;
 use problem::{AttnMask, DType, MaskElement};
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 use std::f32::consts::LOG2_E;
 

@@ -2,13 +2,14 @@
 
 use crate::ampere;
 use crate::blackwell::{self, cta_pair, one_block, two_blocks};
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
 use crate::hopper::{narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
 use crate::work::exchange::Size;
 use problem::Problem;
 use program::Argument;
+use program::build::Arguments;
 use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 

@@ -9,7 +9,7 @@
 //! they wait themselves: shares are worked on from their end to their beginning. A launch before lowers
 //! the flags.
 
-use crate::call::arguments::Arguments;
+use program::build::Arguments;
 use program::{Argument, BufferId, Launch};
 use ptx::build::{Builder, Cmp, GlobalPtr, Kernel, Reg, Target};
 

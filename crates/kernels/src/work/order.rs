@@ -6,9 +6,8 @@
 //! any other job. Jobs of a KV head are neighbours, so that its keys and values stay in L2. The list
 //! is balanced without a counter that would have to be reset.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, Reg};
 
 /// The list of tiles of a launch.

@@ -12,7 +12,6 @@
 //!
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
-use crate::call::arguments::Arguments;
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
 use crate::call::sequence::Sequence;
 use crate::call::task::{OpenTile, Params};
@@ -20,6 +19,7 @@ use crate::call::visible::{Ramp, TileRange};
 use crate::work::exchange::{Buffers, Exchange, Part};
 use crate::work::order::Tile;
 use layout::Layout;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
 /// What the ends of a work tile cost, in KV tiles.

@@ -1,7 +1,7 @@
 //! When warps that write rows begin and end: what shows whether processors finish together.
 
-use crate::call::arguments::Arguments;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
 /// Warps of a CTA at most.

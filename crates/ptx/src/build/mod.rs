@@ -15,6 +15,7 @@
 //! assert!(ptx.contains(".visible .entry twice"));
 //! ```
 
+mod accumulator;
 mod arith;
 mod builder;
 mod control;
@@ -34,6 +35,7 @@ mod value;
 mod warp;
 mod wgmma;
 
+pub use accumulator::Accumulator;
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
 pub use division::magic;

@@ -34,6 +34,19 @@ impl Builder {
         self.special("%tid.x")
     }
 
+    /// The CTA's index in its grid.
+    #[track_caller]
+    pub fn cta(&mut self) -> Reg<u32> {
+        self.special("%ctaid.x")
+    }
+
+    /// The thread's index in its grid.
+    #[track_caller]
+    pub fn thread_in_grid(&mut self) -> Reg<u32> {
+        let (cta, threads, thread) = (self.cta(), self.special("%ntid.x"), self.thread());
+        self.mad(cta, threads, thread)
+    }
+
     /// The 32-bit value of one lane, in all lanes.
     #[track_caller]
     pub fn lane_value<T: Scalar>(&mut self, value: Reg<T>, lane: impl Into<Arg<u32>>) -> Reg<T> {

@@ -5,7 +5,7 @@ use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
-use crate::moves::gather;
+use crate::moves::gather::{self, Format};
 use problem::{DType, Problem, Storage, Values};
 use ptx::build::HalfType;
 
@@ -42,6 +42,8 @@ pub struct Config {
     pub gathers: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// How rows lie in memory.
+    pub storage: Storage,
     /// Whether rows are packed.
     pub unpacks: bool,
     /// Whether rows that are gathered come to L2 ahead of time: few row blocks share them.
@@ -73,7 +75,7 @@ impl Config {
         let suits = |segment| gather::suits(segment, TILE, u64::MAX);
         let gathers =
             problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
-        let unpacks = problem.segments[n].storage != Storage::Elements;
+        let storage = problem.segments[n].storage;
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
@@ -89,7 +91,8 @@ impl Config {
             output_first: shared_kv && gathers,
             gathers,
             listed,
-            unpacks,
+            storage,
+            unpacks: storage != Storage::Elements,
             prefetches: gathers && blocks <= 4,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
@@ -101,8 +104,13 @@ impl Config {
         let bytes = self.queries().bytes()
             + self.ring_bytes()
             + self.p_stages * self.probabilities().bytes()
-            + if self.unpacks { gather::WAITING_BYTES } else { 0 };
+            + self.format().map_or(0, gather::waiting_bytes);
         bytes <= SHARED_LIMIT - SHARED_RESERVE
+    }
+
+    /// The format of packed rows.
+    pub fn format(&self) -> Option<Format> {
+        self.unpacks.then(|| Format::of(self.storage))
     }
 
     /// Bytes of all KV tiles.
@@ -216,7 +224,11 @@ impl Config {
 
     /// Registers of a loader thread, and of the left and the right warpgroup's.
     pub fn registers(&self) -> [u32; 3] {
-        if self.unpacks { [64, 208, 176] } else { [40, 232, 232] }
+        match self.storage {
+            Storage::Elements => [40, 232, 232],
+            Storage::V32 => [72, 208, 160],
+            _ => [64, 208, 176],
+        }
     }
 
     /// Output columns of one product. The assembler takes no instruction that needs more registers than a thread

@@ -95,7 +95,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
-        waiting: config.unpacks.then(|| gather::waiting(b, base)),
+        waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }

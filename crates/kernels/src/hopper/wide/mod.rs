@@ -25,8 +25,9 @@
 //!
 //! Shared memory at 512 columns: queries 64 KiB, keys 64 KiB, values 64 KiB, probabilities 2 × 8 KiB.
 //! With K = V the values' 64 KiB are a second stage of keys. Packed rows wait in 24 KiB more to be
-//! unpacked; there is room for one tile of probabilities then. Registers: output 128, scores 32,
-//! probabilities 16.
+//! unpacked (those of half bytes in registers); there is room for one tile of probabilities then. Packed rows of
+//! 576 columns take 72 KiB, beside 72 KiB of queries and 32 KiB in which they wait: there is one stage of them.
+//! Registers: output 128, scores 32, probabilities 16.
 
 mod config;
 mod gatherers;

@@ -200,10 +200,17 @@ impl Scoring<'_> {
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
+        if self.frame.config.stages == 1 {
+            // The next keys come to the place of these values.
+            b.wgmma_wait(0);
+            self.frame.release(b, &values, self.lead);
+        }
         self.take_keys(b, view);
         self.issue_scores(b, view);
-        b.wgmma_wait(1);
-        self.frame.release(b, &values, self.lead);
+        if self.frame.config.stages > 1 {
+            b.wgmma_wait(1);
+            self.frame.release(b, &values, self.lead);
+        }
         self.release_keys(b, view, 0);
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
@@ -338,7 +345,7 @@ impl Scoring<'_> {
         let shared = &self.frame.shared;
         if probabilities {
             let to = slot.tile(b, shared.p);
-            fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
+            b.store_fragment(self.scores.thread, &self.scores.probabilities, to);
         }
         let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);

@@ -1,12 +1,12 @@
 //! Rows of queries, keys and values, read by one thread from where they lie.
 
-use crate::call::arguments::Arguments;
 use crate::call::index::TensorToken;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile};
-use crate::moves::gather::{Model1, PackedRow};
+use crate::moves::gather::{Packed, PackedRow};
 use problem::View;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Columns that are read together: 16 bytes of 16-bit elements.
@@ -73,8 +73,8 @@ impl Tensor {
 pub enum Rows {
     /// Rows of 16-bit elements: keys, and values.
     Elements(Tensor, Tensor),
-    /// Rows in DeepSeek-V4's fp8 format, values being the first columns.
-    Model1(Model1),
+    /// Packed rows, values being the first columns.
+    Packed(Packed),
 }
 
 /// The rows of a segment, to be found by key.
@@ -94,7 +94,7 @@ pub struct Key<'a> {
 /// Where they are.
 enum Place {
     Elements { key: GlobalPtr, value: GlobalPtr },
-    Model1(PackedRow),
+    Packed(PackedRow),
 }
 
 impl SegmentRows<'_> {
@@ -113,7 +113,7 @@ impl SegmentRows<'_> {
                 let at = [outer, open.tile.kv_head.reg(), row];
                 Place::Elements { key: keys.row(b, at), value: values.row(b, at) }
             }
-            Rows::Model1(rows) => Place::Model1(rows.row(b, outer, row, exists)),
+            Rows::Packed(rows) => Place::Packed(rows.row(b, outer, row, exists)),
         };
         Key { rows: self, exists, place }
     }
@@ -179,7 +179,7 @@ impl Key<'_> {
     fn key_dim(&self) -> u32 {
         match self.rows.keys.exact {
             Rows::Elements(keys, _) => keys.columns,
-            Rows::Model1(_) => problem::Storage::MODEL1_DIM as u32,
+            Rows::Packed(rows) => rows.format.dim(),
         }
     }
 
@@ -194,7 +194,7 @@ impl Key<'_> {
             Place::Elements { key, value } => {
                 elements(b, self.rows.half, if of_key { key } else { value }, vector)
             }
-            Place::Model1(row) => row.vector(b, vector),
+            Place::Packed(row) => row.vector(b, vector),
         }
     }
 }

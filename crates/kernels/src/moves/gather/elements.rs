@@ -1,11 +1,11 @@
 //! Rows of 16-bit elements: copied 16 bytes at a time, asynchronously.
 
 use super::share::{Share, row_at};
-use crate::call::arguments::Arguments;
 use crate::call::index::KvHead;
 use crate::call::tensors::CHUNK;
 use problem::View;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, VECTOR_BYTES};
 
 /// A tensor of 16-bit elements.

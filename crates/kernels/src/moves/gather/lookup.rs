@@ -65,48 +65,98 @@ impl Row {
 pub struct Place {
     /// The row, in vectors of 16 bytes from the first: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
-    /// Its scales, where it has some.
-    pub scales: Option<[Reg<u32>; 2]>,
+    /// What else is known of it.
+    pub aside: Aside,
+}
+
+/// What is known of a row beside its place, as its format says: its scales, or where they are in units of 16 bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Aside {
+    Nothing,
+    ScalePlace([Reg<u32>; 1]),
+    Scales([Reg<u32>; 2]),
+}
+
+impl Aside {
+    /// So many words that are not known yet.
+    #[track_caller]
+    pub fn new(b: &mut Builder, words: usize) -> Self {
+        match words {
+            0 => Aside::Nothing,
+            1 => Aside::ScalePlace([b.reg()]),
+            _ => Aside::Scales([b.reg(), b.reg()]),
+        }
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[Reg<u32>] {
+        match self {
+            Aside::Nothing => &[],
+            Aside::ScalePlace(place) => place,
+            Aside::Scales(scales) => scales,
+        }
+    }
+
+    fn map(self, word: impl FnMut(Reg<u32>) -> Reg<u32>) -> Self {
+        match self {
+            Aside::Nothing => Aside::Nothing,
+            Aside::ScalePlace(place) => Aside::ScalePlace(place.map(word)),
+            Aside::Scales(scales) => Aside::Scales(scales.map(word)),
+        }
+    }
 }
 
 impl Place {
     /// A place in `source` that is not known yet.
     #[track_caller]
     pub fn new(b: &mut Builder, source: &Scattered) -> Self {
-        let scales = matches!(source, Scattered::Model1(_)).then(|| [b.reg(), b.reg()]);
-        Place { row: b.reg(), scales }
+        let words = match source {
+            Scattered::Elements(_) => 0,
+            Scattered::Packed(rows) => rows.format.aside(),
+        };
+        let aside = Aside::new(b, words);
+        Place { row: b.reg(), aside }
     }
 
     /// Overwrites it.
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Place) {
         b.assign(self.row, other.row);
-        if let (Some(scales), Some(other)) = (self.scales, other.scales) {
-            scales.iter().zip(other).for_each(|(scale, other)| b.assign(*scale, other));
+        let words = self.aside.words().iter().zip(other.aside.words());
+        words.for_each(|(word, other)| b.assign(*word, *other));
+    }
+
+    /// The same without scales, which may not have come yet.
+    pub fn without_scales(self) -> Self {
+        match self.aside {
+            Aside::Scales(_) => Place { aside: Aside::Nothing, ..self },
+            _ => self,
         }
     }
 
     /// This place where `p` holds, the other elsewhere.
     #[track_caller]
     pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Place) -> Place {
-        let both = self.scales.zip(other.scales);
-        let scales =
-            both.map(|(own, other)| [0, 1].map(|i: usize| b.select::<u32>(p, own[i], other[i])));
-        Place { row: b.select::<u32>(p, self.row, other.row), scales }
+        let mut others = other.aside.words().iter();
+        let aside = self.aside.map(|own| {
+            let other = others.next().expect("places of one format");
+            b.select::<u32>(p, own, *other)
+        });
+        Place { row: b.select::<u32>(p, self.row, other.row), aside }
     }
 
     /// Makes it a place without a row.
     #[track_caller]
     pub fn clear(&self, b: &mut Builder) {
         b.assign(self.row, NOWHERE);
-        self.scales.iter().flatten().for_each(|scale| b.assign(*scale, 0));
+        self.aside.words().iter().for_each(|word| b.assign(*word, 0));
     }
 
     /// What lane `lane` of the warp knows.
     #[track_caller]
     pub fn of_lane(&self, b: &mut Builder, lane: Reg<u32>) -> Place {
         let row = b.lane_value(self.row, lane);
-        Place { row, scales: self.scales.map(|own| own.map(|scale| b.lane_value(scale, lane))) }
+        Place { row, aside: self.aside.map(|own| b.lane_value(own, lane)) }
     }
 
     /// Whether there is a row.
@@ -252,12 +302,12 @@ impl<'p> Lookup<'p> {
         };
         let at = match source {
             Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
-            Scattered::Model1(rows) => rows.place(b, outer, token),
+            Scattered::Packed(rows) => rows.place(b, outer, token),
         };
         let at = b.select::<u32>(exists, at, NOWHERE);
         b.assign(place.row, at);
-        if let (Scattered::Model1(rows), Some(scales)) = (source, &place.scales) {
-            rows.load_scales(b, outer, token, exists, scales);
+        if let Scattered::Packed(rows) = source {
+            rows.find_aside(b, outer, token, exists, &place.aside);
         }
     }
 

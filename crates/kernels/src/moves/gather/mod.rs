@@ -10,20 +10,23 @@
 //! multiplies with the rows fences behind the wait for them.
 
 mod elements;
+mod format;
 mod lane;
 mod lookup;
-mod model1;
+mod numbers;
+mod packed;
 mod share;
 mod unpack;
 
 pub use elements::Elements;
-pub use lane::{Lane as UnpackingLane, words_of};
+pub use format::Format;
+pub use lane::Lane as UnpackingLane;
 #[cfg(test)]
 pub use lookup::row_of_lane;
 pub use lookup::{Lookup, Place, Row, Rows};
-pub use model1::{Model1, PackedRow};
+pub use packed::{Packed, PackedRow};
 pub use share::Share;
-pub use unpack::{Unpack, WAITING_BYTES, WARPS as UNPACKING_WARPS, waiting};
+pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, waiting, waiting_bytes};
 
 use crate::call::task::{Keys, OpenTile, Params, Source};
 use crate::call::tensors::{self, CHUNK};
@@ -76,15 +79,15 @@ pub fn reaches(segment: &Segment) -> bool {
 pub enum Scattered {
     /// Rows of 16-bit elements.
     Elements(Elements),
-    /// Rows in DeepSeek-V4's fp8 format.
-    Model1(Model1),
+    /// Rows in one of DeepSeek's packed formats.
+    Packed(Packed),
 }
 
 impl Scattered {
-    /// Rows in DeepSeek-V4's fp8 format.
-    pub fn packed(&self) -> &Model1 {
+    /// Packed rows.
+    pub fn packed(&self) -> &Packed {
         match self {
-            Scattered::Model1(rows) => rows,
+            Scattered::Packed(rows) => rows,
             Scattered::Elements(_) => panic!("rows of elements are copied, not unpacked"),
         }
     }
@@ -92,7 +95,7 @@ impl Scattered {
     fn elements(&self) -> &Elements {
         match self {
             Scattered::Elements(rows) => rows,
-            Scattered::Model1(_) => panic!("packed rows are unpacked, not copied"),
+            Scattered::Packed(_) => panic!("packed rows are unpacked, not copied"),
         }
     }
 
@@ -101,7 +104,7 @@ impl Scattered {
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Scattered {
         match self {
             Scattered::Elements(rows) => Scattered::Elements(rows.columns(b, first, columns)),
-            Scattered::Model1(rows) => Scattered::Model1(rows.columns(b, first, columns)),
+            Scattered::Packed(rows) => Scattered::Packed(rows.columns(b, first, columns)),
         }
     }
 
@@ -110,7 +113,7 @@ impl Scattered {
     pub fn bring(&self, b: &mut Builder, share: &Share<'_>) {
         match self {
             Scattered::Elements(rows) => rows.copy(b, share),
-            Scattered::Model1(rows) => rows.unpack(b, share),
+            Scattered::Packed(rows) => rows.unpack(b, share),
         }
     }
 

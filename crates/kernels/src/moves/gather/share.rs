@@ -1,7 +1,7 @@
 //! One warp's share of a tile: which lane copies what.
 
 use super::WARPS;
-use super::lookup::Place;
+use super::lookup::{Aside, Place};
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, VECTOR_BYTES};
 
 /// Lanes of a warp.
@@ -36,8 +36,8 @@ pub struct Handed {
     pub exists: Reg<bool>,
     /// Its place, or another where there is none.
     pub row: Reg<u32>,
-    /// Its scales, where it has some.
-    pub scales: Option<[Reg<u32>; 2]>,
+    /// What else is known of it.
+    pub aside: Aside,
 }
 
 impl<'a> Share<'a> {
@@ -124,9 +124,9 @@ impl Handed {
     /// What lane `lane` looked up.
     #[track_caller]
     fn from_lane(b: &mut Builder, place: &Place, lane: Reg<u32>) -> Self {
-        let Place { row, scales } = place.of_lane(b, lane);
+        let Place { row, aside } = place.of_lane(b, lane);
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
-        Handed { exists, row: b.select::<u32>(exists, row, 0), scales }
+        Handed { exists, row: b.select::<u32>(exists, row, 0), aside }
     }
 }
 
