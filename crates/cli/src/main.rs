@@ -1,6 +1,7 @@
 //! The `sixwarp` program.
 
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod engine;
@@ -38,6 +39,7 @@ enum Command {
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
     Sim(Box<sim::Args>),
+    Check(Box<check::Args>),
     Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
     Doctor(doctor::Args),
@@ -74,6 +76,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
         Command::Sim(args) => sim::run(*args),
+        Command::Check(args) => check::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),
         Command::Doctor(args) => doctor::run(args),
