@@ -2,6 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
+// The checks name the engine as its own examples do.
+extern crate cuda as sixwarp_cuda;
+
 #[path = "../../cuda/examples/smoke/checks/mod.rs"]
 mod checks;
 mod common;
