@@ -65,7 +65,8 @@ fn keys_in_many_parts() {
 #[test]
 fn fp8_rows_with_and_without_an_instruction() {
     for arch in [Arch::Sm86, Arch::Sm120] {
-        let passed = run_table(&mut on(arch, "latest", 0), named(&["dsv4-csa-fp8"]), &DECLINED);
+        let passed =
+            run_table(&mut on(arch, "latest", 0), named(&["dsv4-csa-decode-fp8"]), &DECLINED);
         assert_eq!(passed, 1, "{arch}");
     }
 }
