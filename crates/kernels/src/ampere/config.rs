@@ -115,8 +115,8 @@ impl Config {
         let config = fitting.next().expect("the smallest shape fits every chip");
         // Rows that are unpacked come while nothing else is under way.
         let most = if segment.storage == Storage::Elements { 2 } else { 1 };
-        let with_more = (2..=most).map(|stages| Config { stages, ..config });
-        with_more.filter(|c| c.fits(arch)).last().unwrap_or(config)
+        let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
+        with_more.find(|c| c.fits(arch)).unwrap_or(config)
     }
 
     /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
