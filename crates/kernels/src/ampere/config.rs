@@ -198,6 +198,13 @@ impl Config {
         self.shape.halves == 1 && columns <= MOST_HELD_COLUMNS
     }
 
+    /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
+    /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
+    /// those that were read first.
+    pub fn waits_for_queries(&self) -> bool {
+        self.shared_kv && self.shape.halves == 1 && !self.holds_queries()
+    }
+
     /// Whether some warps never have rows: those of a block that is not full.
     pub fn has_idle_warps(&self) -> bool {
         self.packing.used() <= ROWS - 16

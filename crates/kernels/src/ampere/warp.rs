@@ -198,8 +198,9 @@ impl<'f> Warp<'f> {
 
     /// All tiles of keys, last to first.
     fn accumulate(&self, b: &mut Builder, open: &OpenTile, views: &[View]) {
-        // The buffers are free when all warps are done with the work tile before.
-        b.barrier_all();
+        if self.frame.config.waits_for_queries() {
+            b.barrier_all();
+        }
         self.copy_queries(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
         let last = b.sub(open.range.end, 1);
