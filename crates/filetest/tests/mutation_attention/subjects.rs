@@ -43,6 +43,44 @@ fn pair(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 2, split: Split::Never, ..options }
 }
 
+/// What copies and waits in the `mma.sync` family.
+const COPIES: &[&str] = &["ampere/ring.rs", "ampere/warp.rs"];
+
+/// The `mma.sync` family, two buffers of keys and of values.
+pub const SM80: Subject = Subject {
+    name: "sm80",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 64
+        amplitude = 2.5
+        queries = [100, 20, 70, 100, 90]
+        keys = [300, 0, 130, 200, 90]
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: COPIES,
+};
+
+/// The `mma.sync` family, keys that are values, looked up a tile ahead.
+pub const SM80_SHARED: Subject = Subject {
+    name: "sm80-shared",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 64
+        shared = true
+        amplitude = 2.5
+        queries = [100, 20, 70, 100, 90]
+        keys = [300, 0, 130, 200, 90]
+        layout = "paged"
+        page = 16
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: COPIES,
+};
+
 /// Hopper, two warpgroups.
 pub const SM90: Subject = Subject {
     name: "sm90",

@@ -53,6 +53,8 @@ pub struct Shape {
     pub warps: u32,
     /// Fragments of 16 rows that a warp has.
     pub fragments: u32,
+    /// Halves of the columns, of keys and of values: 2 where two warps share the same rows.
+    pub halves: u32,
     /// Keys per tile.
     pub tile: u32,
     /// CTAs that a multiprocessor is to have room for.
@@ -60,12 +62,20 @@ pub struct Shape {
 }
 
 const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
-    Shape { warps, fragments, tile, resident }
+    Shape { warps, fragments, halves: 1, tile, resident }
 }
 
-/// Shapes for rows of so many columns, the best first: the first one that fits is taken.
-fn shapes(columns: u32, blocks: u32) -> &'static [Shape] {
-    match (columns, blocks) {
+/// Eight warps that share 64 rows.
+const fn shared_rows(tile: u32) -> Shape {
+    Shape { halves: 2, ..shape(8, 1, tile, 1) }
+}
+
+/// Shapes for rows of so many columns of keys and of values, the best first: the first one that fits is taken.
+fn shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
+    if values > MOST_COLUMNS {
+        return const { &[shared_rows(32), shared_rows(16), shape(4, 1, 16, 1)] };
+    }
+    match (keys.max(values), blocks) {
         (0..=64, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 1, 64, 2)] },
         (65..=128, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
         (129..=256, 2..) => const { &[shape(8, 1, 64, 1), shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
@@ -93,21 +103,26 @@ impl Config {
             value_dim,
             packing,
             group,
-            slices: value_dim.div_ceil(MOST_COLUMNS),
+            slices: 1,
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
-        let columns = key_dim.max(config.columns());
-        let shapes = shapes(columns, blocks).iter();
-        let mut fitting = shapes.map(|&shape| Config { shape, ..config }).filter(|c| c.fits(arch));
-        let config = fitting.next().unwrap_or(config);
+        let shapes = shapes(key_dim, value_dim, blocks).iter();
+        let mut fitting = shapes.map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
+        let config = fitting.next().expect("the smallest shape fits every chip");
         // Rows that are unpacked come while nothing else is under way.
         let most = if segment.storage == Storage::Elements { 2 } else { 1 };
-        let with_more = (2..=most).map(|stages| Config { stages, ..config });
-        with_more.filter(|c| c.fits(arch)).last().unwrap_or(config)
+        let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
+        with_more.find(|c| c.fits(arch)).unwrap_or(config)
+    }
+
+    /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
+    fn shaped(&self, shape: Shape) -> Self {
+        let slices = self.value_dim.div_ceil(MOST_COLUMNS * shape.halves);
+        Config { shape, slices, ..*self }
     }
 
     /// Blocks of 64 rows that a CTA may take: one where there are few, or where a list is one token's.
@@ -128,12 +143,24 @@ impl Config {
 
     fn shared_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
-        self.blocks() * self.queries().bytes() + self.stages * (self.keys().bytes() + values)
+        self.blocks() * self.queries().bytes()
+            + self.stages * (self.keys().bytes() + values)
+            + self.exchanged_words() * self.threads() * 4
+    }
+
+    /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
+    pub fn exchanged_words(&self) -> u32 {
+        if self.shape.halves > 1 { self.shape.tile / 2 } else { 0 }
+    }
+
+    /// Panels of keys that a warp multiplies, the first of two halves perhaps one more.
+    pub fn key_panels(&self) -> u32 {
+        self.queries().chunks.div_ceil(self.shape.halves)
     }
 
     /// Blocks of 64 rows of a CTA.
     pub fn blocks(&self) -> u32 {
-        self.shape.warps / 4 * self.shape.fragments
+        self.shape.warps / 4 * self.shape.fragments / self.shape.halves
     }
 
     /// A block's queries.
@@ -141,28 +168,41 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A KV tile, with room for all slices of the values that they are.
+    /// The keys of a KV tile, with room for all parts of the values that they are.
     pub fn keys(&self) -> TileShape {
-        let values = if self.shared_kv { self.slices * self.columns() } else { 0 };
+        let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
         TileShape::new(self.shape.tile, self.key_dim.max(values))
     }
 
-    /// A tile of a slice's values.
+    /// A tile of the values that a CTA accumulates.
     pub fn values(&self) -> TileShape {
-        TileShape::new(self.shape.tile, self.columns())
+        TileShape::new(self.shape.tile, self.shape.halves * self.columns())
     }
 
-    /// Value columns that a CTA accumulates: whole panels, where they are shared out.
+    /// Warps or CTAs among which the value columns of a row are shared out.
+    pub fn parts(&self) -> u32 {
+        self.slices * self.shape.halves
+    }
+
+    /// Value columns that a warp accumulates: whole panels, where they are shared out.
     pub fn columns(&self) -> u32 {
-        match self.slices {
+        match self.parts() {
             1 => self.value_dim,
-            slices => self.value_dim.div_ceil(slices).next_multiple_of(CHUNK),
+            parts => self.value_dim.div_ceil(parts).next_multiple_of(CHUNK),
         }
     }
 
     /// Whether queries stay in registers while keys come by.
     pub fn holds_queries(&self) -> bool {
-        self.key_dim.next_multiple_of(16) * self.shape.fragments <= MOST_HELD_COLUMNS
+        let columns = self.key_dim.next_multiple_of(16) * self.shape.fragments;
+        self.shape.halves == 1 && columns <= MOST_HELD_COLUMNS
+    }
+
+    /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
+    /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
+    /// those that were read first.
+    pub fn waits_for_queries(&self) -> bool {
+        self.shared_kv && self.shape.halves == 1 && !self.holds_queries()
     }
 
     /// Whether some warps never have rows: those of a block that is not full.

@@ -54,10 +54,21 @@ impl Copier {
         self.rows
     }
 
-    /// Rows of a tile of `rows` rows that the thread copies.
+    /// Rows of a tile of `rows` rows that the thread copies, if [all](Self::among) do.
     pub fn turns(&self, rows: u32) -> u32 {
-        assert!(rows.is_multiple_of(self.rows), "all threads copy as many rows of {rows}");
-        rows / self.rows
+        let whole = rows.is_multiple_of(self.rows) || rows < self.rows;
+        assert!(whole, "threads that copy have as many rows of {rows}");
+        rows.div_ceil(self.rows)
+    }
+
+    /// `p`, in threads that have a row of a tile of `rows` rows.
+    #[track_caller]
+    pub fn among(&self, b: &mut Builder, rows: u32, p: Reg<bool>) -> Reg<bool> {
+        if rows >= self.rows {
+            return p;
+        }
+        let has = b.setp(Cmp::Lt, self.row, rows);
+        b.and(p, has)
     }
 
     /// The thread's vectors of a row that begins at `row`.

@@ -17,7 +17,10 @@
 //! accumulators: softmax and epilogue are [`crate::hopper`]'s. Keys are visited from the last tile to the first.
 //! Several CTAs share a multiprocessor where they fit; one exponentiates while another multiplies.
 //!
-//! More than 256 value columns are shared out among CTAs (`slices`), each of which computes all scores.
+//! More than 256 value columns take eight warps on 64 rows: two warps have the same rows, each half of the columns of
+//! keys and of values (`halves`). They add up their scores through shared memory at the barrier before the softmax,
+//! which both compute. Where there is no room for that, CTAs share the value columns (`slices`), and each computes all
+//! scores.
 
 mod config;
 mod copies;

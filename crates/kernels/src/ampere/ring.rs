@@ -54,7 +54,8 @@ impl<'a> Ring<'a> {
         stage: Option<Reg<u32>>,
     ) -> Self {
         let config = &frame.config;
-        let column = open.slice.map(|slice| b.mul(slice.reg(), config.columns()));
+        let columns = config.shape.halves * config.columns();
+        let column = open.slice.map(|slice| b.mul(slice.reg(), columns));
         let mut ring =
             Ring { frame, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
         ring.finder = ring.finder(b);
@@ -96,13 +97,6 @@ impl<'a> Ring<'a> {
             }
             _ => from,
         }
-    }
-
-    /// Bytes of this CTA's values from the first column of the keys that they are.
-    #[track_caller]
-    pub fn value_offset(&self, b: &mut Builder, block_bytes: u32) -> Option<Reg<u32>> {
-        let panels = self.frame.config.columns() / CHUNK;
-        self.open.slice.map(|slice| b.mul(slice.reg(), panels * block_bytes))
     }
 
     /// Groups of copies that are under way when the first tile in work is awaited.
@@ -159,6 +153,10 @@ impl<'a> Ring<'a> {
     pub fn await_values(&self, b: &mut Builder, n: KvTile) {
         let config = &self.frame.config;
         if config.shared_kv {
+            // Warps that share rows hand scores to each other.
+            if config.shape.halves > 1 {
+                b.barrier_all();
+            }
             return;
         }
         b.cp_async_wait(self.groups() - 1);
@@ -236,7 +234,8 @@ impl<'a> Ring<'a> {
     #[track_caller]
     fn bring(&self, b: &mut Builder, what: What, n: KvTile, ahead: u32) {
         let visited = self.open.range.reaches(b, n);
-        b.if_(visited, |b| {
+        let copies = self.copier.among(b, self.frame.config.shape.tile, visited);
+        b.if_(copies, |b| {
             let stage = self.buffer(b, ahead);
             let tiles: SharedTiles = if what == What::Keys { self.frame.k } else { self.frame.v };
             let tile = tiles.select(b, stage);

@@ -4,15 +4,16 @@ use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
 use super::matrices::{Matrices, Order, STEP};
 use super::ring::Ring;
-use crate::call::index::KvTile;
+use crate::call::index::{KvTile, SliceIndex};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
+use crate::call::tensors::CHUNK;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
 use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Reg};
+use ptx::build::{Builder, Cmp, Reg, SmemPtr};
 
 /// Rows of a fragment.
 const ROWS: u32 = 16;
@@ -26,6 +27,8 @@ struct Warp<'f> {
     queries: Reg<u32>,
     /// Number of the warp's first row block, where there are more warps than one block has.
     first_block: Option<Reg<u32>>,
+    /// Which half of the columns the warp has, where two share rows.
+    half: Option<Reg<u32>>,
     /// Whether the warp has rows, where some have none.
     live: Option<Reg<bool>>,
     keys: Matrices,
@@ -66,10 +69,10 @@ impl<'f> Warp<'f> {
         let of_block = b.and(thread, 127);
         let row = b.shr(of_block, 5);
         let row = b.mul(row, ROWS);
-        let first_block = (config.shape.warps > 4).then(|| {
-            let four = b.shr(thread, 7);
-            b.mul(four, config.shape.fragments)
-        });
+        let four = b.shr(thread, 7);
+        let half = (config.shape.halves > 1).then_some(four);
+        let apart = config.shape.warps > 4 && half.is_none();
+        let first_block = apart.then(|| b.mul(four, config.shape.fragments));
         let mut queries = Matrices::bytes_to(b, frame.q.tile(0), row);
         if let Some(first) = first_block {
             queries = b.mad(first, config.queries().bytes(), queries);
@@ -82,6 +85,7 @@ impl<'f> Warp<'f> {
             fragments,
             queries,
             first_block,
+            half,
             live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.packing.used())),
             keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
             values: Matrices::new(b, frame.v.tile(0), Order::Columns),
@@ -105,7 +109,7 @@ impl<'f> Warp<'f> {
         for (n, fragment) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
             let output = BlockOutput { params: &self.frame.params, open, block: &block };
-            self.for_each_slice(b, open, fragment, |b, columns| columns.write_again(b, &output));
+            self.for_each_part(b, open, fragment, |b, columns| columns.write_again(b, &output));
         }
     }
 
@@ -141,14 +145,32 @@ impl<'f> Warp<'f> {
     }
 
     fn finish(&self, b: &mut Builder, fragment: &Fragment, output: &BlockOutput<'_>) {
-        let factors = epilogue::finish(b, &fragment.scores, output);
-        self.for_each_slice(b, output.open, fragment, |b, columns| {
+        let (thread, totals) = (fragment.scores.thread, fragment.scores.totals(b));
+        let writes_lse = self.half.is_none();
+        let factors = epilogue::finish_rows(b, thread, totals, output, writes_lse);
+        if let Some(half) = self.half {
+            let first = b.setp(Cmp::Eq, half, 0);
+            b.if_(first, |b| {
+                epilogue::finish_rows(b, thread, totals, output, true);
+            });
+        }
+        self.for_each_part(b, output.open, fragment, |b, columns| {
             columns.write(b, output, factors);
         });
     }
 
-    /// Runs `body` with the output columns that this CTA has.
-    fn for_each_slice(
+    /// Which part of the value columns the warp has, where they are shared out.
+    fn part(&self, b: &mut Builder, open: &OpenTile) -> Option<Reg<u32>> {
+        match (open.slice.map(SliceIndex::reg), self.half) {
+            (Some(slice), Some(half)) => {
+                Some(b.eval(slice * self.frame.config.shape.halves + half))
+            }
+            (slice, half) => slice.or(half),
+        }
+    }
+
+    /// Runs `body` with the output columns that the warp has.
+    fn for_each_part(
         &self,
         b: &mut Builder,
         open: &OpenTile,
@@ -156,7 +178,8 @@ impl<'f> Warp<'f> {
         body: impl Fn(&mut Builder, Columns<'_>),
     ) {
         let config = &self.frame.config;
-        for n in 0..config.slices {
+        let part = self.part(b, open);
+        for n in 0..config.parts() {
             let first = n * config.columns();
             let count = config.columns().min(config.value_dim - first);
             let columns = Columns {
@@ -166,10 +189,10 @@ impl<'f> Warp<'f> {
                 half: config.half,
                 watch: self.watch,
             };
-            match open.slice {
+            match part {
                 None => body(b, columns),
-                Some(slice) => {
-                    let this = b.setp(Cmp::Eq, slice.reg(), n);
+                Some(part) => {
+                    let this = b.setp(Cmp::Eq, part, n);
                     b.if_(this, |b| body(b, columns));
                 }
             }
@@ -178,8 +201,9 @@ impl<'f> Warp<'f> {
 
     /// All KV tiles, last to first.
     fn accumulate(&self, b: &mut Builder, open: &OpenTile, views: &[View]) {
-        // The buffers are free when all warps are done with the work tile before.
-        b.barrier_all();
+        if self.frame.config.waits_for_queries() {
+            b.barrier_all();
+        }
         self.copy_queries(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
         let last = open.range.end.before(b, 1);
@@ -236,10 +260,14 @@ impl<'f> Warp<'f> {
         masked: bool,
     ) {
         ring.await_keys(b, n);
-        self.if_live(b, |b| self.score(b));
+        self.if_live(b, |b| {
+            self.score(b);
+            self.give_scores(b);
+        });
         let marks = ring.marks(b);
         ring.await_values(b, n);
         self.if_live(b, |b| {
+            self.take_scores(b);
             for (fragment, view) in self.fragments.iter().zip(views) {
                 // Found anew for each tile: few are masked, and registers are short.
                 let windows = masked.then(|| fragment.scores.windows(b, open, &view.block));
@@ -251,7 +279,7 @@ impl<'f> Warp<'f> {
                 let biases = view.biases.as_ref().map(|rows| (rows, n));
                 fragment.softmax(b, self.frame, &SeenTile { seen, biases });
             }
-            self.add_output(b, ring);
+            self.add_output(b, open);
         });
         ring.advance(b);
     }
@@ -276,29 +304,91 @@ impl<'f> Warp<'f> {
             fragment.scores.scores.iter().for_each(|score| b.assign(*score, 0.0));
         }
         let queries: Vec<_> = self.fragments.iter().map(|f| f.queries(b, self.queries)).collect();
-        for step in 0..config.key_dim.div_ceil(STEP) {
-            let sides = self.fragments.iter().zip(&queries);
-            let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
-            for row in (0..config.shape.tile).step_by(STEP as usize) {
-                let k = keys.load(b, row, step, false);
-                for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
-                    for (fragment, q) in self.fragments.iter().zip(&left) {
-                        let d = four(&fragment.scores.scores, row as usize / 8 + n);
-                        b.mma_m16n8k16(config.half, &d, q, &k);
-                    }
+        let Some(half) = self.half else {
+            let steps = 0..config.key_dim.div_ceil(STEP);
+            return steps.for_each(|step| self.score_step(b, &keys, &queries, step));
+        };
+        let (steps, panels) = (CHUNK / STEP, config.queries().chunks);
+        let offsets = [config.queries(), config.keys()].map(|shape| shape.bytes() / shape.chunks);
+        let [q, k] = offsets.map(|bytes| b.mul(half, config.key_panels() * bytes));
+        let keys = keys.further(b, k);
+        let queries: Vec<_> =
+            queries.iter().map(|at| at.as_ref().map(|at| at.further(b, q))).collect();
+        let both = (panels - config.key_panels()) * steps;
+        (0..both).for_each(|step| self.score_step(b, &keys, &queries, step));
+        if both < config.key_panels() * steps {
+            let first = b.setp(Cmp::Eq, half, 0);
+            b.if_(first, |b| {
+                let rest = both..config.key_panels() * steps;
+                rest.for_each(|step| self.score_step(b, &keys, &queries, step));
+            });
+        }
+    }
+
+    /// Adds the products of 16 columns to the scores.
+    fn score_step(
+        &self,
+        b: &mut Builder,
+        keys: &Matrices,
+        queries: &[Option<Matrices>],
+        step: u32,
+    ) {
+        let config = &self.frame.config;
+        let sides = self.fragments.iter().zip(queries);
+        let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
+        for row in (0..config.shape.tile).step_by(STEP as usize) {
+            let k = keys.load(b, row, step, false);
+            for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
+                for (fragment, q) in self.fragments.iter().zip(&left) {
+                    let d = four(&fragment.scores.scores, row as usize / 8 + n);
+                    b.mma_m16n8k16(config.half, &d, q, &k);
                 }
             }
         }
     }
 
+    /// Leaves what the warp has of its scores to the one with the same rows.
+    fn give_scores(&self, b: &mut Builder) {
+        let Some(exchange) = &self.frame.exchange else { return };
+        let warp = b.warp().index();
+        let at = self.exchanged(b, warp);
+        for (n, scores) in self.fragments[0].scores.scores.chunks_exact(4).enumerate() {
+            b.st_shared_vector(at.plus(exchange.offset(&[0, 0, n as u32])), scores);
+        }
+    }
+
+    /// Adds what the warp with the same rows has of their scores.
+    fn take_scores(&self, b: &mut Builder) {
+        let Some(exchange) = &self.frame.exchange else { return };
+        let warp = b.warp().index();
+        let other = b.xor(warp, 4);
+        let at = self.exchanged(b, other);
+        for (n, scores) in self.fragments[0].scores.scores.chunks_exact(4).enumerate() {
+            let others = b.ld_shared_vector::<f32>(at.plus(exchange.offset(&[0, 0, n as u32])), 4);
+            for (&score, other) in scores.iter().zip(others) {
+                let sum = b.add(score, other);
+                b.assign(score, sum);
+            }
+        }
+    }
+
+    /// Where the lane's scores are that warp `warp` leaves.
+    fn exchanged(&self, b: &mut Builder, warp: Reg<u32>) -> SmemPtr {
+        let exchange = self.frame.exchange.as_ref().expect("two warps that share rows");
+        let (zero, lane) = (b.value::<u32>(0), b.special("%laneid"));
+        exchange.element(b, &[zero, lane, zero, warp])
+    }
+
     /// `O += P·V`.
-    fn add_output(&self, b: &mut Builder, ring: &Ring<'_>) {
+    fn add_output(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
         let shape = if config.shared_kv { config.keys() } else { config.values() };
         let mut values = self.of_stage(b, &self.values, shape.bytes());
-        if config.shared_kv
-            && let Some(offset) = ring.value_offset(b, values.block_bytes())
-        {
+        // A CTA's own values are all that it copies, unless they are keys.
+        let part = if config.shared_kv { self.part(b, open) } else { self.half };
+        if let Some(part) = part {
+            let bytes = config.columns() / CHUNK * values.block_bytes();
+            let offset = b.mul(part, bytes);
             values = values.further(b, offset);
         }
         for (step, row) in (0..config.shape.tile).step_by(STEP as usize).enumerate() {
