@@ -1,6 +1,7 @@
 //! Running programs: memory, parameters, launches, host threads.
 
 use crate::cluster::{Cluster, Results};
+use crate::doubts::{self, Doubt};
 use crate::error::Error;
 use crate::geometry;
 use crate::judge::{Earlier, Meeting, Unwritten, Written};
@@ -29,10 +30,13 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    repeatable(options, |options| {
-        let mut device = prepare(program, buffers, &options.limits)?;
-        let ended = device.run(program, options);
-        Ok((device, ended))
+    doubts::settle(options, |doubts| {
+        repeatable(options, |options| {
+            let mut device = prepare(program, buffers, &options.limits)?;
+            device.doubts = doubts.to_vec();
+            let ended = device.run(program, options);
+            Ok((device, ended))
+        })
     })
 }
 
@@ -110,11 +114,13 @@ struct Device {
     behind: Option<Written>,
     /// Whether clusters met in memory on several host threads.
     raced: bool,
+    /// Loads whose values must not be used.
+    doubts: Vec<Doubt>,
 }
 
 impl Device {
     fn new(global: Global) -> Self {
-        Device { global, report: Report::default(), behind: None, raced: false }
+        Device { global, report: Report::default(), behind: None, raced: false, doubts: Vec::new() }
     }
 
     fn outcome(self, ended: Result<(), Error>) -> Outcome {
@@ -178,6 +184,7 @@ impl Device {
         let behind = self.behind.take();
         let grid_workspace = variables::grid_workspace(kernel, &mut self.global)?;
         let state = LaunchState {
+            doubts: &self.doubts,
             grid_workspace,
             kernel,
             params,
