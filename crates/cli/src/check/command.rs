@@ -31,6 +31,10 @@ pub struct CommandArgs {
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
+    /// Also save launches in which nothing is found, for `sixwarp sim --launch`: all, every so many (a number), or
+    /// those of kernels whose names contain a word
+    #[arg(long, value_name = "WHICH", requires = "report")]
+    save_launches: Option<String>,
     /// Also report reads of device memory that nothing has written
     #[arg(long)]
     uninitialised: bool,
