@@ -23,9 +23,9 @@ pub fn run(args: Args) -> Outcome {
     if args.asks_for_rules() {
         return crate::sim::rules::print();
     }
-    let checked = match args.command.command.is_empty() {
-        true => check(args),
-        false => command::run(args.command),
+    let checked = match args.has_command() {
+        true => command::run(args.into_command()),
+        false => check(args),
     };
     match checked {
         Ok(0) => Ok(()),

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  Every kernel that a program launches, Triton or Rust or C, without a GPU:
+    sixwarp check -- python my_kernel.py
   A PTX file: is it PTX that the assembler takes? With a launch it also runs, on the simulator.
     sixwarp check kernel.ptx
     sixwarp check kernel.ptx --block 128 --arg in:f32[1024]=random --arg out:f32[1024]=poison
@@ -83,7 +85,7 @@ pub struct Args {
     #[command(flatten)]
     kernel: LaunchArgs,
     #[command(flatten)]
-    pub(super) command: CommandArgs,
+    command: CommandArgs,
 }
 
 /// Modes in the order given.
@@ -131,6 +133,16 @@ pub struct Options {
 }
 
 impl Args {
+    /// Whether the kernels that a command launches are to be checked.
+    pub fn has_command(&self) -> bool {
+        !self.command.command.is_empty()
+    }
+
+    /// The command, and how its launches are checked.
+    pub fn into_command(self) -> CommandArgs {
+        self.command
+    }
+
     /// Whether a list of rules is wanted.
     pub fn asks_for_rules(&self) -> bool {
         rules::allowed(&self.allow).is_ok_and(|rules| rules.is_none())
