@@ -7,12 +7,12 @@ mod environment;
 mod findings;
 mod library;
 
-use crate::Outcome;
+use crate::AnyError;
 use environment::Environment;
 use findings::Findings;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, exit};
+use std::process::{Command, ExitStatus};
 
 /// The device, the schedules and the folder for what is found.
 #[derive(clap::Args)]
@@ -31,6 +31,10 @@ pub struct CommandArgs {
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
+    /// Also save launches in which nothing is found, for `sixwarp sim --launch`: all, every so many (a number), or
+    /// those of kernels whose names contain a word
+    #[arg(long, value_name = "WHICH", requires = "report")]
+    save_launches: Option<String>,
     /// Also report reads of device memory that nothing has written
     #[arg(long)]
     uninitialised: bool,
@@ -48,9 +52,9 @@ pub struct CommandArgs {
     pub command: Vec<OsString>,
 }
 
-/// Runs the command, and ends the program with the status that says what came out: 1 where something was found, the
-/// command's own where it failed, 3 where launches could not be checked.
-pub fn run(args: CommandArgs) -> Outcome {
+/// Runs the command; the exit status: 1 where something was found, the command's own where it failed, 3 where launches
+/// could not be checked.
+pub fn run(args: CommandArgs) -> Result<i32, AnyError> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err("name a command behind `--`: sixwarp check -- python kernel.py".into());
     };
@@ -60,14 +64,7 @@ pub fn run(args: CommandArgs) -> Outcome {
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     let findings = Findings::read(environment.report())?;
     eprint!("{}", findings.summary(args.report.as_deref()));
-    match exit_code(&findings, status) {
-        0 => Ok(()),
-        code => {
-            // Scratch files go before the process does.
-            drop(environment);
-            exit(code)
-        }
-    }
+    Ok(exit_code(&findings, status))
 }
 
 fn exit_code(findings: &Findings, status: ExitStatus) -> i32 {

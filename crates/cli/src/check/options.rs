@@ -26,13 +26,15 @@ Examples:
     sixwarp check kernel.ptx --modes all --seeds 0..64
   That one again, as the report says:
     sixwarp check kernel.ptx --replay random:5
+  Every kernel that a program launches, on Linux: Triton, cudarc, C with the driver API.
+    sixwarp check -- python my_triton.py
   For machines, and a page per finding for a browser:
     sixwarp check kernels/ --sarif check.sarif --json check.json --html findings/
 
 Exit status: 0 clean; 1 something was found; 2 the command line is wrong or something cannot be read;
 3 nothing was found, but not all was checked (an instruction that the simulator does not know, or a limit).";
 
-/// Checks kernels by anyone: PTX files and captured launches
+/// Checks kernels by anyone: PTX files, captured launches, and programs that launch kernels
 ///
 /// A PTX file is verified: what the assembler would refuse is found without it. With a launch, from the head of the
 /// file or from options, the launch is held against the rules of the driver. Then it runs on the simulator under
