@@ -3,6 +3,7 @@
 use half::bf16;
 use program::Program;
 use sixwarp_workshop::gemm::{Config, Shape, Share, program};
+use sixwarp_workshop::lesson::without;
 
 /// Small numbers whose sums are exact.
 fn numbers(count: usize, seed: u32) -> Vec<bf16> {
@@ -56,5 +57,22 @@ fn every_completion_and_schedule_gives_the_same() {
     let config = Config { stages: 2, store_stages: 1, ..Config::default() };
     for mode in ["latest", "random", "adversarial"] {
         run(&program(shape, config, 2).expect("a program"), shape, mode);
+    }
+}
+
+#[test]
+fn a_forgotten_line_is_reported() {
+    let shape = Shape { m: 256, n: 256, k: 384 };
+    let program = program(shape, Config::default(), 2).expect("a program");
+    let memory =
+        program.buffers.iter().map(|buffer| vec![0; buffer.bytes as usize]).collect::<Vec<_>>();
+    for (opcode, wanted) in [
+        ("wgmma.wait_group", "hazard[race]"),
+        ("mbarrier.arrive.shared::cluster", "deadlock"),
+        ("fence.proxy.async", "hazard[missing-proxy-fence]"),
+    ] {
+        let error = sim::run(&without(&program, opcode), &memory, &sim::Options::default());
+        let error = error.expect_err(opcode).to_string();
+        assert!(error.starts_with(wanted), "{opcode}: {error}");
     }
 }
