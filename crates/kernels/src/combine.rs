@@ -12,13 +12,13 @@
 //! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
 //! memory would be paid for each.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
+use crate::call::memory::Memory;
 use crate::call::sequence::element;
 use crate::plan::Partial;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::Launch;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -198,13 +198,12 @@ impl Combine {
     fn find(&self, b: &mut Builder) -> Row {
         let (cta, columns) = (b.special("%ctaid.x"), b.special("%ctaid.y"));
         let warp = b.warp().index();
-        let (team, member) = (b.div(warp, self.team), b.rem(warp, self.team));
-        let index = b.mad(cta, WARPS / self.team, team);
+        let (team, member) = (b.eval(warp / self.team), b.eval(warp % self.team));
+        let index = b.eval(cta * (WARPS / self.team) + team);
         let (head_row, token) = self.tokens.divide(b, index);
         let (batch, head) = self.heads.divide(b, head_row);
         let lane = b.special("%laneid");
-        let columns = b.mul(columns, COLUMNS);
-        let column = b.mad(lane, 4, columns);
+        let column = b.eval(lane * 4 + columns * COLUMNS);
         Row { index, place: [batch, head, token], warp, member, lane, column }
     }
 
@@ -225,8 +224,7 @@ impl Combine {
             |b| b.setp(Cmp::Lt, first, self.parts),
             |b| {
                 body(b, first);
-                let next = b.add(first, LANES);
-                b.assign(first, next);
+                b.assign(first, first + LANES);
             },
         );
     }
@@ -245,10 +243,10 @@ impl Combine {
         numbers: GlobalPtr,
         none: f32,
     ) -> Reg<f32> {
-        let part = b.add(first, row.lane);
+        let part = b.eval(first + row.lane);
         let exists = b.setp(Cmp::Lt, part, self.parts);
         let number = b.value::<f32>(none);
-        let index = b.mad(part, self.rows, row.index);
+        let index = b.eval(part * self.rows + row.index);
         let at = element(b, numbers, index);
         b.ld_global_if(exists, at, &[number]);
         number
@@ -299,16 +297,15 @@ impl Combine {
         weight: Weight,
         sums: [Reg<f32>; 4],
     ) {
-        let left = b.sub(self.parts, first);
-        let lanes = b.min(left, LANES);
-        let from = b.mul(row.member, BATCH);
+        let lanes = b.eval((self.parts - first).min(LANES));
+        let from = b.eval(row.member * BATCH);
         b.while_(
             |b| b.setp(Cmp::Lt, from, lanes),
             |b| {
                 let parts: Vec<_> = (0..BATCH)
                     .map(|n| {
-                        let lane = b.add(from, n);
-                        let part = b.add(first, lane);
+                        let lane = b.eval(from + n);
+                        let part = b.eval(first + lane);
                         self.load_part(b, row, part, weight, lane)
                     })
                     .collect();
@@ -318,8 +315,7 @@ impl Combine {
                         b.assign(sum, added);
                     }
                 }
-                let next = b.add(from, BATCH * self.team);
-                b.assign(from, next);
+                b.assign(from, from + BATCH * self.team);
             },
         );
     }
@@ -350,8 +346,8 @@ impl Combine {
         row: &Row,
         later: u32,
     ) -> SmemPtr {
-        let column = b.mul(row.lane, 4);
-        let warp = b.add(row.warp, later);
+        let column = b.eval(row.lane * 4);
+        let warp = b.eval(row.warp + later);
         shared.element(b, &[column, warp])
     }
 
@@ -364,14 +360,13 @@ impl Combine {
         weight: Weight,
         lane: Reg<u32>,
     ) -> (Reg<f32>, [Reg<f32>; 4]) {
-        let counts = b.shr(weight.counts, lane);
-        let counts = b.and(counts, 1);
+        let counts = b.eval(weight.counts >> lane);
+        let counts = b.eval(counts % 2);
         let counts = b.setp(Cmp::Ne, counts, 0);
         let counts = self.within(b, row, counts);
         let weight = b.lane_value(weight.of_lane, lane);
-        let index = b.mad(part, self.rows, row.index);
-        let column = b.mul_wide(row.column, 4);
-        let offset = b.mad_wide(index, self.value_dim * 4, column);
+        let index = b.eval(part * self.rows + row.index);
+        let offset = b.eval(index.widening_mul(self.value_dim * 4) + row.column.widening_mul(4));
         let at = b.global_add(self.partial, offset);
         let values: [Reg<f32>; 4] = std::array::from_fn(|_| b.value::<f32>(0.0));
         b.ld_global_if(counts, at, &values);
@@ -415,10 +410,10 @@ impl Combine {
     }
 
     fn write(&self, b: &mut Builder, row: &Row, factor: Reg<f32>, sums: [Reg<f32>; 4]) {
-        let mut offset = b.mul_wide(row.column, 2);
+        let mut offset = b.eval(row.column.widening_mul(2));
         for (index, stride) in row.place.into_iter().zip(self.strides) {
             let index = b.widen(index);
-            offset = b.mad(index, stride, offset);
+            offset = b.eval(index * stride + offset);
         }
         let at = b.global_add(self.out, offset);
         let scaled = sums.map(|sum| b.mul(sum, factor));

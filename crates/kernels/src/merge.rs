@@ -8,11 +8,10 @@
 //! `combine` merges parts that lie in one workspace, any number of them; here each part has two pointers, and
 //! the loop over parts is unrolled.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
 use crate::call::sequence::element;
 use crate::plan::options::Arch;
 use problem::{DType, Unsupported, View};
+use program::build::{Arguments, Divisor};
 use program::{Access, Buffer, BufferId, Launch, Program};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, module};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -224,7 +223,7 @@ impl Kernel {
             let factor = self.finish(b, &row, &weights);
             let step = LANES * self.elements.count;
             b.range(0, self.dim.div_ceil(step), |b, n| {
-                let first = b.mul(n, step);
+                let first = b.eval(n * step);
                 self.columns(b, &row, &weights, factor, first);
             });
         });
@@ -232,13 +231,13 @@ impl Kernel {
 
     fn find(&self, b: &mut Builder) -> Row {
         let (cta, warp) = (b.special("%ctaid.x"), b.warp().index());
-        let index = b.mad(cta, WARPS, warp);
+        let index = b.eval(cta * WARPS + warp);
         let (head_row, token) = self.tokens.divide(b, index);
         let (batch, head) = self.heads.divide(b, head_row);
         let mut offset = b.value::<u64>(0);
         for (n, stride) in [batch, head, token].into_iter().zip(self.strides) {
             let n = b.widen(n);
-            offset = b.mad(n, stride, offset);
+            offset = b.eval(n * stride + offset);
         }
         Row { index, head, offset, lane: b.special("%laneid") }
     }
@@ -313,10 +312,9 @@ impl Kernel {
         factor: Reg<f32>,
         first: Reg<u32>,
     ) {
-        let column = b.mad(row.lane, self.elements.count, first);
+        let column = b.eval(row.lane * self.elements.count + first);
         let there = b.setp(Cmp::Lt, column, self.dim);
-        let bytes = b.mul_wide(column, self.elements.dtype.bytes() as u32);
-        let offset = b.add(row.offset, bytes);
+        let offset = b.eval(row.offset + column.widening_mul(self.elements.dtype.bytes() as u32));
         let sums: Vec<Reg<f32>> = (0..self.elements.count).map(|_| b.value::<f32>(0.0)).collect();
         for ([out, _], (weight, counts)) in self.parts.iter().zip(&weights.of) {
             let at = b.global_add(*out, offset);

@@ -6,6 +6,7 @@
 
 use super::config::{Config, Piece, ROWS};
 use super::frame::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
 use crate::moves::copies::{Column, Counter, Panels, Tail};
 use ptx::build::{
@@ -53,17 +54,17 @@ pub enum Order {
     ValuesFirst,
 }
 
-/// The loading warp's side of the queries.
+/// The queries, as the loading warp fills them.
 pub struct Queries<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues copies.
     lead: Reg<bool>,
-    /// Buffers: every block of rows of a tile.
+    /// Buffers: every row block of a tile.
     ring: SharedTiles,
     cursor: Cursor<Producer>,
 }
 
-/// The loading warp's side of the buffers.
+/// The buffers, as the loading warp fills them.
 struct Filler<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues copies.
@@ -108,7 +109,7 @@ impl<'f> Queries<'f> {
             full.arrive_expect(b, config.blocks * count * bytes);
             let tiles = slot.tiles(b, self.ring);
             for block in 0..config.blocks {
-                let number = b.add(open.first_block, block);
+                let number = open.first_block.plus(b, block);
                 let to = Panels::of(tiles.tile(block));
                 self.frame.params.copy_queries(b, open, number, to, full);
             }
@@ -138,7 +139,7 @@ impl Filler<'_> {
 
     /// Loads the keys of tile `n`, and with them its values where they are the same. Rows end only
     /// within the `last` tile.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: KvTile, last: bool) {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
@@ -147,9 +148,9 @@ impl Filler<'_> {
     }
 
     /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
-    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         let Some(values) = self.frame.params.keys().v else { return };
-        let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
+        let base = open.slice.map(|slice| b.eval(slice.reg() * self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
             let column = Column { base, offset: piece.column };
             self.load(b, open, n, values.map(), piece, column, true);
@@ -162,7 +163,7 @@ impl Filler<'_> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         map: TensorMapParam,
         piece: Piece,
         column: Column,

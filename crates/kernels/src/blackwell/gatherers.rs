@@ -1,6 +1,6 @@
 //! Warps that gather rows which no tensor copy brings in order: rows that lists name, and packed ones.
 //!
-//! [`WARPS`] warps look up the rows of a tile of keys two tiles ahead, and fill the slots of the ring of keys and
+//! [`WARPS`] warps look up the rows of a KV tile two tiles ahead, and fill the slots of the ring of keys and
 //! values in the order in which the issuing warp multiplies them ([`Gatherer`]).
 //!
 //! Rows of 16-bit elements come by `cp.async`. When a thread's copies to a slot are done, the hardware arrives for it
@@ -129,7 +129,7 @@ impl<'f> Gatherer<'f> {
         }
     }
 
-    /// Brings the keys of each tile of keys, and behind those of the next one its values. `keys` and `values` are given
+    /// Brings the keys of each KV tile, and behind those of the next one its values. `keys` and `values` are given
     /// the rows that this warp looked up, one of each half of the tile per lane.
     #[track_caller]
     pub fn bring(
@@ -141,7 +141,7 @@ impl<'f> Gatherer<'f> {
     ) {
         open.range.if_any(b, |b, n| {
             let [now, next, ahead] = [0, 1, 2].map(|tiles| {
-                let n = b.sub(n, tiles);
+                let n = n.before(b, tiles);
                 self.lookup.look_up(b, open, n)
             });
             keys(b, &now);
@@ -150,7 +150,7 @@ impl<'f> Gatherer<'f> {
                 values(b, &now);
                 now.iter().zip(&next).for_each(|(row, next)| row.assign(b, next));
                 next.iter().zip(&ahead).for_each(|(row, ahead)| row.assign(b, ahead));
-                let n = b.sub(before, 2);
+                let n = before.before(b, 2);
                 self.lookup.look_up_into(b, open, n, &ahead);
             });
             values(b, &now);
@@ -231,7 +231,7 @@ impl Publisher {
         }
     }
 
-    /// Tells of the slots of a tile of work, so many for each tile of keys. (Who stores rows tells of them itself.)
+    /// Tells of the slots of a work tile, so many for each KV tile. (Who stores rows tells of them itself.)
     #[track_caller]
     pub fn publish(&self, b: &mut Builder, open: &OpenTile, slots_per_tile: u32) {
         if self.packed {

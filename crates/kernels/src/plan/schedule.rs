@@ -1,13 +1,14 @@
 //! The kernels there are, behind one face.
 
 use crate::blackwell::{self, cta_pair, one_block, two_blocks};
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
 use crate::hopper::{narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
 use crate::work::exchange::Size;
 use problem::Problem;
 use program::Argument;
+use program::build::Arguments;
 use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 
@@ -39,7 +40,7 @@ impl Schedule {
             }
             Arch::Sm100 | Arch::Sm103 => {
                 let config = blackwell::Config::choose(problem, n, options);
-                if config.is_paired() {
+                if config.has_two_blocks() {
                     Schedule::Paired(config)
                 } else {
                     Schedule::SixWarps(config)
@@ -66,7 +67,7 @@ impl Schedule {
                 c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
             }
             Schedule::HopperWide(c) => {
-                c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
+                c.packing.blocks(c.group, queries).div_ceil(c.multicast.into()) as u32
             }
             Schedule::PairOfCtas(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
@@ -139,7 +140,7 @@ impl Schedule {
         }
     }
 
-    /// How large the part of a unit is that one CTA gives to another.
+    /// How large the part of a work tile is that one CTA gives to another.
     pub fn part_size(&self) -> Size {
         match self {
             Schedule::Hopper(config) => config.part_size(),
@@ -222,7 +223,7 @@ impl fmt::Display for Schedule {
                 f,
                 "64 rows × {} keys per CTA, {} CTAs share copies, {} merge parts of the keys, {} buffers",
                 wide::TILE,
-                c.copies,
+                c.multicast,
                 c.parts,
                 c.stages
             ),

@@ -67,24 +67,24 @@ impl RowGatherer<'_> {
         let places = self.gatherer.places(b, open, &columns[0], rows);
         for half in 0..(TILE / SLOT_ROWS) as usize {
             self.gatherer.fill(b, |b, to| {
-                for (group, columns) in (0..).zip(&columns) {
-                    let first = group * config.group_panels();
-                    let to = to.blocks(first..first + config.group_panels());
+                for (n, columns) in (0..).zip(&columns) {
+                    let first = n * config.accumulator_panels();
+                    let to = to.blocks(first..first + config.accumulator_panels());
                     self.gatherer.copy(b, columns, &places[half..=half], 0, to);
                 }
             });
         }
     }
 
-    /// This CTA's columns of each group of values.
+    /// This CTA's columns of each accumulator.
     fn columns(&self, b: &mut Builder) -> Vec<Scattered> {
         let config = &self.frame.config;
         let values = self.frame.params.keys().v.expect("values are copied apart from keys");
-        let groups = 0..config.groups();
-        let columns = groups.map(|group| {
-            let half = config.group_columns() / 2;
-            let first = b.mul(self.frame.rank, half);
-            let first = b.add(first, group * config.group_columns());
+        let all = 0..config.accumulators();
+        let columns = all.map(|n| {
+            let half = config.accumulator_columns() / 2;
+            let first = b.eval(self.frame.rank * half);
+            let first = b.eval(first + n * config.accumulator_columns());
             values.scattered().columns(b, first, half)
         });
         columns.collect()

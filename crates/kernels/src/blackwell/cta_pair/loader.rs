@@ -6,11 +6,12 @@
 use super::config::{PANEL, PANEL_BYTES, SLOT_ROWS};
 use super::kernel::Frame;
 use crate::blackwell::config::TILE;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
 use crate::moves::copies::{Column, Counter, Panels, Tail};
 use ptx::build::{Builder, Cursor, Producer, Reg, RemoteMbarrier, SmemPtr};
 
-/// The loading warp's side of the queries.
+/// The queries, as the loading warp fills them.
 pub struct Queries<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues copies.
@@ -79,7 +80,7 @@ impl Loader<'_> {
     }
 
     /// This CTA's 64 keys of tile `n`.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         let half_tile = self.half_tile(b, n, self.frame.rank.reinterpret());
         for (column, steps) in self.frame.config.key_pieces() {
             let (at, full) = self.next_slot(b);
@@ -94,7 +95,7 @@ impl Loader<'_> {
     }
 
     /// This CTA's columns of the values of tile `n`, 64 keys at a time.
-    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         for half in 0..2 {
             let half = b.value::<i32>(half);
             let half_tile = self.half_tile(b, n, half);
@@ -114,8 +115,8 @@ impl Loader<'_> {
         }
     }
 
-    fn half_tile(&self, b: &mut Builder, n: Reg<i32>, half: Reg<i32>) -> Reg<i32> {
-        b.mad(n, (TILE / SLOT_ROWS) as i32, half)
+    fn half_tile(&self, b: &mut Builder, n: KvTile, half: Reg<i32>) -> KvTile {
+        KvTile::new(b.eval(n.reg() * (TILE / SLOT_ROWS) as i32 + half))
     }
 
     fn next_slot(&self, b: &mut Builder) -> (SmemPtr, RemoteMbarrier) {
@@ -126,24 +127,24 @@ impl Loader<'_> {
     }
 
     fn all_panels(&self, at: SmemPtr) -> Panels {
-        panels(at, self.frame.config.groups() * self.frame.config.group_panels())
+        panels(at, self.frame.config.accumulators() * self.frame.config.accumulator_panels())
     }
 
     fn copy_values(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        half_tile: Reg<i32>,
+        half_tile: KvTile,
         at: SmemPtr,
         counter: Counter,
     ) {
         let config = &self.frame.config;
         let map = self.frame.params.keys().v.expect("values are copied apart from keys").map();
-        let base = b.mul(self.frame.rank, config.group_columns() / 2);
-        for group in 0..config.groups() {
-            let column = Column { base: Some(base), offset: group * config.group_columns() };
-            let at = at.plus(group * config.group_panels() * PANEL_BYTES);
-            let to = panels(at, config.group_panels());
+        let base = b.eval(self.frame.rank * (config.accumulator_columns() / 2));
+        for n in 0..config.accumulators() {
+            let column = Column { base: Some(base), offset: n * config.accumulator_columns() };
+            let at = at.plus(n * config.accumulator_panels() * PANEL_BYTES);
+            let to = panels(at, config.accumulator_panels());
             self.frame.params.keys().copy_rows(b, open, half_tile, map, column, to, counter);
         }
     }

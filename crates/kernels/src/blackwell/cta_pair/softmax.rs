@@ -4,7 +4,7 @@
 use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
 use super::kernel::Frame;
 use crate::blackwell::epilogue::{self, Run};
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::{RowThread, SeenTile};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::softmax::RowState;
@@ -26,8 +26,8 @@ struct SoftmaxThread<'f> {
     /// Where this thread leaves a number for the other one, and finds the other's.
     own: SmemPtr,
     other: SmemPtr,
-    /// Byte offset of the copy of those places that is in use.
-    copy: Reg<u32>,
+    /// Byte offset of that of the two places that is in use.
+    buffer: Reg<u32>,
     q: Cursor<Consumer>,
     scores: SignalCursor,
     probabilities: SignalCursor,
@@ -43,16 +43,16 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
     let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
     rows.marks = marks.map(|marks| marks.reader(b));
     let thread = b.thread();
-    let own = b.shl(thread, 2);
-    let other = b.xor(own, ROWS * 4);
-    let pair = b.and(warp, 1);
+    let own = b.eval(thread << 2);
+    let other = b.eval(own ^ (ROWS * 4));
+    let parity = b.eval(warp % 2);
     let softmax = SoftmaxThread {
         frame,
-        half: b.shr(warp, 1),
-        meeting: b.add(pair, EXCHANGE_BARRIER),
+        half: b.eval(warp / 2),
+        meeting: b.eval(parity + EXCHANGE_BARRIER),
         own: b.smem_add(shared.exchange, own),
         other: b.smem_add(shared.exchange, other),
-        copy: b.value(0),
+        buffer: b.value(0),
         q: shared.q_ring.consumer(b),
         scores: shared.scores.cursor(b),
         probabilities: shared.probabilities.cursor(b),
@@ -70,7 +70,7 @@ impl SoftmaxThread<'_> {
         self.state.reset(b);
         let block = self.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_else(
             any,
             |b| {
@@ -95,10 +95,10 @@ impl SoftmaxThread<'_> {
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
         let block = self.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let columns = self.frame.config.group_columns();
-        b.range(0, self.frame.config.groups(), |b, group| {
-            let column = b.mul(self.half, columns / 2);
-            let column = b.mad(group, columns, column);
+        let columns = self.frame.config.accumulator_columns();
+        b.range(0, self.frame.config.accumulators(), |b, n| {
+            let column = b.eval(self.half * (columns / 2));
+            let column = b.eval(n * columns + column);
             epilogue::write_again(b, &self.rows, &output, column, columns / 2);
         });
     }
@@ -113,43 +113,41 @@ impl SoftmaxThread<'_> {
     /// The other thread's number, for this thread's. There are two places, used in turn, so that one
     /// meeting per exchange is enough.
     fn exchange(&self, b: &mut Builder, value: Reg<f32>) -> Reg<f32> {
-        let own = b.smem_add(self.own, self.copy);
+        let own = b.smem_add(self.own, self.buffer);
         b.st_shared(own, value);
         b.barrier_sync(self.meeting, EXCHANGE_THREADS);
-        let other = b.smem_add(self.other, self.copy);
+        let other = b.smem_add(self.other, self.buffer);
         let others = b.ld_shared::<f32>(other);
-        let next = b.xor(self.copy, super::kernel::EXCHANGE_BYTES / 2);
-        b.assign(self.copy, next);
+        b.assign(self.buffer, self.buffer ^ (super::kernel::EXCHANGE_BYTES / 2));
         others
     }
 
-    /// Writes the thread's columns of its row: half of each group.
+    /// Writes the thread's columns of its row: half of each accumulator.
     fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, accumulated: bool) {
         let (config, map) = (&self.frame.config, &self.frame.map);
         let first_half = b.setp(Cmp::Eq, self.half, 0);
         let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
-        let columns = config.group_columns() / 2;
-        let panel = b.mul(self.half, PANEL_BYTES);
-        let staging = b.smem_add(self.frame.shared.q.at(), panel);
-        for group in 0..config.groups() {
-            if accumulated && group > 0 {
+        let columns = config.accumulator_columns() / 2;
+        let staging = b.smem_add(self.frame.shared.q.at(), self.half * PANEL_BYTES);
+        for n in 0..config.accumulators() {
+            if accumulated && n > 0 {
                 b.warp_sync();
             }
-            let at = self.rows.tmem.columns(map.output + group * map.group_stride);
-            let column = b.mul(self.half, columns);
-            let column = b.add(column, group * config.group_columns());
+            let at = self.rows.tmem.columns(map.output + n * map.accumulator_stride);
+            let column = b.eval(self.half * columns);
+            let column = b.eval(column + n * config.accumulator_columns());
             let accumulated = accumulated.then_some(at);
             let run = Run { accumulated, column, columns, staging };
             epilogue::write(b, &self.rows, output, &finished, &run);
         }
     }
 
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
+    fn step(&self, b: &mut Builder, keys: &SeenTile<'_>) {
         let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         b.tcgen05_fence_after();
         let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let first = b.mul(self.half, SLOT_ROWS);
+        let first = b.eval(self.half * SLOT_ROWS);
         let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
         let largest = b.max_tree(&scores);
         let others = self.exchange(b, largest);
@@ -163,7 +161,7 @@ impl SoftmaxThread<'_> {
         let due = b.and(rescale.due, self.started);
         let any_due = b.vote_any(due);
         b.if_(any_due, |b| {
-            let columns = self.frame.config.groups() * self.frame.map.group_stride;
+            let columns = self.frame.config.accumulators() * self.frame.map.accumulator_stride;
             let at = self.rows.tmem.columns(self.frame.map.output);
             self.rows.rescale(b, at, columns, rescale.factor);
         });
@@ -173,8 +171,7 @@ impl SoftmaxThread<'_> {
     /// Stores the thread's half of a row of probabilities: one panel of the operand tile.
     fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
         let tile = self.frame.config.probability_tile();
-        let panel = b.mul(self.half, tile.block_bytes() as u32);
-        let at = b.smem_add(self.frame.shared.p.at(), panel);
+        let at = b.smem_add(self.frame.shared.p.at(), self.half * tile.block_bytes() as u32);
         self.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
     }
 

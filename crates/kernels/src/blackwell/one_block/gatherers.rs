@@ -65,7 +65,7 @@ impl RowGatherer<'_> {
         let columns = self.frame.config.slice_dim();
         let first = match open.slice {
             None => b.value(0),
-            Some(slice) => b.mul(slice, columns),
+            Some(slice) => b.eval(slice.reg() * columns),
         };
         let values = values.scattered().columns(b, first, columns);
         let places = self.gatherer.places(b, open, &values, rows);

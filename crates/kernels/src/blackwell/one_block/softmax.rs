@@ -9,13 +9,13 @@ use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::parts::HeldRow;
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::{RowThread, SeenTile};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
 use ptx::build::{
-    Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SharedTiles, SignalCursor, SmemPtr, TmemPtr,
+    Builder, Consumer, Cursor, Reg, SharedTile, SharedTiles, SignalCursor, SmemPtr, TmemPtr,
 };
 
 struct SoftmaxThread<'f> {
@@ -62,7 +62,7 @@ impl SoftmaxThread<'_> {
         let config = &self.frame.config;
         self.state.reset(b);
         let block = Block::at(b, config.packing, config.group, open.first_block);
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         self.accumulate(b, open, &block, any);
         let finishes = self.held().exchange(b, open, self.warp);
         let write = |b: &mut Builder, accumulated, staging| {
@@ -83,7 +83,7 @@ impl SoftmaxThread<'_> {
         );
     }
 
-    /// All tiles of keys, until the output has them; no key where there is not `any`.
+    /// All KV tiles, until the output has them; no key where there is not `any`.
     fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block, any: Reg<bool>) {
         let keys = |b: &mut Builder| {
             let no = b.predicate(false);
@@ -153,12 +153,12 @@ impl SoftmaxThread<'_> {
         let columns = self.frame.config.slice_dim();
         let first = match open.slice {
             None => b.value(0),
-            Some(slice) => b.mul(slice, columns),
+            Some(slice) => b.eval(slice.reg() * columns),
         };
         (first, columns)
     }
 
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
+    fn step(&self, b: &mut Builder, keys: &SeenTile<'_>) {
         let softmax = &self.frame.params.softmax;
         self.scores.wait(b);
         b.tcgen05_fence_after();

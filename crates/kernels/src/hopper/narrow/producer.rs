@@ -5,11 +5,12 @@
 //! each, a second warp brings the values: issuing them takes as long as multiplying does.
 
 use super::kernel::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::hopper::tile::ROW_BYTES;
 use crate::moves::copies::{Column, Counter, Panels, Tail};
-use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Roles, Slot, TensorMapParam};
+use ptx::build::{Builder, Cursor, Producer, Reg, Roles, Slot, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -57,7 +58,7 @@ pub fn load_queries(
         full.arrive_expect(b, config.warpgroups * chunks * copy);
         let to = slot.tiles(b, frame.shared.q);
         for warpgroup in 0..config.warpgroups {
-            let number = b.add(open.first_block, warpgroup);
+            let number = open.first_block.plus(b, warpgroup);
             let to = Panels { count: chunks, ..Panels::of(to.tile(warpgroup)) };
             frame.params.copy_queries(b, open, number, to, full);
         }
@@ -81,8 +82,8 @@ impl<'f> Loader<'f> {
     /// Loads the queries and keys of a tile, and its values unless another warp does.
     fn load_tile(&self, b: &mut Builder, open: &OpenTile, values: bool) {
         let range = open.range;
-        let n = b.sub(range.end, 1);
-        let any = b.setp(Cmp::Ge, n, range.begin);
+        let n = range.end.before(b, 1);
+        let any = range.reaches(b, n);
         b.if_(any, |b| self.load_keys(b, open, n, true));
         load_queries(b, self.frame, self.lead, &self.q, open);
         b.if_(any, |b| {
@@ -99,7 +100,7 @@ impl<'f> Loader<'f> {
     }
 
     /// Loads the keys of tile `n`, whose rows may end within it if it is the `last` one.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: KvTile, last: bool) {
         let slot = self.k.take(b);
         slot.wait(b);
         let map = self.frame.params.keys().k.map();
@@ -112,7 +113,7 @@ impl<'f> Loader<'f> {
         }
     }
 
-    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         let Some(values) = self.frame.params.keys().v else { return };
         let slot = self.v.take(b);
         slot.wait(b);
@@ -125,7 +126,7 @@ impl<'f> Loader<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         slot: &Slot<Producer>,
         map: TensorMapParam,
         to: Panels,
@@ -144,7 +145,7 @@ impl<'f> Loader<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         map: TensorMapParam,
         to: Panels,
         barrier: Counter,

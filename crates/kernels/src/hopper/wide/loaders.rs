@@ -2,6 +2,7 @@
 //! other's buffers.
 
 use super::kernel::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::{Keys, OpenTile};
 use crate::call::tensors::CHUNK;
 use crate::hopper::tile::ROW_BYTES;
@@ -15,7 +16,7 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
     let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
     let values = (!config.shared_kv).then(|| {
         let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.v?.map())));
-        let streams = Stream::each(b, frame, maps, &config.value_units(), true);
+        let streams = Stream::each(b, frame, maps, &config.value_pieces(), true);
         (streams, shared.v_rings.map(|ring| ring.producer(b)))
     });
     frame.params.for_each_tile(b, |b, open| {
@@ -36,7 +37,7 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
 pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let maps = frame.params.segments.iter().map(|keys| (keys, keys.k.map()));
-    let streams = Stream::each(b, frame, maps, &config.key_units(), config.shared_kv);
+    let streams = Stream::each(b, frame, maps, &config.key_pieces(), config.shared_kv);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
         frame.params.for_each_segment(b, &open, |b, segment, open| {
@@ -61,23 +62,23 @@ pub fn load_queries(
         let full = slot.full(b);
         let chunks = config.key_dim.div_ceil(CHUNK);
         full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
-        let number = b.add(open.first_block, frame.block);
+        let number = open.first_block.plus(b, frame.block);
         let to = Panels { count: chunks, ..Panels::of(frame.shared.q) };
         frame.params.copy_queries(b, open, number, to, full);
     });
 }
 
-/// A segment's stream of tiles, unit by unit.
+/// A segment's stream of tiles, piece by piece.
 struct Stream<'f> {
     frame: &'f Frame,
     keys: &'f Keys,
     map: TensorMapParam,
-    units: Vec<u32>,
+    pieces: Vec<u32>,
     /// Whether rows past the end of a sequence must be zero.
     cleared: bool,
     lead: Reg<bool>,
     tail: Tail,
-    /// The CTAs that share copies, where there is more than one.
+    /// The CTAs that get every copy, where there is more than one.
     ctas: Option<Reg<u16>>,
 }
 
@@ -87,19 +88,18 @@ impl<'f> Stream<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         maps: impl Iterator<Item = (&'f Keys, TensorMapParam)>,
-        units: &[u32],
+        pieces: &[u32],
         values: bool,
     ) -> Vec<Self> {
         let lead = b.elect();
         let tail = Tail::new(b, lead, &frame.shared.tail);
-        let ctas = (frame.config.copies > 1).then(|| {
+        let ctas = (frame.config.multicast > 1).then(|| {
             let both = b.value::<u16>(0b11);
-            let first = b.mul(frame.part, 2);
-            b.shl(both, first)
+            b.eval(both << (frame.part.reg() * 2))
         });
         let stream = |(keys, map): (&'f Keys, TensorMapParam)| {
-            let (units, cleared) = (units.to_vec(), values && keys.dirty_tail);
-            Stream { frame, keys, map, units, cleared, lead, tail, ctas }
+            let (pieces, cleared) = (pieces.to_vec(), values && keys.dirty_tail);
+            Stream { frame, keys, map, pieces, cleared, lead, tail, ctas }
         };
         maps.map(stream).collect()
     }
@@ -108,13 +108,13 @@ impl<'f> Stream<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         ring: SharedTiles,
         cursors: &[Cursor<Producer>],
     ) {
         let mut panel = 0;
-        for (unit, cursor) in cursors.iter().enumerate() {
-            let count = self.units[unit];
+        for (piece, cursor) in cursors.iter().enumerate() {
+            let count = self.pieces[piece];
             if count == 0 {
                 continue;
             }
@@ -129,14 +129,14 @@ impl<'f> Stream<'f> {
         }
     }
 
-    /// Brings the same unit of the next tile to L2: the wait for a place in shared memory hides the rest
+    /// Brings the same piece of the next tile to L2: the wait for a place in shared memory hides the rest
     /// of the way. Not where a tile is many copies.
-    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, column: u32, to: Panels) {
+    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: KvTile, column: u32, to: Panels) {
         if self.keys.rows_per_copy < to.rows {
             return;
         }
-        let next = b.sub(n, 1);
-        let more = b.setp(Cmp::Ge, next, open.range.begin);
+        let next = n.before(b, 1);
+        let more = open.range.reaches(b, next);
         b.if_(more, |b| self.copy(b, open, next, column, to, Counter::Prefetch));
     }
 
@@ -144,7 +144,7 @@ impl<'f> Stream<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         column: u32,
         to: Panels,
         full: Mbarrier,
@@ -157,12 +157,12 @@ impl<'f> Stream<'f> {
         }
     }
 
-    /// Issues this CTA's share of a unit's copies, counted on `barrier` in every CTA.
+    /// Issues this CTA's share of a piece's copies, counted on `barrier` in every CTA.
     fn copy(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         column: u32,
         to: Panels,
         barrier: Counter,
