@@ -36,6 +36,15 @@ impl Memory {
         BufferId(self.buffers.len() - 1)
     }
 
+    /// Adds scratch memory for a copy of a slot, which then lies at any multiple of `align`: the slot's buffer, and that
+    /// of the copy.
+    pub fn copied(&mut self, slot: Slot, align: u64) -> (BufferId, BufferId) {
+        let from = self.slot(slot);
+        self.buffers[from.0].align = align;
+        let to = self.workspace(&format!("copy of {slot}"), self.buffers[from.0].bytes);
+        (from, to)
+    }
+
     /// Adds memory that the program writes for its caller.
     pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
         self.buffers.push(Buffer::new(name, bytes, 16, Access::Write));
