@@ -1,9 +1,10 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
-//! `cargo xtask candle`.
+//! `cargo xtask candle`, `cargo xtask public-api`.
 
 mod asan;
 mod candle;
 mod miri;
+mod public_api;
 mod python;
 mod sections;
 
@@ -16,6 +17,7 @@ cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on 
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
+cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
         ["candle"] => candle::run(),
+        ["public-api"] => public_api::run(false),
+        ["public-api", "--update"] => public_api::run(true),
         ["list"] => {
             sections::ALL
                 .iter()
