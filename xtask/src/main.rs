@@ -1,6 +1,8 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
-//! `cargo xtask candle`, `cargo xtask public-api`.
+//! `cargo xtask candle`, `cargo xtask public-api`,
+//! `cargo xtask aarch64`.
 
+mod aarch64;
 mod asan;
 mod candle;
 mod miri;
@@ -18,6 +20,7 @@ cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on 
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
 cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
+cargo xtask aarch64           the CPU engine's tests as an aarch64 program, under qemu
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         ["ptx-hash", file @ ..] => ptx_hash(file),
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
+        ["aarch64"] => aarch64::run(),
         ["candle"] => candle::run(),
         ["public-api"] => public_api::run(false),
         ["public-api", "--update"] => public_api::run(true),
