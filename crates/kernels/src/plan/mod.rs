@@ -9,6 +9,7 @@ use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
 use crate::moves::gather;
+use crate::realign;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
 use crate::work::shares::{self, SharesOf};
@@ -213,17 +214,22 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
-    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+    finished(problem, arch, options, memory, kernels, launches, summary.join("; "))
 }
 
 fn finished(
     problem: &Problem,
     arch: Arch,
-    memory: Memory,
-    kernels: Vec<Kernel>,
+    options: &PlanOptions,
+    mut memory: Memory,
+    mut kernels: Vec<Kernel>,
     mut launches: Vec<Launch>,
-    summary: String,
+    mut summary: String,
 ) -> Plan {
+    if options.any_address {
+        realign::prepend(problem, arch.target(), &mut memory, &mut kernels, &mut launches);
+        summary.push_str("; q, k and v copied first");
+    }
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
     }
@@ -305,7 +311,7 @@ fn shared_out(
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
-    finished(problem, arch, memory, kernels, launches, summary)
+    finished(problem, arch, options, memory, kernels, launches, summary)
 }
 
 /// Tiles of queries that there can be, whatever the lengths.

@@ -649,7 +649,7 @@ impl Machine<'_> {
             (MemSpace::Global | MemSpace::Generic, true) => c.global_written += total,
             (MemSpace::Shared, false) => c.shared_read += total,
             (MemSpace::Shared, true) => c.shared_written += total,
-            _ => {}
+            (MemSpace::Local | MemSpace::Param, _) => {}
         }
     }
 }
