@@ -1,11 +1,12 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
-//! `cargo xtask candle`.
+//! `cargo xtask candle`, `cargo xtask vllm`.
 
 mod asan;
 mod candle;
 mod miri;
 mod python;
 mod sections;
+mod vllm;
 
 use std::process::{Command, ExitCode};
 
@@ -16,6 +17,7 @@ cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on 
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
+cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engines themselves, on the CPU (4 GB, 15 min)
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
         ["candle"] => candle::run(),
+        ["vllm", files @ ..] => vllm::run(files),
         ["list"] => {
             sections::ALL
                 .iter()

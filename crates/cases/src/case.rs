@@ -98,6 +98,9 @@ pub struct Keys {
     /// Whether rows are packed in DeepSeek-V4's fp8 format.
     #[serde(default)]
     pub model1: bool,
+    /// The format of rows that are packed otherwise, `V3.2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<String>,
     /// A mask tensor: element type and dimensions, `bool-bhqk`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attn_mask: Option<String>,
@@ -203,7 +206,7 @@ pub(crate) const CASE_FIELDS: [&str; 20] = [
     "special",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
-pub(crate) const KEYS_FIELDS: [&str; 10] = [
+pub(crate) const KEYS_FIELDS: [&str; 11] = [
     "keys",
     "mask",
     "layout",
@@ -213,6 +216,7 @@ pub(crate) const KEYS_FIELDS: [&str; 10] = [
     "entries",
     "lists",
     "model1",
+    "storage",
     "attn_mask",
 ];
 
@@ -248,6 +252,14 @@ impl Lengths {
 }
 
 impl Keys {
+    /// How rows lie in memory.
+    pub fn storage(&self) -> Result<Storage, InvalidProblem> {
+        let Some(name) = &self.storage else {
+            return Ok(if self.model1 { Storage::Model1 } else { Storage::Elements });
+        };
+        name.parse().map_err(|rule: String| InvalidProblem::new("storage", rule, name))
+    }
+
     /// Rows per page.
     pub fn page_rows(&self) -> u64 {
         self.page.unwrap_or(1)
@@ -384,9 +396,7 @@ impl Case {
         if keys.has_used() {
             segment = segment.used();
         }
-        if keys.model1 {
-            segment = segment.stored(Storage::Model1);
-        }
+        segment = segment.stored(keys.storage()?);
         if let Some(text) = &keys.attn_mask {
             let extents = [self.query_batch(), self.heads, self.query_tokens(), segment.longest()];
             segment = segment.attn_mask(attn_mask::parse(text, extents, self.gap)?);

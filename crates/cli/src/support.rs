@@ -133,7 +133,9 @@ fn samples() -> Vec<Sample> {
     add("fp8 MODEL1 rows", packed(Storage::Model1));
     add("fp8 V3.2 rows", packed(Storage::V32));
     add("fp8 V4.1 rows", packed(Storage::V41Fp8(Scales::Footer)));
+    add("fp8 V4.1 rows, scales in the row", packed(Storage::V41Fp8(Scales::Row)));
     add("fp4 V4.1 rows", packed(Storage::V41Fp4(Scales::Footer)));
+    add("fp4 V4.1 rows, scales in the row", packed(Storage::V41Fp4(Scales::Row)));
     samples
 }
 

@@ -120,7 +120,7 @@ fn of_problem(args: &Args) -> Result<(String, Trace), AnyError> {
     let data = CaseData::new(&case)?;
     let plan = sixwarp::plan(&data.problem, &Device::simulated(arch))?;
     let program = plan.program().ok_or("a plan without kernels")?;
-    let kernel = args.source.kernel.as_deref();
+    let kernel = args.source.options.kernel.as_deref();
     let report = of_kernel(program, &data, kernel)?;
     let first = program.launches.first().map(|launch| launch.kernel.as_str());
     let name = kernel.or(first).unwrap_or_default();

@@ -156,14 +156,18 @@ fn listed_rows() {
     }
 }
 
-/// Rows of fp8 numbers: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
+/// Packed rows: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
 #[test]
 fn packed_rows() {
-    for (value_dim, arch) in [(512, Arch::Sm100), (512, Arch::Sm103), (128, Arch::Sm100)] {
-        let rows = View::bshd(DType::Bf16, [64, 1, 64, 512]);
-        let rows = || Segment::shared(rows, value_dim).stored(Storage::Model1);
+    let formats = Storage::ALL.into_iter().filter_map(|storage| Some((storage, storage.packed()?)));
+    let pairs = formats.clone().map(|(storage, format)| (storage, format.dim, 512, Arch::Sm103));
+    let ones = formats.map(|(storage, format)| (storage, format.dim, 128, Arch::Sm100));
+    let model1 = std::iter::once((Storage::Model1, 512, 512, Arch::Sm100));
+    for (storage, dim, value_dim, arch) in pairs.chain(ones).chain(model1) {
+        let rows = View::bshd(DType::Bf16, [64, 1, 64, dim]);
+        let rows = || Segment::shared(rows, value_dim).stored(storage);
         let problem = |segment: Segment| {
-            let q = View::bshd(DType::Bf16, [2, 128, 2, 512]);
+            let q = View::bshd(DType::Bf16, [2, 128, 2, dim]);
             Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
         };
         let options = PlanOptions::for_arch(arch);

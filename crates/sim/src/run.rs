@@ -208,6 +208,7 @@ impl Device {
         if options.trace {
             let trace = self.report.trace.get_or_insert_default();
             trace.slices.extend(results.trace.slices);
+            trace.steps.extend(results.trace.steps);
         }
         error.map_or(Ok(()), Err)
     }

@@ -119,6 +119,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         entries: vec![],
         lists: Lists::Mixed,
         model1,
+        storage: None,
         attn_mask: None,
     };
     let layers = [
@@ -199,6 +200,7 @@ impl Shape {
                 entries: vec![],
                 lists: Lists::Mixed,
                 model1: false,
+                storage: None,
                 attn_mask: None,
             },
             second: None,

@@ -23,12 +23,12 @@ pub struct Subject {
 }
 
 /// What gathers rows, and waits for what that says about them.
-const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs"];
+const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs", "step.rs", "queries.rs"];
 
-/// What hands parts of units from one CTA to another.
+/// What hands parts of work tiles from one CTA to another.
 const EXCHANGE: &[&str] = &["work/exchange.rs", "blackwell/parts.rs"];
 
-/// Three processors, among which units are cut.
+/// Three processors, among which work tiles are cut.
 fn three(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 3, ..options }
 }

@@ -168,7 +168,7 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A tile of keys, with room for all parts of the values that they are.
+    /// A KV tile of keys, with room for all parts of the values that they are.
     pub fn keys(&self) -> TileShape {
         let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
         TileShape::new(self.shape.tile, self.key_dim.max(values))

@@ -1,21 +1,21 @@
 //! Rows on their way to shared memory: eight threads per row and panel, 16 bytes each.
 
 use crate::call::tensors::CHUNK;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, UNIT_BYTES};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, VECTOR_BYTES};
 
 /// Threads that share a row of a panel.
 const THREADS_PER_ROW: u32 = 8;
-/// Columns of a unit of 16 bytes.
-pub const UNIT: u32 = UNIT_BYTES / 2;
+/// Columns of a vector of 16 bytes.
+pub const UNIT: u32 = VECTOR_BYTES / 2;
 
 /// A thread among those of a CTA that copy a tile.
 #[derive(Clone, Copy)]
 pub struct Copier {
     /// The thread's row of those that are copied at once.
     pub row: Reg<u32>,
-    /// Its unit of every panel.
-    pub unit: Reg<u32>,
-    /// Bytes from the beginning of a panel to the unit.
+    /// Its vector of every panel.
+    pub vector: Reg<u32>,
+    /// Bytes from the beginning of a panel to the vector.
     byte: Reg<u64>,
     /// Rows that are copied at once.
     rows: u32,
@@ -44,9 +44,9 @@ impl Copier {
     #[track_caller]
     pub fn new(b: &mut Builder, threads: u32) -> Self {
         let thread = b.thread();
-        let (row, unit) = (b.div(thread, THREADS_PER_ROW), b.rem(thread, THREADS_PER_ROW));
-        let byte = b.mul_wide(unit, UNIT_BYTES);
-        Copier { row, unit, byte, rows: threads / THREADS_PER_ROW }
+        let (row, vector) = (b.div(thread, THREADS_PER_ROW), b.rem(thread, THREADS_PER_ROW));
+        let byte = b.mul_wide(vector, VECTOR_BYTES);
+        Copier { row, vector, byte, rows: threads / THREADS_PER_ROW }
     }
 
     /// Rows that are copied at once.
@@ -71,16 +71,16 @@ impl Copier {
         b.and(p, has)
     }
 
-    /// The thread's units of a row that begins at `row`.
+    /// The thread's vectors of a row that begins at `row`.
     #[track_caller]
     pub fn from(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
         b.global_add(row, self.byte)
     }
 
-    /// Where the thread's unit of its first row of a tile goes.
+    /// Where the thread's vector of its first row of a tile goes.
     #[track_caller]
     pub fn to(&self, b: &mut Builder, tile: SharedTile) -> SmemPtr {
-        tile.row(b, self.row).from_unit(b, self.unit).unit(b, 0)
+        tile.row(b, self.row).from_vector(b, self.vector).vector(b, 0)
     }
 
     /// The same of its row of turn `turn`.
@@ -88,7 +88,7 @@ impl Copier {
         first.plus(turn * self.rows * tile.layout().swizzle().span_bytes() as u32)
     }
 
-    /// Copies the thread's units of a row if it `exists`, else zeros: from `from` on, to `to` in the first panel.
+    /// Copies the thread's vectors of a row if it `exists`, else zeros: from `from` on, to `to` in the first panel.
     #[track_caller]
     pub fn copy(
         &self,
@@ -98,7 +98,7 @@ impl Copier {
         (tile, to): (SharedTile, SmemPtr),
         columns: &Columns,
     ) {
-        let whole = b.select::<u32>(exists, UNIT_BYTES, 0);
+        let whole = b.select::<u32>(exists, VECTOR_BYTES, 0);
         for panel in 0..columns.panels {
             let valid = self.within(b, panel, columns.count, whole);
             let to = to.plus(panel * tile.layout().block_bytes() as u32);
@@ -106,17 +106,17 @@ impl Copier {
         }
     }
 
-    /// `whole`, or 0 where the thread's unit of a panel is past the last column.
+    /// `whole`, or 0 where the thread's vector of a panel is past the last column.
     #[track_caller]
     fn within(&self, b: &mut Builder, panel: u32, count: Count, whole: Reg<u32>) -> Reg<u32> {
         let inside = match count {
             Count::Fixed(count) if count >= (panel + 1) * CHUNK => return whole,
             Count::Fixed(count) => {
-                b.setp(Cmp::Lt, self.unit, count.saturating_sub(panel * CHUNK) / UNIT)
+                b.setp(Cmp::Lt, self.vector, count.saturating_sub(panel * CHUNK) / UNIT)
             }
             Count::OfSlice(count) => {
-                let unit = b.add(self.unit, panel * CHUNK / UNIT);
-                let column = b.mul(unit, UNIT);
+                let vector = b.add(self.vector, panel * CHUNK / UNIT);
+                let column = b.mul(vector, UNIT);
                 b.setp(Cmp::Lt, column, count)
             }
         };

@@ -12,7 +12,7 @@ use ptx::build::{Builder, SharedArray, SharedTiles};
 pub struct Frame {
     pub config: Config,
     pub params: Params,
-    /// Queries, a tile per block of rows.
+    /// Queries, a tile per row block.
     pub q: SharedTiles,
     /// Keys, a tile per stage.
     pub k: SharedTiles,

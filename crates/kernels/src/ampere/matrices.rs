@@ -53,10 +53,10 @@ impl Matrices {
     #[track_caller]
     pub fn new(b: &mut Builder, tile: SharedTile, order: Order) -> Self {
         let [row, right] = order.of_lane(b);
-        let units = tile.row(b, row).from_unit(b, right);
+        let vectors = tile.row(b, row).from_vector(b, right);
         let layout = tile.layout();
         Matrices {
-            steps: (0..STEPS).map(|step| units.unit(b, step * STEP)).collect(),
+            steps: (0..STEPS).map(|step| vectors.vector(b, step * STEP)).collect(),
             block_bytes: layout.block_bytes() as u32,
             row_bytes: layout.swizzle().span_bytes() as u32,
         }

@@ -5,11 +5,12 @@
 
 use super::copies::{Columns, Copier, Count};
 use super::kernel::Frame;
+use crate::call::index::{KvTile, TensorToken};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::math::exact::{Rows, Tensor};
-use crate::moves::gather::Model1;
+use crate::moves::gather::Packed;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SharedTiles, SmemPtr};
 
 /// In place of the row of a key that does not exist.
@@ -29,7 +30,7 @@ pub struct Ring<'a> {
 
 /// How the rows of tiles are found.
 enum Finder {
-    /// They lie in order: the thread's units of the sequence's first key and value.
+    /// They lie in order: the thread's vectors of the sequence's first key and value.
     InOrder([GlobalPtr; 2]),
     /// By page table or list: page and row of each row that the thread copies.
     LookedUp(Vec<[Reg<u32>; 2]>),
@@ -54,7 +55,7 @@ impl<'a> Ring<'a> {
     ) -> Self {
         let config = &frame.config;
         let columns = config.shape.halves * config.columns();
-        let column = open.slice.map(|slice| b.mul(slice, columns));
+        let column = open.slice.map(|slice| b.mul(slice.reg(), columns));
         let mut ring =
             Ring { frame, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
         ring.finder = ring.finder(b);
@@ -80,11 +81,12 @@ impl<'a> Ring<'a> {
     #[track_caller]
     fn first_row(&self, b: &mut Builder, tensor: &Tensor, what: What) -> GlobalPtr {
         let sequence = &self.open.sequence;
-        let first = tensor.row(b, [sequence.k_batch, self.open.tile.kv_head, sequence.k_start]);
+        let first =
+            tensor.row(b, [sequence.k_batch.reg(), self.open.tile.kv_head.reg(), sequence.k_start]);
         self.first_column(b, first, what)
     }
 
-    /// The thread's units of the row at `row`, in this CTA's columns.
+    /// The thread's vectors of the row at `row`, in this CTA's columns.
     #[track_caller]
     fn first_column(&self, b: &mut Builder, row: GlobalPtr, what: What) -> GlobalPtr {
         let from = self.copier.from(b, row);
@@ -105,11 +107,11 @@ impl<'a> Ring<'a> {
 
     /// Starts the copies of the tiles from `n` down.
     #[track_caller]
-    pub fn fill(&self, b: &mut Builder, n: Reg<i32>) {
+    pub fn fill(&self, b: &mut Builder, n: KvTile) {
         let config = &self.frame.config;
         let ahead = if config.shared_kv { config.stages - 1 } else { config.stages };
         for s in 0..ahead {
-            let n = b.sub(n, s as i32);
+            let n = n.before(b, s as i32);
             self.look_up(b, n);
             self.bring(b, What::Keys, n, s);
             b.cp_async_commit();
@@ -119,14 +121,14 @@ impl<'a> Ring<'a> {
             }
         }
         if config.shared_kv {
-            let n = b.sub(n, ahead as i32);
+            let n = n.before(b, ahead as i32);
             self.look_up(b, n);
         }
     }
 
     /// Waits for the keys of tile `n` and starts the copies whose buffer is free then.
     #[track_caller]
-    pub fn await_keys(&self, b: &mut Builder, n: Reg<i32>) {
+    pub fn await_keys(&self, b: &mut Builder, n: KvTile) {
         let config = &self.frame.config;
         let stages = config.stages;
         let alone = config.shared_kv && stages == 1;
@@ -135,10 +137,10 @@ impl<'a> Ring<'a> {
         }
         b.barrier_all();
         let what = if config.shared_kv { What::Keys } else { What::Values };
-        let next = b.sub(n, stages as i32 - 1);
+        let next = n.before(b, stages as i32 - 1);
         self.bring(b, what, next, stages - 1);
         b.cp_async_commit();
-        let after = b.sub(n, stages as i32);
+        let after = n.before(b, stages as i32);
         self.look_up(b, after);
         if alone {
             b.cp_async_wait(0);
@@ -148,7 +150,7 @@ impl<'a> Ring<'a> {
 
     /// Waits for the values of tile `n`, whose scores are computed, and starts the copies of keys behind them.
     #[track_caller]
-    pub fn await_values(&self, b: &mut Builder, n: Reg<i32>) {
+    pub fn await_values(&self, b: &mut Builder, n: KvTile) {
         let config = &self.frame.config;
         if config.shared_kv {
             // Warps that share rows hand scores to each other.
@@ -159,7 +161,7 @@ impl<'a> Ring<'a> {
         }
         b.cp_async_wait(self.groups() - 1);
         b.barrier_all();
-        let after = b.sub(n, config.stages as i32);
+        let after = n.before(b, config.stages as i32);
         self.bring(b, What::Keys, after, 0);
         b.cp_async_commit();
     }
@@ -194,12 +196,12 @@ impl<'a> Ring<'a> {
 
     /// Looks up the thread's rows of tile `n`, where that takes loads; it may be below those that are visited.
     #[track_caller]
-    fn look_up(&self, b: &mut Builder, n: Reg<i32>) {
+    fn look_up(&self, b: &mut Builder, n: KvTile) {
         let Finder::LookedUp(rows) = &self.finder else { return };
         let config = &self.frame.config;
         let keys = self.frame.params.keys().exact_rows(config.half);
         let token = self.list_token(b);
-        let n = b.max(n, self.open.range.begin);
+        let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
         let last = b.sub(self.open.sequence.k_len, 1);
         for (turn, [outer, row]) in (0..).zip(rows) {
@@ -216,22 +218,22 @@ impl<'a> Ring<'a> {
 
     /// The token whose list a tile's keys are on.
     #[track_caller]
-    fn list_token(&self, b: &mut Builder) -> Reg<u32> {
+    fn list_token(&self, b: &mut Builder) -> TensorToken {
         let config = &self.frame.config;
         let block = Block::at(b, config.packing, config.group, self.open.first_block);
-        b.add(self.open.sequence.q_start, block.token)
+        TensorToken::new(b.eval(self.open.sequence.q_start + block.token.reg()))
     }
 
     /// The key of the thread's first row of tile `n`.
     #[track_caller]
-    fn first_key(&self, b: &mut Builder, n: Reg<i32>) -> Reg<u32> {
-        b.mad(n.reinterpret(), self.frame.config.shape.tile, self.copier.row)
+    fn first_key(&self, b: &mut Builder, n: KvTile) -> Reg<u32> {
+        b.eval(n.reg().reinterpret::<u32>() * self.frame.config.shape.tile + self.copier.row)
     }
 
     /// Copies tile `n`, if it is visited, to the buffer `ahead` behind the one in work.
     #[track_caller]
-    fn bring(&self, b: &mut Builder, what: What, n: Reg<i32>, ahead: u32) {
-        let visited = b.setp(Cmp::Ge, n, self.open.range.begin);
+    fn bring(&self, b: &mut Builder, what: What, n: KvTile, ahead: u32) {
+        let visited = self.open.range.reaches(b, n);
         let copies = self.copier.among(b, self.frame.config.shape.tile, visited);
         b.if_(copies, |b| {
             let stage = self.buffer(b, ahead);
@@ -268,7 +270,7 @@ impl<'a> Ring<'a> {
         &self,
         b: &mut Builder,
         what: What,
-        n: Reg<i32>,
+        n: KvTile,
         first: GlobalPtr,
         (tile, to): (SharedTile, SmemPtr),
     ) {
@@ -300,10 +302,10 @@ impl<'a> Ring<'a> {
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
         match self.frame.params.keys().exact {
-            Rows::Model1(rows) => self.unpack(b, &rows, [outer, row], exists, to),
+            Rows::Packed(rows) => self.unpack(b, &rows, [outer, row], exists, to),
             Rows::Elements(..) => {
                 let columns = self.columns(b, what);
-                let at = [outer, self.open.tile.kv_head, row];
+                let at = [outer, self.open.tile.kv_head.reg(), row];
                 let from = self.tensor(what).row(b, at);
                 let from = self.first_column(b, from, what);
                 self.copier.copy(b, exists, from, to, &columns);
@@ -312,12 +314,12 @@ impl<'a> Ring<'a> {
         exists
     }
 
-    /// Stores the thread's units of a packed row, zeros where it does not exist.
+    /// Stores the thread's vectors of a packed row, zeros where it does not exist.
     #[track_caller]
     fn unpack(
         &self,
         b: &mut Builder,
-        rows: &Model1,
+        rows: &Packed,
         [outer, row]: [Reg<u32>; 2],
         exists: Reg<bool>,
         (tile, to): (SharedTile, SmemPtr),
@@ -325,7 +327,7 @@ impl<'a> Ring<'a> {
         let row = rows.row(b, outer, row, exists);
         let panels = tile.layout().blocks() as u32;
         b.range(0, panels, |b, panel| {
-            let vector = b.mad(panel, CHUNK / 8, self.copier.unit);
+            let vector = b.mad(panel, CHUNK / 8, self.copier.vector);
             let words = rows.unpack_vector(b, vector, &row, exists);
             let offset = b.mul(panel, tile.layout().block_bytes() as u32);
             let to = b.smem_add(to, offset);
@@ -337,7 +339,7 @@ impl<'a> Ring<'a> {
         match (self.frame.params.keys().exact, what) {
             (Rows::Elements(keys, _), What::Keys) => keys,
             (Rows::Elements(_, values), What::Values) => values,
-            (Rows::Model1(_), _) => panic!("packed rows are unpacked, not copied"),
+            (Rows::Packed(_), _) => panic!("packed rows are unpacked, not copied"),
         }
     }
 

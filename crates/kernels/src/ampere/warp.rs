@@ -4,12 +4,13 @@ use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
 use super::matrices::{Matrices, Order, STEP};
 use super::ring::Ring;
+use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
-use crate::hopper::scores::{MaskRows, Scores, Seen, TileOfKeys};
+use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, Reg, SmemPtr};
@@ -24,7 +25,7 @@ struct Warp<'f> {
     fragments: Vec<Fragment>,
     /// Bytes from the first queries in shared memory to the warp's.
     queries: Reg<u32>,
-    /// Number of the warp's first block of rows, where there are more warps than one block has.
+    /// Number of the warp's first row block, where there are more warps than one block has.
     first_block: Option<Reg<u32>>,
     /// Which half of the columns the warp has, where two share rows.
     half: Option<Reg<u32>>,
@@ -96,7 +97,7 @@ impl<'f> Warp<'f> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let views = self.views(b, open);
         self.fragments.iter().for_each(|fragment| fragment.reset(b));
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_(any, |b| self.accumulate(b, open, &views));
         for (fragment, view) in self.fragments.iter().zip(&views) {
             let output = BlockOutput { params: &self.frame.params, open, block: &view.block };
@@ -120,12 +121,12 @@ impl<'f> Warp<'f> {
         }
     }
 
-    /// The block of rows of fragment `n`.
+    /// The row block of fragment `n`.
     fn block(&self, b: &mut Builder, open: &OpenTile, n: u32) -> Block {
         let config = &self.frame.config;
-        let mut number = b.add(open.first_block, n);
+        let mut number = open.first_block.plus(b, n);
         if let Some(first) = self.first_block {
-            number = b.add(number, first);
+            number = number.plus(b, first);
         }
         Block::at(b, config.packing, config.group, number)
     }
@@ -160,7 +161,7 @@ impl<'f> Warp<'f> {
 
     /// Which part of the value columns the warp has, where they are shared out.
     fn part(&self, b: &mut Builder, open: &OpenTile) -> Option<Reg<u32>> {
-        match (open.slice, self.half) {
+        match (open.slice.map(|slice| slice.reg()), self.half) {
             (Some(slice), Some(half)) => Some(b.mad(slice, self.frame.config.shape.halves, half)),
             (slice, half) => slice.or(half),
         }
@@ -196,14 +197,14 @@ impl<'f> Warp<'f> {
         }
     }
 
-    /// All tiles of keys, last to first.
+    /// All KV tiles, last to first.
     fn accumulate(&self, b: &mut Builder, open: &OpenTile, views: &[View]) {
         if self.frame.config.waits_for_queries() {
             b.barrier_all();
         }
         self.copy_queries(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
-        let last = b.sub(open.range.end, 1);
+        let last = open.range.end.before(b, 1);
         ring.fill(b, last);
         if self.frame.config.holds_queries() {
             b.cp_async_wait(ring.groups());
@@ -212,10 +213,10 @@ impl<'f> Warp<'f> {
         }
         let config = &self.frame.config;
         let first = Block::at(b, config.packing, config.group, open.first_block);
-        let last_block = b.add(open.first_block, config.blocks() - 1);
+        let last_block = open.first_block.plus(b, config.blocks() - 1);
         let last_token = Block::at(b, config.packing, config.group, last_block).last_token(b);
         let clear = open.bounds.clear_tiles(b, open.range, first.token, last_token);
-        let n = b.value(open.range.end);
+        let n = KvTile::new(b.value(open.range.end.reg()));
         let visible = &self.frame.params.keys().visible;
         open.range.descend(b, n, clear, visible, |b, masked| {
             self.step(b, &ring, (open, views), n, masked);
@@ -230,13 +231,13 @@ impl<'f> Warp<'f> {
         for number in 0..config.blocks() {
             let tile = self.frame.q.tile(number);
             let to = self.copier.to(b, tile);
-            let number = b.add(open.first_block, number);
+            let number = open.first_block.plus(b, number);
             let block = Block::at(b, config.packing, config.group, number);
             let output = BlockOutput { params, open, block: &block };
             for turn in 0..self.copier.turns(super::ROWS) {
                 let row = b.add(self.copier.row, turn * self.copier.rows());
                 let place = output.place(b, row);
-                let at = [open.sequence.q_batch, place.head, place.token];
+                let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
                 let at = at.map(|number| b.select::<u32>(place.live, number, 0));
                 let from = params.exact_queries.row(b, at);
                 let from = self.copier.from(b, from);
@@ -253,7 +254,7 @@ impl<'f> Warp<'f> {
         b: &mut Builder,
         ring: &Ring<'_>,
         (open, views): (&OpenTile, &[View]),
-        n: Reg<i32>,
+        n: KvTile,
         masked: bool,
     ) {
         ring.await_keys(b, n);
@@ -274,7 +275,7 @@ impl<'f> Warp<'f> {
                     (None, None) => Seen::All,
                 };
                 let biases = view.biases.as_ref().map(|rows| (rows, n));
-                fragment.softmax(b, self.frame, &TileOfKeys { seen, biases });
+                fragment.softmax(b, self.frame, &SeenTile { seen, biases });
             }
             self.add_output(b, open);
         });
@@ -412,7 +413,7 @@ fn four<T: Copy>(registers: &[T], n: usize) -> [T; 4] {
 }
 
 impl Fragment {
-    /// Fragment `n` of a warp; `thread` is its number among those of a block of rows.
+    /// Fragment `n` of a warp; `thread` is its number among those of a row block.
     fn new(b: &mut Builder, frame: &Frame, thread: Reg<u32>, n: u32) -> Self {
         let config = &frame.config;
         let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
@@ -453,7 +454,7 @@ impl Fragment {
     }
 
     /// Makes scores probabilities, and what was accumulated relative to what they are.
-    fn softmax(&self, b: &mut Builder, frame: &Frame, keys: &TileOfKeys<'_>) {
+    fn softmax(&self, b: &mut Builder, frame: &Frame, keys: &SeenTile<'_>) {
         self.scores.softmax(b, &frame.params.softmax, keys);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         self.scores.round(b);

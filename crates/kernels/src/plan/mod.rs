@@ -4,7 +4,7 @@ pub mod options;
 mod schedule;
 mod splits;
 
-use crate::call::arguments::Memory;
+use crate::call::memory::Memory;
 use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
@@ -68,7 +68,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
     }
     check_tiles(problem)?;
-    check_gathered(problem, arch)?;
+    check_gathered(problem)?;
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
@@ -83,7 +83,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
 }
 
 /// Rows that are listed or packed are gathered.
-fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+fn check_gathered(problem: &Problem) -> Result<(), Unsupported> {
     let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
         return Ok(());
     };
@@ -92,7 +92,7 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         Storage::Model1 => "fp8 rows".to_string(),
         storage => format!("{storage} rows"),
     };
-    problem.segments.iter().try_for_each(|segment| check_packed(segment, arch))?;
+    problem.segments.iter().try_for_each(check_packed)?;
     if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
         return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
@@ -108,20 +108,13 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     }
 }
 
-/// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
-fn check_packed(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
-    match segment.storage {
-        Storage::Elements => Ok(()),
-        Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
-        Storage::Model1 => {
-            let what = format!("{} bytes between pages", segment.page_stride());
-            Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
-        }
-        storage => {
-            let why = format!("of packed formats, {arch} kernels read MODEL1");
-            Err(Unsupported::new(format!("{storage} rows"), why))
-        }
+/// Pages of packed rows are copied in units of 16 bytes.
+fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
+    if segment.page_stride().is_multiple_of(16) {
+        return Ok(());
     }
+    let what = format!("{} bytes between pages", segment.page_stride());
+    Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.
@@ -180,15 +173,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
-    let groups = groups(problem, arch, options);
-    if let [(schedule, segments)] = &groups[..]
+    let launches = segments_of_launches(problem, arch, options);
+    if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
         && let Some(cuts) = cuts(problem, segment, schedule, options)
     {
         return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
-    let stages: Vec<Stage> = groups
+    let stages: Vec<Stage> = launches
         .into_iter()
         .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
         .collect();
@@ -394,18 +387,22 @@ struct Stage {
 
 /// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
 /// a kernel takes several, together.
-fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
-    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+fn segments_of_launches(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+) -> Vec<(Schedule, Vec<u8>)> {
+    let mut launches: Vec<(Schedule, Vec<u8>)> = Vec::new();
     for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
         let schedule = Schedule::choose(problem, n, arch, options);
-        match groups.last_mut() {
+        match launches.last_mut() {
             Some((last, together)) if *last == schedule && schedule.takes_segments() => {
                 together.push(n as u8);
             }
-            _ => groups.push((schedule, vec![n as u8])),
+            _ => launches.push((schedule, vec![n as u8])),
         }
     }
-    groups
+    launches
 }
 
 impl Stage {
@@ -425,11 +422,11 @@ impl Stage {
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            paired: false,
+            mirrored: false,
         };
         let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.paired = grow && list.len() >= 2 * clusters;
+        list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -501,7 +498,7 @@ fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
     options.processors * schedule.resident() / schedule.cluster()
 }
 
-/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
+/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
     let whole = options.processors / cluster;
@@ -518,8 +515,9 @@ fn row_bytes(problem: &Problem) -> u64 {
     let all = |what: fn(&Segment) -> bool| problem.segments.iter().all(what);
     let same = |segment: &Segment| matches!(segment.values, Values::SameAsKeys { .. });
     let (key, value) = (problem.key_dim(), problem.value_dim());
-    if all(|segment| segment.storage == Storage::Model1) {
-        return Storage::MODEL1_ROW_BYTES + Storage::MODEL1_SCALE_BYTES;
+    if all(|segment| segment.storage != Storage::Elements) {
+        let packed = problem.segments.iter().filter_map(|segment| segment.storage.packed());
+        return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
     problem.dtype().bytes() * if once { key } else { key + value }

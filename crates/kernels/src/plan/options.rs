@@ -125,7 +125,7 @@ pub enum Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probabilities {
     /// In tensor memory, in the columns of the scores they were computed from (in shared memory where a
-    /// pair of CTAs shares wide rows).
+    /// CTA pair shares wide rows).
     TensorMemory,
     /// In shared memory, as a canonical operand tile.
     SharedMemory,

@@ -2,13 +2,14 @@
 
 use crate::ampere;
 use crate::blackwell::{self, cta_pair, one_block, two_blocks};
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
 use crate::hopper::{narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
 use crate::work::exchange::Size;
 use problem::Problem;
 use program::Argument;
+use program::build::Arguments;
 use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 
@@ -45,7 +46,7 @@ impl Schedule {
             }
             _ => {
                 let config = blackwell::Config::choose(problem, n, options);
-                if config.is_paired() {
+                if config.has_two_blocks() {
                     Schedule::Paired(config)
                 } else {
                     Schedule::SixWarps(config)
@@ -77,7 +78,7 @@ impl Schedule {
                 c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
             }
             Schedule::HopperWide(c) => {
-                c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
+                c.packing.blocks(c.group, queries).div_ceil(c.multicast.into()) as u32
             }
             Schedule::PairOfCtas(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
@@ -160,7 +161,7 @@ impl Schedule {
         }
     }
 
-    /// How large the part of a unit is that one CTA gives to another.
+    /// How large the part of a work tile is that one CTA gives to another.
     pub fn part_size(&self) -> Size {
         match self {
             Schedule::Hopper(config) => config.part_size(),
@@ -256,7 +257,7 @@ impl fmt::Display for Schedule {
                 f,
                 "64 rows × {} keys per CTA, {} CTAs share copies, {} merge parts of the keys, {} buffers",
                 wide::TILE,
-                c.copies,
+                c.multicast,
                 c.parts,
                 c.stages
             ),

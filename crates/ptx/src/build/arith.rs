@@ -48,8 +48,9 @@ macro_rules! binary {
         $(#[$doc])*
         #[track_caller]
         pub fn $name<T: $bound>(&mut self, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<T> {
+            let b = self.operand(b);
             let d = self.reg();
-            self.emit(&opcode($base, $modifiers, T::$suffix), vec![d.operand(), a.operand(), b.into().operand]);
+            self.emit(&opcode($base, $modifiers, T::$suffix), vec![d.operand(), a.operand(), b]);
             d
         }
     )*};
@@ -103,24 +104,28 @@ impl Builder {
     /// The larger one, NaN if either is.
     #[track_caller]
     pub fn max_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<f32> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("max.NaN.f32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("max.NaN.f32", vec![d.operand(), a.operand(), b]);
         d
     }
 
     /// Whether `a` is greater than `b`, or either is NaN.
     #[track_caller]
     pub fn greater_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<bool> {
+        let b = self.operand(b);
         let p = self.reg();
-        self.emit("setp.gtu.f32", vec![p.operand(), a.operand(), b.into().operand]);
+        self.emit("setp.gtu.f32", vec![p.operand(), a.operand(), b]);
         p
     }
 
     /// `a · b + c`.
     #[track_caller]
     pub fn fma(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>, c: impl Into<Arg<f32>>) -> Reg<f32> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        self.emit("fma.rn.f32", vec![d.operand(), a.operand(), b.into().operand, c.into().operand]);
+        self.emit("fma.rn.f32", vec![d.operand(), a.operand(), b, c]);
         d
     }
 
@@ -132,8 +137,10 @@ impl Builder {
         b: impl Into<Arg<T>>,
         c: impl Into<Arg<T>>,
     ) -> Reg<T> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        let operands = vec![d.operand(), a.operand(), b, c];
         self.emit(&opcode("mad", &["lo"], T::SUFFIX), operands);
         d
     }
@@ -141,8 +148,9 @@ impl Builder {
     /// The 64-bit product of two 32-bit numbers.
     #[track_caller]
     pub fn mul_wide(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u64> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("mul.wide.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("mul.wide.u32", vec![d.operand(), a.operand(), b]);
         d
     }
 
@@ -154,8 +162,10 @@ impl Builder {
         b: impl Into<Arg<u32>>,
         c: impl Into<Arg<u64>>,
     ) -> Reg<u64> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        let operands = vec![d.operand(), a.operand(), b, c];
         self.emit("mad.wide.u32", operands);
         d
     }
@@ -163,24 +173,27 @@ impl Builder {
     /// The upper half of the product of two 32-bit numbers.
     #[track_caller]
     pub fn mul_hi(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u32> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("mul.hi.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("mul.hi.u32", vec![d.operand(), a.operand(), b]);
         d
     }
 
     /// `a << n`.
     #[track_caller]
     pub fn shl<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let n = self.operand(n);
         let d = self.reg();
-        self.emit(&opcode("shl", &[], T::BITS), vec![d.operand(), a.operand(), n.into().operand]);
+        self.emit(&opcode("shl", &[], T::BITS), vec![d.operand(), a.operand(), n]);
         d
     }
 
     /// `a >> n`, arithmetic for signed types.
     #[track_caller]
     pub fn shr<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let n = self.operand(n);
         let d = self.reg();
-        self.emit(&opcode("shr", &[], T::SUFFIX), vec![d.operand(), a.operand(), n.into().operand]);
+        self.emit(&opcode("shr", &[], T::SUFFIX), vec![d.operand(), a.operand(), n]);
         d
     }
 
@@ -211,8 +224,9 @@ impl Builder {
     /// Overwrites `d`: how state crosses loop iterations.
     #[track_caller]
     pub fn assign<T: Scalar>(&mut self, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let value = self.operand(value);
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        self.emit(&opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+        self.emit(&opcode("mov", &[], ty), vec![d.operand(), value]);
     }
 
     /// `d *= factor`, in place: how accumulators are rescaled.
@@ -233,8 +247,9 @@ impl Builder {
     /// Compares.
     #[track_caller]
     pub fn setp<T: Number>(&mut self, cmp: Cmp, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<bool> {
+        let b = self.operand(b);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand];
+        let operands = vec![d.operand(), a.operand(), b];
         self.emit(&opcode("setp", &[cmp.name()], T::SUFFIX), operands);
         d
     }
@@ -247,9 +262,11 @@ impl Builder {
         a: impl Into<Arg<T>>,
         b: impl Into<Arg<T>>,
     ) -> Reg<T> {
+        let a = self.operand(a);
+        let b = self.operand(b);
         let d = self.reg();
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        let operands = vec![d.operand(), a.into().operand, b.into().operand, p.operand()];
+        let operands = vec![d.operand(), a, b, p.operand()];
         self.emit(&opcode("selp", &[], ty), operands);
         d
     }
@@ -257,8 +274,9 @@ impl Builder {
     /// Overwrites `d` where `p` holds.
     #[track_caller]
     pub fn assign_if<T: Scalar>(&mut self, p: Reg<bool>, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let value = self.operand(value);
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        self.emit_if(p, &opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+        self.emit_if(p, &opcode("mov", &[], ty), vec![d.operand(), value]);
     }
 
     /// Zero-extends to 64 bits.

@@ -15,10 +15,12 @@
 //! assert!(ptx.contains(".visible .entry twice"));
 //! ```
 
+mod accumulator;
 mod arith;
 mod builder;
 mod control;
 mod division;
+mod expression;
 mod many;
 mod memory;
 mod operand;
@@ -33,12 +35,13 @@ mod value;
 mod warp;
 mod wgmma;
 
+pub use accumulator::Accumulator;
 pub use arith::{Cmp, HalfType};
 pub use builder::{Builder, Kernel, Target, module};
 pub use division::magic;
 pub use many::{OddPolynomial, Scaling};
 pub use memory::{GlobalPtr, RemoteSmemPtr, SmemPtr, TensorMapParam, address};
-pub use operand::{MatrixOperand, RowUnits, UNIT_BYTES};
+pub use operand::{MatrixOperand, RowVectors, VECTOR_BYTES};
 pub use pair::Pair;
 pub use roles::{Budget, Roles, Warp};
 pub use shared::{SharedArray, SharedTile, SharedTiles};
