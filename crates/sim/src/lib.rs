@@ -111,6 +111,7 @@ pub use limits::Limits;
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};
-pub use run::{outcome, run};
+pub use run::{Placement, outcome, outcome_at, run};
 pub use timing::{CLASSES, Class};
 pub use trace::{Row, Slice, Step, Trace, svg};
+pub use variables::{ModuleVariable, initial_value, module_variables};

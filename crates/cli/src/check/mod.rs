@@ -1,5 +1,10 @@
 //! `sixwarp check`: what is wrong with anyone's kernel.
 
+#[cfg(target_os = "linux")]
+mod command;
+#[cfg(not(target_os = "linux"))]
+#[path = "command_elsewhere.rs"]
+mod command;
 mod options;
 mod output;
 mod progress;
@@ -17,6 +22,9 @@ pub use options::Args;
 pub fn run(args: Args) -> Outcome {
     if args.asks_for_rules() {
         return crate::sim::rules::print();
+    }
+    if args.has_command() {
+        return command::run(args.into_command());
     }
     match check(args) {
         Ok(0) => Ok(()),

@@ -176,7 +176,7 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A KV tile of keys, with room for all parts of the values that they are.
+    /// The keys of a KV tile, with room for all parts of the values that they are.
     pub fn keys(&self) -> TileShape {
         let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
         TileShape::new(self.shape.tile, self.key_dim.max(values))

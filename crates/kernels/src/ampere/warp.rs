@@ -4,7 +4,7 @@ use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
 use super::matrices::{Matrices, Order, STEP};
 use super::ring::Ring;
-use crate::call::index::KvTile;
+use crate::call::index::{KvTile, SliceIndex};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
@@ -161,8 +161,10 @@ impl<'f> Warp<'f> {
 
     /// Which part of the value columns the warp has, where they are shared out.
     fn part(&self, b: &mut Builder, open: &OpenTile) -> Option<Reg<u32>> {
-        match (open.slice.map(|slice| slice.reg()), self.half) {
-            (Some(slice), Some(half)) => Some(b.mad(slice, self.frame.config.shape.halves, half)),
+        match (open.slice.map(SliceIndex::reg), self.half) {
+            (Some(slice), Some(half)) => {
+                Some(b.eval(slice * self.frame.config.shape.halves + half))
+            }
             (slice, half) => slice.or(half),
         }
     }
