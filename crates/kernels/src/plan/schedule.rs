@@ -31,7 +31,7 @@ impl Schedule {
     pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
         match arch {
             Arch::Sm90 if wide::Config::suits(problem) => {
-                Schedule::HopperWide(wide::Config::choose(problem, n))
+                Schedule::HopperWide(wide::Config::choose(problem, n, options))
             }
             Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {
