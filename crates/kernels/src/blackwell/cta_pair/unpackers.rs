@@ -6,6 +6,7 @@
 use super::kernel::Frame;
 use crate::blackwell::gatherers::{Gathered, full};
 use crate::blackwell::marked::MarkWriter;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
 use crate::moves::gather::{Format, Lookup, Packed, Place, Row, Rows, UnpackingLane};
 use ptx::build::{Builder, Cmp, CtaGroup, Cursor, Producer, Reg};
@@ -92,7 +93,7 @@ impl Unpacker<'_> {
     fn bring(&self, b: &mut Builder, open: &OpenTile) {
         open.range.if_any(b, |b, n| {
             let [last, before, ahead] = [0, 1, 2].map(|tiles| {
-                let n = b.sub(n, tiles);
+                let n = n.before(b, tiles);
                 self.lookup.look_up(b, open, n)
             });
             let source = self.frame.params.keys().k.scattered();
@@ -128,7 +129,7 @@ impl Unpacker<'_> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         [now, next]: [&[Place]; 2],
         ahead: &[Row],
     ) {
@@ -137,7 +138,7 @@ impl Unpacker<'_> {
             now.assign(b, next);
             self.lookup.place_into(b, open, &source, row, next);
         }
-        let after = b.sub(n, 2);
+        let after = n.before(b, 2);
         self.lookup.look_up_into(b, open, after, ahead);
     }
 

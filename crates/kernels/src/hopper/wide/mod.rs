@@ -11,11 +11,11 @@
 //! right                             └▶ O[right] += P·V(n) …
 //! ```
 //!
-//! The last message of a block of rows carries the rows' final factors instead of probabilities.
+//! The last message of a row block carries the rows' final factors instead of probabilities.
 //!
 //! 64 rows read 128 KiB of keys and values per 8.4 MFLOP: more than L2 delivers. So two CTAs of a
-//! cluster take neighbouring blocks of rows, and each copies half of every tile to both of them.
-//! A tile is kept in two units (the columns of the left and of the right warpgroup), each with
+//! cluster take neighbouring row blocks, and each copies half of every tile to both of them.
+//! A tile is kept in two pieces (the columns of the left and of the right warpgroup), each with
 //! barriers of its own, so that the next tile's first half can arrive while the second is in use.
 //!
 //! Where each token has its own list, the CTAs of a cluster have heads of one token, and share its rows ([`sharing`]).

@@ -4,7 +4,7 @@
 
 use crate::call::tensors::CHUNK;
 use problem::{Scales, Storage};
-use ptx::build::UNIT_BYTES;
+use ptx::build::VECTOR_BYTES;
 
 /// Numbers of a lane's quarter of a panel.
 const QUARTER: u32 = CHUNK / 4;
@@ -85,7 +85,7 @@ impl Format {
 
     /// Units of 16 bytes from one row to the next.
     pub fn row_units(self) -> u32 {
-        self.row_bytes / UNIT_BYTES
+        self.row_bytes / VECTOR_BYTES
     }
 
     /// Panels of a row.

@@ -1,6 +1,6 @@
 //! A lane of the warps that unpack rows: what it loads, unpacks and stores.
 //!
-//! Four lanes share a row; each has a quarter of every panel of it. Of a panel of 64 numbers a lane makes two units of
+//! Four lanes share a row; each has a quarter of every panel of it. Of a panel of 64 numbers a lane makes two vectors of
 //! 16 bytes. Lanes of neighbouring rows store together; the swizzle gives them different banks.
 //!
 //! Where scales are not looked up with the row, each of the four lanes loads a quarter of them, which are those of two
@@ -12,7 +12,7 @@ use super::numbers::{self, Scale};
 use super::packed::Packed;
 use super::share::row_at;
 use crate::call::tensors::CHUNK;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, RowUnits, SharedTile, SmemPtr, UNIT_BYTES};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, RowVectors, SharedTile, SmemPtr, VECTOR_BYTES};
 
 /// Lanes that share a row.
 pub const LANES_PER_ROW: u32 = 4;
@@ -47,7 +47,7 @@ impl Lane {
             lane,
             lead: b.setp(Cmp::Eq, lane, 0),
             row: Rows::TwoRuns(warp).first(b, lane),
-            quarter: b.rem(lane, LANES_PER_ROW),
+            quarter: b.eval(lane % LANES_PER_ROW),
         }
     }
 
@@ -158,16 +158,16 @@ impl Lane {
     /// Where panels of a row go: side by side in `to`.
     #[track_caller]
     pub fn writer(&self, b: &mut Builder, to: SharedTile) -> Writer {
-        let first_unit = b.shl(self.quarter, 1);
-        Writer(to.row(b, self.row).from_unit(b, first_unit))
+        let first_unit = b.eval(self.quarter << 1);
+        Writer(to.row(b, self.row).from_vector(b, first_unit))
     }
 
     /// Whether each of a warp's rows exists, a bit each, of what the lanes of a row know of it.
     #[track_caller]
     pub fn existing(&self, b: &mut Builder, exists: Reg<bool>) -> Reg<u32> {
         // Lane `i` speaks for row `i`; lanes beyond the rows speak again for some of them, into bits unused.
-        let speaker = b.mul(self.lane, LANES_PER_ROW);
-        let speaker = b.and(speaker, 31);
+        let speaker = b.eval(self.lane * LANES_PER_ROW);
+        let speaker = b.eval(speaker % 32);
         let known = b.select::<u32>(exists, 1, 0);
         let spoken = b.lane_value(known, speaker);
         let exists = b.setp(Cmp::Ne, spoken, 0);
@@ -183,8 +183,8 @@ impl Quarter {
         words.iter().for_each(|word| b.assign(*word, 0));
         let wide = self.format.numbers(panel) == Numbers::Bf16;
         let from = if wide { self.wide } else { self.narrow };
-        for (unit, words) in (0..).zip(words.chunks(4)) {
-            let from = from.plus((self.format.panel_at(panel) + unit * UNIT_BYTES).into());
+        for (vector, words) in (0..).zip(words.chunks(4)) {
+            let from = from.plus((self.format.panel_at(panel) + vector * VECTOR_BYTES).into());
             b.ld_global_if(self.exists, from, words);
         }
     }
@@ -200,20 +200,20 @@ impl Quarter {
     /// Copies the lane's part of a panel of bytes to `to`, zeros where there is no row; nothing waits for it.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, panel: u32, to: SmemPtr) {
-        let bytes = b.select::<u32>(self.exists, UNIT_BYTES, 0);
+        let bytes = b.select::<u32>(self.exists, VECTOR_BYTES, 0);
         b.cp_async16(to, self.narrow.plus(self.format.panel_at(panel).into()), Some(bytes));
     }
 }
 
 /// Where a lane stores its quarters of panels.
-pub struct Writer(RowUnits);
+pub struct Writer(RowVectors);
 
 impl Writer {
-    /// Stores a lane's quarter of panel `i` of a tile: two units.
+    /// Stores a lane's quarter of panel `i` of a tile: two vectors.
     #[track_caller]
     pub fn store(&self, b: &mut Builder, i: u32, unpacked: &[Reg<u32>]) {
         for (words, column) in unpacked.chunks_exact(4).zip([0, CHUNK / 8]) {
-            let to = self.0.unit(b, i * CHUNK + column);
+            let to = self.0.vector(b, i * CHUNK + column);
             b.st_shared_vector(to, words);
         }
     }

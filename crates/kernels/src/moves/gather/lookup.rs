@@ -3,6 +3,7 @@
 use super::Scattered;
 use super::WARPS;
 use super::share::{LANES, NOWHERE, ROWS};
+use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile, Tiling};
@@ -62,7 +63,7 @@ impl Row {
 /// Where a row is.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The row, in units of 16 bytes from the first: [`NOWHERE`] if there is none.
+    /// The row, in vectors of 16 bytes from the first: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
     /// What else is known of it.
     pub aside: Aside,
@@ -170,16 +171,15 @@ impl Rows {
     #[track_caller]
     pub fn first(self, b: &mut Builder, lane: Reg<u32>) -> Reg<u32> {
         let (run, within, warp) = match self {
-            Rows::Runs(warp) => (b.div(lane, ROWS), b.rem(lane, ROWS), warp),
+            Rows::Runs(warp) => (b.eval(lane / ROWS), b.eval(lane % ROWS), warp),
             Rows::TwoRuns(number) => {
-                let row = b.div(lane, LANES / (2 * ROWS));
-                let (half, within) = (b.div(row, ROWS), b.rem(row, ROWS));
-                let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
-                (b.mad(two, 2, half), within, warp)
+                let row = b.eval(lane / (LANES / (2 * ROWS)));
+                let (half, within) = (b.eval(row / ROWS), b.eval(row % ROWS));
+                let (two, warp) = (b.eval(number / WARPS), b.eval(number % WARPS));
+                (b.eval(two * 2 + half), within, warp)
             }
         };
-        let row = b.mad(run, WARPS, warp);
-        b.mad(row, ROWS, within)
+        b.eval((run * WARPS + warp) * ROWS + within)
     }
 }
 
@@ -198,7 +198,7 @@ impl<'p> Lookup<'p> {
 
     /// Asks where this warp's rows of tile `n` are. Tiles below those that are visited have none.
     #[track_caller]
-    pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) -> Vec<Row> {
+    pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: KvTile) -> Vec<Row> {
         let per_lane = match self.share {
             Rows::Runs(_) => (self.tile / WARPS).div_ceil(LANES),
             Rows::TwoRuns(_) => self.tile / (LANES * WARPS),
@@ -210,14 +210,14 @@ impl<'p> Lookup<'p> {
 
     /// The same into registers that held other rows: what is asked for arrives there, and nothing waits for it.
     #[track_caller]
-    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, rows: &[Row]) {
-        let first = b.mul(n, self.tile as i32).reinterpret::<u32>();
+    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: KvTile, rows: &[Row]) {
+        let first = n.first_key(b, self.tile).reinterpret::<u32>();
         let row = self.share.first(b, self.lane);
-        let key = b.add(first, row);
-        let visited = b.setp(Cmp::Ge, n, open.range.begin);
+        let key = b.eval(first + row);
+        let visited = open.range.reaches(b, n);
         let end = b.select::<u32>(visited, open.sequence.k_len, 0);
         for (i, row) in (0..).zip(rows) {
-            let key = b.add(key, i * LANES * WARPS);
+            let key = b.eval(key + i * LANES * WARPS);
             self.look_up_key(b, open, key, end, row);
         }
     }
@@ -236,17 +236,17 @@ impl<'p> Lookup<'p> {
         let exists = b.setp(Cmp::Lt, key, end);
         if self.keys.lists.is_some() {
             let list = self.list(b, open);
-            b.assign(row.outer, sequence.k_batch);
+            b.assign(row.outer, sequence.k_batch.reg());
             return load_if(b, exists, list, key, row.token);
         }
         let token = match self.keys.page_table {
             None => {
-                b.assign(row.outer, sequence.k_batch);
-                b.add(key, sequence.k_start)
+                b.assign(row.outer, sequence.k_batch.reg());
+                b.eval(key + sequence.k_start)
             }
             Some(pages) => {
                 let (entry, token) = pages.page_rows.divide(b, key);
-                let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
+                let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
                 load_if(b, exists, pages.table, entry, row.outer);
                 token
             }
@@ -263,10 +263,9 @@ impl<'p> Lookup<'p> {
         assert!(together && packing.tokens == 1, "a list is one token's");
         let lists = self.keys.lists.expect("lists");
         let block = Block::at(b, packing, group, open.first_block);
-        let token = b.add(open.sequence.q_start, block.token);
-        let number = b.mad(open.sequence.q_batch, lists.tokens, token);
-        let offset = b.mul_wide(number, lists.bytes);
-        b.global_add(lists.entries, offset)
+        let token = b.eval(open.sequence.q_start + block.token.reg());
+        let number = b.eval(open.sequence.q_batch.reg() * lists.tokens + token);
+        b.global_add(lists.entries, number.widening_mul(lists.bytes))
     }
 
     /// The places in `source` of rows that were looked up.

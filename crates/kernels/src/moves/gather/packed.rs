@@ -4,11 +4,11 @@ use super::format::{Format, Numbers, ScaleKind, ScalePlace};
 use super::lookup::Aside;
 use super::numbers::{e2m1_pairs, float_scale};
 use super::share::{Share, row_at};
-use crate::call::arguments::Arguments;
 use crate::call::tensors::CHUNK;
 use problem::Segment;
 use program::BufferId;
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, UNIT_BYTES};
+use program::build::Arguments;
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, VECTOR_BYTES};
 
 /// Columns that a thread reads together where it reads a row alone.
 const VECTOR: u32 = 8;
@@ -54,7 +54,7 @@ impl Packed {
         buffer: BufferId,
     ) -> Self {
         let (rows, format) = (segment.k.tokens(), Format::of(segment.storage));
-        let page_units = segment.page_stride() / u64::from(UNIT_BYTES);
+        let page_units = segment.page_stride() / u64::from(VECTOR_BYTES);
         Packed {
             format,
             base: args.pointer(b, "k", buffer),
@@ -78,7 +78,7 @@ impl Packed {
             let row = self.open(b, handed.row, &handed.aside);
             for panel in 0..share.panels() {
                 let column = share.column + panel * CHUNK;
-                let words = self.unpack_unit(b, share.unit, column, &row, handed.exists);
+                let words = self.unpack_unit(b, share.vector, column, &row, handed.exists);
                 b.st_shared_vector(share.panel(to, panel), &words);
             }
         });
@@ -102,6 +102,27 @@ impl Packed {
         b.if_(wanted, |b| {
             let vector = b.add(unit, column / VECTOR);
             let vector = self.first.map_or(vector, |first| b.add(vector, first));
+            let numbers = row.vector(b, vector);
+            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
+                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
+                b.assign(word, packed);
+            }
+        });
+        words
+    }
+
+    /// Vector `vector` of a row if it `exists`, else zeros, as pairs of bf16.
+    #[track_caller]
+    pub fn unpack_vector(
+        &self,
+        b: &mut Builder,
+        vector: Reg<u32>,
+        row: &PackedRow,
+        exists: Reg<bool>,
+    ) -> Vec<Reg<u32>> {
+        let words = b.regs::<u32>(4);
+        words.iter().for_each(|word| b.assign(*word, 0));
+        b.if_(exists, |b| {
             let numbers = row.vector(b, vector);
             for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
                 let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
@@ -135,7 +156,7 @@ impl Packed {
         let footer = b.mad(self.page_rows, self.format.row_units(), page);
         match aside.words() {
             [place] => {
-                let at = b.mad(token, self.format.scale_bytes() / UNIT_BYTES, footer);
+                let at = b.mad(token, self.format.scale_bytes() / VECTOR_BYTES, footer);
                 b.assign(*place, at);
             }
             scales => {

@@ -12,12 +12,13 @@ use super::Scattered;
 use super::format::{Format, ScalePlace};
 use super::lane::{LANES_PER_ROW, Lane, Quarter, ROWS};
 use super::lookup::{Lookup, Place, Row, Rows};
+use crate::call::index::KvTile;
 use crate::call::task::{OpenTile, Params};
 use crate::moves::marks::Marks;
 use layout::Layout;
 use ptx::build::{
     Builder, Cmp, Cursor, GlobalPtr, Pipeline, Producer, Reg, SharedArray, SharedTiles, SmemPtr,
-    UNIT_BYTES,
+    VECTOR_BYTES,
 };
 use std::ops::Range;
 
@@ -28,12 +29,12 @@ const AT_ONCE: u32 = 2;
 
 /// Bytes of all rows of a tile that wait in shared memory.
 pub fn waiting_bytes(format: Format) -> u32 {
-    format.waiting() * WARPS * 32 * UNIT_BYTES
+    format.waiting() * WARPS * 32 * VECTOR_BYTES
 }
 
 /// Where they wait, if they do: words of a unit, of a thread, of a panel.
 pub fn waiting(b: &mut Builder, shared: SmemPtr, format: Format) -> Option<SharedArray<u32>> {
-    let words = u64::from(UNIT_BYTES / 4);
+    let words = u64::from(VECTOR_BYTES / 4);
     let shape = (words, u64::from(WARPS * 32), u64::from(format.waiting()));
     let layout = || Layout::column_major(shape).expect("a small layout");
     (format.waiting() > 0).then(|| SharedArray::reserve(b, shared, &layout()))
@@ -52,7 +53,7 @@ impl Visited {
     fn all(b: &mut Builder, params: &Params, open: &OpenTile) -> Vec<Visited> {
         let mut before = b.value::<i32>(0);
         let visited = params.open_segments(b, open).into_iter().map(|open| {
-            let tiles = b.sub(open.range.end, open.range.begin);
+            let tiles = open.range.count(b);
             let end = b.add(before, tiles);
             Visited { open, tiles: std::mem::replace(&mut before, end)..end }
         });
@@ -62,13 +63,13 @@ impl Visited {
     /// Tile `n` of all, counted as the segment counts its own: last first. One of another segment becomes one that is
     /// not visited.
     #[track_caller]
-    fn tile(&self, b: &mut Builder, n: Reg<i32>) -> Reg<i32> {
+    fn tile(&self, b: &mut Builder, n: Reg<i32>) -> KvTile {
         let within = b.sub(n, self.tiles.start);
-        let last = b.sub(self.open.range.end, 1);
-        let tile = b.sub(last, within);
-        let none = b.sub(self.open.range.begin, 1);
+        let last = self.open.range.end.before(b, 1);
+        let tile = b.sub(last.reg(), within);
+        let none = self.open.range.begin.before(b, 1);
         let begun = b.setp(Cmp::Ge, within, 0);
-        b.select::<i32>(begun, tile, none)
+        KvTile::new(b.select::<i32>(begun, tile, none.reg()))
     }
 }
 

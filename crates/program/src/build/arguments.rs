@@ -1,61 +1,9 @@
 //! Kernel parameters, declared once: each call adds the `.param` to the kernel and the value to the
 //! launch, so the two cannot disagree.
 
-use problem::{Problem, SegmentSlot, Slot};
-use program::{Access, Argument, Buffer, BufferId, TensorMap, WORKSPACE_ALIGN};
-use ptx::build::{Builder, GlobalPtr, Reg, TensorMapParam};
-
-/// The buffers of a program: the problem's slots, then workspaces.
-#[derive(Clone, Debug)]
-pub struct Memory {
-    slots: Vec<Slot>,
-    buffers: Vec<Buffer>,
-}
-
-impl Memory {
-    /// One buffer per slot of the problem, under the slot's name.
-    pub fn of(problem: &Problem) -> Self {
-        let slots = problem.slots();
-        let buffers = slots.iter().map(|&slot| {
-            let access = if slot.is_output() { Access::Write } else { Access::Read };
-            let (bytes, align) = (problem.slot_bytes(slot), alignment(problem, slot));
-            Buffer::new(slot.to_string(), bytes, align, access)
-        });
-        Memory { buffers: buffers.collect(), slots }
-    }
-
-    /// The buffer of a slot the problem has.
-    pub fn slot(&self, slot: Slot) -> BufferId {
-        let index = self.slots.iter().position(|s| *s == slot);
-        BufferId(index.unwrap_or_else(|| panic!("the problem has no {slot}")))
-    }
-
-    /// Adds scratch memory.
-    pub fn workspace(&mut self, name: &str, bytes: u64) -> BufferId {
-        self.buffers.push(Buffer::new(name, bytes, WORKSPACE_ALIGN, Access::Workspace));
-        BufferId(self.buffers.len() - 1)
-    }
-
-    /// Adds memory that the program writes for its caller.
-    pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
-        self.buffers.push(Buffer::new(name, bytes, 16, Access::Write));
-        BufferId(self.buffers.len() - 1)
-    }
-
-    /// The buffers, for the program.
-    pub fn into_buffers(self) -> Vec<Buffer> {
-        self.buffers
-    }
-}
-
-/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes; everything else (lengths, tables,
-/// lists, positions, sinks, masks, log-sum-exps) element by element, so that a view of a part of it will do.
-fn alignment(problem: &Problem, slot: Slot) -> u64 {
-    match slot {
-        Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => 16,
-        _ => problem.slot_element(slot).bytes(),
-    }
-}
+use super::Grid;
+use crate::{Argument, BufferId, Launch, TensorMap};
+use ptx::build::{Builder, GlobalPtr, Kernel, Reg, TensorMapParam};
 
 /// The arguments of one launch, in parameter order.
 #[derive(Clone, Debug, Default)]
@@ -124,5 +72,18 @@ impl Arguments {
     /// The values, for the launch.
     pub fn into_values(self) -> Vec<Argument> {
         self.values
+    }
+
+    /// The launch of `kernel`, whose parameters these are.
+    pub fn launch(self, kernel: &Kernel, grid: Grid) -> Launch {
+        Launch {
+            kernel: kernel.function.name.to_string(),
+            grid: grid.ctas,
+            block: grid.threads,
+            cluster: grid.cluster,
+            shared_bytes: kernel.shared_bytes,
+            args: self.values,
+            overlaps_previous: false,
+        }
     }
 }
