@@ -32,6 +32,8 @@ pub struct Config {
     pub value_dim: u32,
     /// How queries fill 64 rows.
     pub packing: Packing,
+    /// Rows of a row block that can be queries: fewer than it has where all sequences are short.
+    pub rows: u32,
     /// Query heads per KV head.
     pub group: u32,
     /// CTAs that share the value columns.
@@ -84,6 +86,11 @@ fn shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
     }
 }
 
+/// The most rows of a row block that are queries.
+fn most_rows(packing: &Packing, problem: &Problem) -> u32 {
+    packing.heads * packing.tokens.min(problem.longest_query().min(ROWS.into()) as u32)
+}
+
 impl Config {
     /// The kernel for the problem's segment `n`.
     pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
@@ -102,6 +109,7 @@ impl Config {
             key_dim,
             value_dim,
             packing,
+            rows: most_rows(&packing, problem),
             group,
             slices: 1,
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
@@ -207,7 +215,7 @@ impl Config {
 
     /// Whether some warps never have rows: those of a block that is not full.
     pub fn has_idle_warps(&self) -> bool {
-        self.packing.used() <= ROWS - 16
+        self.rows <= ROWS - 16
     }
 
     /// How a CTA's tile covers queries and keys.

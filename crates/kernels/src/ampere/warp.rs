@@ -86,7 +86,7 @@ impl<'f> Warp<'f> {
             queries,
             first_block,
             half,
-            live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.packing.used())),
+            live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.rows)),
             keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
             values: Matrices::new(b, frame.v.tile(0), Order::Columns),
             stage: (config.stages > 1).then(|| b.value(0)),
