@@ -14,13 +14,13 @@
 
 use crate::call::memory::Memory;
 use crate::call::sequence::element;
+use crate::math::weights::{Headroom, Weights};
 use crate::plan::Partial;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::Launch;
 use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
-use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a CTA.
 const WARPS: u32 = 4;
@@ -41,7 +41,7 @@ struct Combine {
     partial_lse: GlobalPtr,
     partial_sums: Option<GlobalPtr>,
     parts: Reg<u32>,
-    /// What is added to the exponents of weights: minus the logarithm of the number of parts, rounded up.
+    /// What is added to the exponents of weights.
     headroom: Reg<f32>,
     rows: Reg<u32>,
     out: GlobalPtr,
@@ -105,9 +105,12 @@ pub fn emit(
         grid: [rows, columns, 1],
         block: [WARPS * 32, 1, 1],
         cluster: [1, 1, 1],
-        shared_bytes: kernel.shared_bytes.max(spread(rows * columns, processors)),
+        shared_bytes: match target.overlaps_launches() {
+            true => kernel.shared_bytes.max(spread(rows * columns, processors)),
+            false => kernel.shared_bytes,
+        },
         args: args.into_values(),
-        overlaps_previous: true,
+        overlaps_previous: target.overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -140,7 +143,7 @@ fn declare(
         partial_lse: args.pointer(b, "partial_lse", partial.lse),
         partial_sums: partial.sums.map(|sums| args.pointer(b, "partial_sums", sums)),
         parts: args.u32(b, "parts", parts),
-        headroom: args.f32(b, "headroom", -(parts.next_power_of_two().ilog2() as f32)),
+        headroom: args.f32(b, "headroom", Headroom::of(parts)),
         rows: args.u32(b, "rows", problem.lse_len() as u32),
         out: args.pointer(b, "out", memory.slot(Slot::Out)),
         strides: [0, 1, 2]
@@ -267,7 +270,7 @@ impl Combine {
 
     fn weight(&self, b: &mut Builder, row: &Row, first: Reg<u32>, max: Reg<f32>) -> Weight {
         let lse = self.part_lse(b, row, first);
-        let exponent = self.exponent(b, lse, max);
+        let exponent = self.weighing(max).exponent(b, lse);
         let empty = b.setp(Cmp::Eq, lse, f32::NEG_INFINITY);
         let counts = b.not(empty);
         let power = b.ex2(exponent);
@@ -281,10 +284,9 @@ impl Combine {
         Weight { of_lane, counts: b.ballot(counts) }
     }
 
-    /// The exponent of the weight of a part, or of the sink.
-    fn exponent(&self, b: &mut Builder, lse: Reg<f32>, max: Reg<f32>) -> Reg<f32> {
-        let difference = b.sub(lse, max);
-        b.fma(difference, LOG2_E, self.headroom)
+    /// How the parts of a row are weighed whose largest log-sum-exp is `max`.
+    fn weighing(&self, max: Reg<f32>) -> Weights {
+        Weights { headroom: Headroom::Parameter(self.headroom), max }
     }
 
     /// Adds the rows of this warp's share of the 32 parts from `first` on, those that have seen a key, however
@@ -384,29 +386,15 @@ impl Combine {
 
     /// Writes the LSE and returns the factor on the row.
     fn finish(&self, b: &mut Builder, row: &Row, max: Reg<f32>, total: Reg<f32>) -> Reg<f32> {
-        let empty = b.setp(Cmp::Le, total, 0.0);
-        let log = b.lg2(total);
-        let log = b.sub(log, self.headroom);
-        let lse = b.fma(log, LN_2, max);
-        let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
+        let weighing = self.weighing(max);
+        let (lse, empty) = weighing.lse(b, total);
         if let Some(out) = self.lse {
             let first = b.setp(Cmp::Eq, row.column, 0);
             let at = element(b, out, row.index);
             b.st_global_if(first, at, lse);
         }
         let [_, head, _] = row.place;
-        let denominator = match self.sinks {
-            None => total,
-            Some(sinks) => {
-                let at = element(b, sinks, head);
-                let sink = b.ld_global::<f32>(at);
-                let exponent = self.exponent(b, sink, max);
-                let power = b.ex2(exponent);
-                b.add(total, power)
-            }
-        };
-        let inverse = b.rcp(denominator);
-        b.select::<f32>(empty, 0.0, inverse)
+        weighing.factor(b, total, empty, self.sinks.map(|sinks| (sinks, head)))
     }
 
     fn write(&self, b: &mut Builder, row: &Row, factor: Reg<f32>, sums: [Reg<f32>; 4]) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BIAS, MASK_KINDS, with_mask};
+use common::{BIAS, MASK_KINDS, capped, with_mask};
 use problem::{DType, Mask, Problem, QueryLengths, Segment, Storage, View};
 use ptx::toolchain::assemble;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
@@ -59,7 +59,7 @@ fn every_head_dim() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         let problem = problem(key_dim, value_dim, Mask::Causal);
         assembles(&problem, Arch::Sm100, &options);
-        assembles(&Problem { softcap: Some(50.0), ..problem }, Arch::Sm100, &options);
+        assembles(&capped(problem), Arch::Sm100, &options);
     }
 }
 
@@ -90,7 +90,7 @@ fn mask_tensors() {
     for (key_dim, value_dim) in [(64, 64), (192, 128), (256, 256), (512, 512)] {
         let masked = with_mask(&problem(key_dim, value_dim, Mask::Causal), BIAS);
         assembles(&masked, Arch::Sm100, &two);
-        assembles(&Problem { softcap: Some(50.0), ..masked }, Arch::Sm100, &usual);
+        assembles(&capped(masked), Arch::Sm100, &usual);
     }
     for kind in MASK_KINDS {
         assembles(&with_mask(&problem(128, 128, Mask::Causal), kind), Arch::Sm103, &usual);
@@ -117,7 +117,7 @@ fn two_blocks_of_rows() {
     for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128), (320, 320)] {
         let window = Mask::Window { left: Some(128), right: Some(0) };
         assembles(&ragged(key_dim, value_dim, window), Arch::Sm100, &options);
-        let capped = Problem { softcap: Some(50.0), ..ragged(key_dim, value_dim, Mask::Causal) };
+        let capped = capped(ragged(key_dim, value_dim, Mask::Causal));
         assembles(&capped, Arch::Sm100, &options);
     }
 }
@@ -151,7 +151,7 @@ fn listed_rows() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         assembles(&problem(8, 1, apart), Arch::Sm100, &options);
         assembles(&problem(128, 2, same.clone()), Arch::Sm103, &options);
-        let capped = Problem { softcap: Some(50.0), ..problem(128, 2, same) };
+        let capped = capped(problem(128, 2, same));
         assembles(&capped, Arch::Sm100, &options);
     }
 }
@@ -175,7 +175,7 @@ fn packed_rows() {
         assembles(&paged, arch, &options);
         assembles(&with_mask(&paged, BIAS), arch, &options);
         let listed = problem(rows().paged(0).indexed(700));
-        assembles(&Problem { softcap: Some(50.0), ..listed.clone() }, arch, &options);
+        assembles(&capped(listed.clone()), arch, &options);
         assembles(&listed, arch, &options);
     }
 }

@@ -76,6 +76,7 @@
 mod alu;
 mod cluster;
 mod demangle;
+mod doubts;
 mod engine;
 mod error;
 mod exec;
@@ -111,6 +112,7 @@ pub use limits::Limits;
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};
-pub use run::{outcome, run};
+pub use run::{Placement, outcome, outcome_at, run};
 pub use timing::{CLASSES, Class};
 pub use trace::{Row, Slice, Step, Trace, svg};
+pub use variables::{ModuleVariable, initial_value, module_variables};

@@ -1,5 +1,10 @@
 //! `sixwarp check`: what is wrong with anyone's kernel.
 
+#[cfg(target_os = "linux")]
+mod command;
+#[cfg(not(target_os = "linux"))]
+#[path = "command_elsewhere.rs"]
+mod command;
 mod options;
 mod output;
 mod progress;
@@ -18,7 +23,11 @@ pub fn run(args: Args) -> Outcome {
     if args.asks_for_rules() {
         return crate::sim::rules::print();
     }
-    match check(args) {
+    let checked = match args.has_command() {
+        true => command::run(args.into_command()),
+        false => check(args),
+    };
+    match checked {
         Ok(0) => Ok(()),
         Ok(status) => exit(status),
         Err(error) if crate::output::is_closed_pipe(error.as_ref()) => Ok(()),

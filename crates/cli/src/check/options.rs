@@ -1,5 +1,6 @@
 //! The command line of `sixwarp check`.
 
+use super::command::CommandArgs;
 use super::output::Outputs;
 use super::subject::Subject;
 use crate::AnyError;
@@ -10,6 +11,8 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  Every kernel that a program launches, Triton or Rust or C, without a GPU:
+    sixwarp check -- python my_kernel.py
   A PTX file: is it PTX that the assembler takes? With a launch it also runs, on the simulator.
     sixwarp check kernel.ptx
     sixwarp check kernel.ptx --block 128 --arg in:f32[1024]=random --arg out:f32[1024]=poison
@@ -23,13 +26,15 @@ Examples:
     sixwarp check kernel.ptx --modes all --seeds 0..64
   That one again, as the report says:
     sixwarp check kernel.ptx --replay random:5
+  Every kernel that a program launches, on Linux: Triton, cudarc, C with the driver API.
+    sixwarp check -- python my_triton.py
   For machines, and a page per finding for a browser:
     sixwarp check kernels/ --sarif check.sarif --json check.json --html findings/
 
 Exit status: 0 clean; 1 something was found; 2 the command line is wrong or something cannot be read;
 3 nothing was found, but not all was checked (an instruction that the simulator does not know, or a limit).";
 
-/// Checks kernels by anyone: PTX files and captured launches
+/// Checks kernels by anyone: PTX files, captured launches, and programs that launch kernels
 ///
 /// A PTX file is verified: what the assembler would refuse is found without it. With a launch, from the head of the
 /// file or from options, the launch is held against the rules of the driver. Then it runs on the simulator under
@@ -37,7 +42,7 @@ Exit status: 0 clean; 1 something was found; 2 the command line is wrong or some
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(
-    clap::ArgGroup::new("subjects").args(["paths", "launch", "allow"]).multiple(true).required(true)
+    clap::ArgGroup::new("subjects").args(["paths", "launch", "allow", "command"]).multiple(true).required(true)
 ))]
 pub struct Args {
     /// PTX files, captured launches (.json), and folders of both
@@ -79,6 +84,8 @@ pub struct Args {
     limits: LimitArgs,
     #[command(flatten)]
     kernel: LaunchArgs,
+    #[command(flatten)]
+    command: CommandArgs,
 }
 
 /// Modes in the order given.
@@ -126,6 +133,16 @@ pub struct Options {
 }
 
 impl Args {
+    /// Whether the kernels that a command launches are to be checked.
+    pub fn has_command(&self) -> bool {
+        !self.command.command.is_empty()
+    }
+
+    /// The command, and how its launches are checked.
+    pub fn into_command(self) -> CommandArgs {
+        self.command
+    }
+
     /// Whether a list of rules is wanted.
     pub fn asks_for_rules(&self) -> bool {
         rules::allowed(&self.allow).is_ok_and(|rules| rules.is_none())

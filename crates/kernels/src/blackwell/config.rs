@@ -147,11 +147,6 @@ impl Config {
         TILE * self.slot_columns * ELEMENT_BITS as u32 / 8
     }
 
-    /// Bytes of a panel of `ROWS` rows (of queries, keys or values).
-    pub fn panel_bytes(&self) -> u32 {
-        ROWS * self.panel.columns() * ELEMENT_BITS as u32 / 8
-    }
-
     fn swizzle(&self) -> SmemSwizzle {
         match self.panel {
             Panel::Swizzled => SmemSwizzle::B128,

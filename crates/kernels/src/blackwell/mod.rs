@@ -32,7 +32,7 @@
 //! What the schedules share, in the order a tile comes by: `config` (tiles, slots, budgets),
 //! `allocation` (start and end of a kernel around its roles), `fill` (the loading warp), `gatherers` and `marked` (the
 //! warps in its place where rows are gathered, and what they say about keys that lists leave out), `products`
-//! (the two multiplies of a tile), `rows` (a thread's row: scores, probabilities, rescaling), `parts` (what CTAs
+//! (the two multiplies of a tile), `rows` (a thread's row: scores, probabilities, rescaling), `step` (one KV tile in a softmax thread), `parts` (what CTAs
 //! that share a work tile hand to each other), `epilogue` (rows out); `operand` and `tensor_memory` know
 //! descriptors and columns. A schedule's own folder has its barriers (`kernel`), the order of its multiplies
 //! (`issuer`) and its `softmax`.
@@ -52,6 +52,7 @@ mod operand;
 mod parts;
 mod products;
 mod rows;
+mod step;
 mod tensor_memory;
 pub mod two_blocks;
 

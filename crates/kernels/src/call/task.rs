@@ -144,7 +144,8 @@ impl Tiling {
 
 /// Parameters, in registers.
 pub struct Params {
-    pub tma_q: TensorMapParam,
+    /// The map of queries, where tensor copies bring them.
+    pub tma_q: Option<TensorMapParam>,
     /// Keys and values of each segment.
     pub segments: Vec<Keys>,
     pub order: Order,
@@ -200,6 +201,8 @@ pub enum Source {
     Boxes(TensorMapParam),
     /// By threads.
     Scattered(Scattered),
+    /// By threads that find them as [`Keys::exact`] does.
+    Rows,
 }
 
 impl Source {
@@ -211,7 +214,7 @@ impl Source {
     fn boxes(self) -> Option<TensorMapParam> {
         match self {
             Source::Boxes(map) => Some(map),
-            Source::Scattered(_) => None,
+            Source::Scattered(_) | Source::Rows => None,
         }
     }
 
@@ -219,6 +222,7 @@ impl Source {
     pub fn scattered(self) -> Scattered {
         match self {
             Source::Boxes(_) => panic!("rows come by tensor copies"),
+            Source::Rows => panic!("rows are found one by one"),
             Source::Scattered(rows) => rows,
         }
     }
@@ -306,8 +310,10 @@ impl Params {
     ) -> Params {
         let problem = task.problem;
         let query_box = QueryBox::choose(problem, &tiling);
-        let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
-        let tma_q = args.tensor_map(b, "tma_q", q);
+        let tma_q = b.target().copies_tensors().then(|| {
+            let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
+            args.tensor_map(b, "tma_q", q)
+        });
         let segments = task.segments.iter().enumerate().map(|(index, &n)| {
             args.name_with(if index == 0 { String::new() } else { format!("_{}", index + 1) });
             let split = task.sharing.splits() * task.merged_parts > 1;
@@ -352,7 +358,7 @@ impl Params {
     /// Fetches the tensor maps into their cache (one thread).
     #[track_caller]
     pub fn prefetch_maps(&self, b: &mut Builder) {
-        b.prefetch_tensor_map(self.tma_q);
+        self.tma_q.iter().for_each(|map| b.prefetch_tensor_map(*map));
         for keys in &self.segments {
             let sources = [Some(keys.k), keys.v].into_iter().flatten();
             sources.filter_map(Source::boxes).for_each(|map| b.prefetch_tensor_map(map));
@@ -572,6 +578,9 @@ impl Keys {
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
+            }
+            if !b.target().copies_tensors() {
+                return Source::Rows;
             }
             let map = tensors::rows(view, buffer, rows_per_copy, panel);
             Source::Boxes(args.tensor_map(b, &format!("tma_{name}"), map))

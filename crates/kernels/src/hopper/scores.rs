@@ -141,7 +141,8 @@ impl Scores {
         for (half, scores) in of_rows.iter().enumerate() {
             // Nothing was accumulated that the factor would be for.
             self.follow(b, softmax, half, scores);
-            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+            let shift = self.shift(b, softmax, half);
+            softmax.add_row(b, &self.rows[half], scores, shift);
         }
     }
 
@@ -165,7 +166,8 @@ impl Scores {
             }
         });
         for (half, scores) in of_rows.iter().enumerate() {
-            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+            let shift = self.shift(b, softmax, half);
+            softmax.add_row(b, &self.rows[half], scores, shift);
         }
     }
 
@@ -218,6 +220,16 @@ impl Scores {
         let largest = b.max_tree(scores);
         let largest = b.join_lanes(largest, 4, |b, x, y| b.max(x, y));
         self.references[half].follow(b, softmax, &self.rows[half], largest)
+    }
+
+    /// What to add to the scaled scores of a row. Warps of the `mma.sync` family find it anew for each tile: they have
+    /// no register for it.
+    #[track_caller]
+    fn shift(&self, b: &mut Builder, softmax: &Softmax, half: usize) -> Reg<f32> {
+        match b.target().copies_tensors() {
+            true => self.references[half].shift,
+            false => softmax.shift_of(b, self.rows[half].max),
+        }
     }
 
     /// Rounds probabilities to 16 bits.

@@ -114,7 +114,7 @@ impl Panels {
     }
 
     /// Bytes of a row of a panel.
-    fn row_bytes(&self) -> u32 {
+    pub fn row_bytes(&self) -> u32 {
         self.bytes / self.rows
     }
 
@@ -233,7 +233,8 @@ impl Params {
         let mut load = |column: u32, at, [inner, outer]: [Arg<i32>; 2]| {
             let [head, token] = rows.clone();
             let coordinates = [Arg::from(column as i32), head, token, inner, outer];
-            barrier.load(b, at, self.tma_q, &coordinates, to.ctas);
+            let map = self.tma_q.expect("tensor copies of queries");
+            barrier.load(b, at, map, &coordinates, to.ctas);
         };
         match self.query_box {
             QueryBox::OfSequence => load(0, to.at, [0.into(), batch]),

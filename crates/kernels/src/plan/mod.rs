@@ -9,6 +9,7 @@ use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
 use crate::moves::gather;
+use crate::realign;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
 use crate::work::shares::{self, SharesOf};
@@ -201,7 +202,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -213,17 +214,22 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
-    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+    finished(problem, arch, options, memory, kernels, launches, summary.join("; "))
 }
 
 fn finished(
     problem: &Problem,
     arch: Arch,
-    memory: Memory,
-    kernels: Vec<Kernel>,
+    options: &PlanOptions,
+    mut memory: Memory,
+    mut kernels: Vec<Kernel>,
     mut launches: Vec<Launch>,
-    summary: String,
+    mut summary: String,
 ) -> Plan {
+    if options.any_address {
+        realign::prepend(problem, arch.target(), &mut memory, &mut kernels, &mut launches);
+        summary.push_str("; q, k and v copied first");
+    }
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
     }
@@ -305,7 +311,7 @@ fn shared_out(
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
-    finished(problem, arch, memory, kernels, launches, summary)
+    finished(problem, arch, options, memory, kernels, launches, summary)
 }
 
 /// Tiles of queries that there can be, whatever the lengths.
@@ -349,7 +355,7 @@ fn launch(
         cluster: [schedule.cluster(), 1, 1],
         shared_bytes: kernel.shared_bytes,
         args,
-        overlaps_previous: true,
+        overlaps_previous: arch.target().overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -424,7 +430,7 @@ impl Stage {
             batch: problem.batch() as u32,
             mirrored: false,
         };
-        let clusters = options.processors / schedule.cluster();
+        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
         list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
@@ -493,6 +499,11 @@ fn arrange(
     }
 }
 
+/// CTAs or clusters that are launched at once.
+fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
+    options.processors * schedule.resident() / schedule.cluster()
+}
+
 /// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
@@ -525,7 +536,7 @@ fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOp
     Work {
         work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
-        processors: clusters(schedule.cluster(), options),
+        processors: clusters(schedule.cluster(), options) * schedule.resident(),
         tile,
         rows: schedule.rows(),
         columns,

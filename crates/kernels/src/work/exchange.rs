@@ -236,7 +236,7 @@ pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, L
         cluster: [1, 1, 1],
         shared_bytes: 0,
         args,
-        overlaps_previous: true,
+        overlaps_previous: target.overlaps_launches(),
     };
     (kernel, launch)
 }

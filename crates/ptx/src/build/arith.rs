@@ -1,6 +1,6 @@
 //! Arithmetic, comparison and conversion.
 
-use super::builder::Builder;
+use super::builder::{Builder, Target};
 use super::value::{Arg, Integer, Number, Reg, Scalar};
 use crate::ast::Operand;
 
@@ -352,12 +352,32 @@ impl Builder {
     /// The four e4m3 numbers of a word, the lowest byte's first.
     #[track_caller]
     pub fn unpack_e4m3(&mut self, word: Reg<u32>) -> [Reg<f32>; 4] {
+        if matches!(self.target(), Target::Sm80 | Target::Sm86) {
+            return [24, 16, 8, 0].map(|bit| self.widen_e4m3(word, bit));
+        }
         let [low, high] = self.halves(word).map(|pair| {
             let d: Reg<u32> = self.reg();
             self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
             self.halves(d).map(|half| self.widen_f16(half))
         });
         [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The e4m3 number that a word shifted left by `bits` begins with, without an instruction for it: the bits of an
+    /// f32 whose exponent is 120 too small, and NaN where all but the sign are set.
+    #[track_caller]
+    fn widen_e4m3(&mut self, word: Reg<u32>, bits: u32) -> Reg<f32> {
+        let byte = self.shl(word, bits);
+        let sign = self.and(byte, 0x8000_0000u32);
+        let rest = self.and(byte, 0x7f00_0000u32);
+        let magnitude = self.shr(rest, 4);
+        let magnitude = self.float_from_bits(magnitude);
+        let magnitude = self.mul(magnitude, (120f32).exp2());
+        let is_nan = self.setp(Cmp::Eq, rest, 0x7f00_0000u32);
+        let magnitude = self.select::<f32>(is_nan, f32::NAN, magnitude);
+        let magnitude = self.bits(magnitude);
+        let number = self.or(magnitude, sign);
+        self.float_from_bits(number)
     }
 
     /// Products of the 16-bit floats of two words, half by half.

@@ -19,7 +19,9 @@ impl MatrixOperand {
     /// Operands that lie as `tile` says, for the tensor cores of `target`.
     pub fn new(target: Target, tile: SmemTile) -> Self {
         let generation = match target {
-            Target::Sm80 => panic!("sm_80 has no matrix descriptors"),
+            Target::Sm80 | Target::Sm86 | Target::Sm89 | Target::Sm120 => {
+                panic!("{} has no matrix descriptors", target.name())
+            }
             Target::Sm90a => Generation::Hopper,
             Target::Sm100a | Target::Sm103a => Generation::Blackwell,
         };

@@ -422,15 +422,21 @@ impl Builder {
         d
     }
 
-    /// Waits until the previous grid's memory is visible (programmatic dependent launch).
+    /// Waits until the previous grid's memory is visible (programmatic dependent launch). Where launches do not
+    /// [overlap](super::Target::overlaps_launches), it is from the start.
     #[track_caller]
     pub fn wait_previous_grid(&mut self) {
-        self.emit("griddepcontrol.wait", vec![]);
+        if self.target().overlaps_launches() {
+            self.emit("griddepcontrol.wait", vec![]);
+        }
     }
 
-    /// Lets the next grid start (programmatic dependent launch).
+    /// Lets the next grid start (programmatic dependent launch), where launches
+    /// [overlap](super::Target::overlaps_launches).
     #[track_caller]
     pub fn launch_next_grid(&mut self) {
-        self.emit("griddepcontrol.launch_dependents", vec![]);
+        if self.target().overlaps_launches() {
+            self.emit("griddepcontrol.launch_dependents", vec![]);
+        }
     }
 }

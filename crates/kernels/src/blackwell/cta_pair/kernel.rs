@@ -42,7 +42,7 @@ pub fn threads(config: &Config) -> u32 {
 /// Shared memory and barriers.
 pub struct Shared {
     /// Queries; also where finished rows are staged.
-    pub q: SharedTile,
+    pub q: SharedTiles,
     /// The ring of keys and values.
     pub kv: SharedTiles,
     /// Probabilities.
@@ -91,7 +91,7 @@ fn reserve(b: &mut Builder, config: &Config) -> (Shared, Allocation) {
     let base = b.shared_base();
     let exchange = Layout::column_major((u64::from(ROW_WARPS * 32), 2)).expect("a small layout");
     let shared = Shared {
-        q: SharedTile::reserve(b, base, config.query_tile()),
+        q: SharedTiles::reserve(b, base, config.query_tile(), 1),
         kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots),
         p: SharedTile::reserve(b, base, config.probability_tile()),
         exchange: SharedArray::<f32>::reserve(b, base, &exchange).at(),

@@ -4,11 +4,12 @@ use super::{correction, issuer, softmax};
 use crate::blackwell::allocation::Allocation;
 use crate::blackwell::config::{Config, ROWS};
 use crate::blackwell::epilogue::staging_tile;
-use crate::blackwell::fill::{self, Buffers, Order};
+use crate::blackwell::fill::{self, Buffers};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::call::task::{Order as Sharing, Params};
+use crate::roles::loader::Order;
 use layout::Layout;
 use ptx::build::{Budget, Builder, CtaGroup, Reg, SharedArray, SharedTile, Signals, SmemPtr};
 

@@ -13,8 +13,7 @@ use crate::moves::gather;
 use crate::moves::marks::Marks;
 use layout::Layout;
 use ptx::build::{
-    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
-    Slot, SmemPtr,
+    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTiles, Signals, Slot, SmemPtr,
 };
 
 /// Warps of a warpgroup.
@@ -22,7 +21,7 @@ pub const WARPS: u32 = 4;
 
 /// Shared memory.
 pub struct Shared {
-    pub q: SharedTile,
+    pub q: SharedTiles,
     pub k: SharedTiles,
     /// Values: the keys' tiles where they are the same.
     pub v: SharedTiles,
@@ -72,7 +71,7 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
     let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
-    let q = tiles(config.queries(), 1).tile(0);
+    let q = tiles(config.queries(), 1);
     let k = tiles(config.keys(), config.stages);
     let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
     let p = tiles(config.probabilities(), config.p_stages);

@@ -10,6 +10,7 @@
 //! so a sender first waits until all parts are done with both.
 
 use super::kernel::{Frame, WARPS};
+use crate::call::task::OpenTile;
 use crate::hopper::ROWS;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
@@ -191,9 +192,19 @@ impl<'a> Merging<'a> {
         }
     }
 
-    /// Computes the rows of that strip again that are not finite and should be.
+    /// Computes the rows again that the warpgroup wrote of a work tile and that are not finite but should be.
+    pub fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.all.write_again(b, &output),
+            _ => self.finish_again(b, &output),
+        }
+    }
+
+    /// The same for the strip that this CTA finished.
     #[track_caller]
-    pub fn finish_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+    fn finish_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         for (n, (owner, registers)) in (self.owner..).zip(self.strips()).enumerate() {
             let owns = b.setp(Cmp::Eq, self.frame.part.reg(), owner);
             b.if_(owns, |b| self.strip(n, registers).write_again(b, output));

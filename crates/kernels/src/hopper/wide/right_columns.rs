@@ -38,7 +38,8 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         watch: frame.params.watch(b),
     };
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
-    right.watch.revisit(b, &frame.params, |b, open| right.run_tile_again(b, &open));
+    let merging = Merging::right(frame, right.columns());
+    right.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
 }
 
 impl RightColumns<'_> {
@@ -75,15 +76,6 @@ impl RightColumns<'_> {
         b.warp_sync();
         last.release_if(b, self.lead);
         self.columns().write(b, output, factors);
-    }
-
-    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
-        let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        match self.frame.config.parts {
-            1 => self.columns().write_again(b, &output),
-            _ => Merging::right(self.frame, self.columns()).finish_again(b, &output),
-        }
     }
 
     fn columns(&self) -> Columns<'_> {

@@ -60,7 +60,8 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         watch: frame.params.watch(b),
     };
     frame.params.for_each_tile(b, |b, open| scoring.run_tile(b, &open));
-    scoring.watch.revisit(b, &frame.params, |b, open| scoring.run_tile_again(b, &open));
+    let merging = Merging::left(frame, scoring.columns());
+    scoring.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
 }
 
 impl Scoring<'_> {
@@ -105,15 +106,6 @@ impl Scoring<'_> {
         self.columns().write(b, output, factors);
     }
 
-    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
-        let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        match self.frame.config.parts {
-            1 => self.columns().write_again(b, &output),
-            _ => Merging::left(self.frame, self.columns()).finish_again(b, &output),
-        }
-    }
-
     fn columns(&self) -> Columns<'_> {
         Columns {
             thread: self.scores.thread,
@@ -126,7 +118,7 @@ impl Scoring<'_> {
 
     /// All KV tiles, segment after segment, last to first, but the output of the last one visited.
     fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
-        let queries = self.frame.shared.q.descriptor(b);
+        let queries = self.frame.shared.q.tile(0).descriptor(b);
         let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
         let view = View { queries, keys, pending };

@@ -52,6 +52,20 @@ impl Tensor {
         }
         b.global_add(self.base, offset)
     }
+
+    /// The row `tokens` tokens further on.
+    #[track_caller]
+    pub fn further(&self, b: &mut Builder, row: GlobalPtr, tokens: Reg<u32>) -> GlobalPtr {
+        let tokens = b.widen(tokens);
+        let offset = b.mul(tokens, self.strides[2]);
+        b.global_add(row, offset)
+    }
+
+    /// Bytes between `tokens` tokens.
+    #[track_caller]
+    pub fn bytes_of(&self, b: &mut Builder, tokens: u32) -> Reg<u64> {
+        b.mul(self.strides[2], u64::from(tokens))
+    }
 }
 
 /// Where the keys and values of a segment lie.
@@ -106,7 +120,7 @@ impl SegmentRows<'_> {
 
     /// Batch or page of a key, row of it, and whether it exists.
     #[track_caller]
-    fn row_of(
+    pub fn row_of(
         &self,
         b: &mut Builder,
         open: &OpenTile,

@@ -111,6 +111,27 @@ impl Packed {
         words
     }
 
+    /// Vector `vector` of a row if it `exists`, else zeros, as pairs of bf16.
+    #[track_caller]
+    pub fn unpack_vector(
+        &self,
+        b: &mut Builder,
+        vector: Reg<u32>,
+        row: &PackedRow,
+        exists: Reg<bool>,
+    ) -> Vec<Reg<u32>> {
+        let words = b.regs::<u32>(4);
+        words.iter().for_each(|word| b.assign(*word, 0));
+        b.if_(exists, |b| {
+            let numbers = row.vector(b, vector);
+            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
+                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
+                b.assign(word, packed);
+            }
+        });
+        words
+    }
+
     /// Where a row is, in units of 16 bytes.
     #[track_caller]
     pub fn place(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> Reg<u32> {
