@@ -2,6 +2,7 @@
 
     PYTHONPATH=python/src python benches/dsv4.py --json dsv4-lists.json
     python benches/dsv4.py --only csa-pro --rounds 5
+    python benches/dsv4.py --bits 10000         # same input, same bits, for every gathered kernel (dsv4_bits.py)
 
 One query per sequence, head dim 512, K = V, sinks. Every sequence has rows of its own, in pages, and a random list
 of them. Both sides compute the same thing: the bf16 rows are the unpacked fp8 rows. Calls are captured in CUDA
@@ -10,6 +11,7 @@ graphs and replayed in turn; times are medians of one call.
 
 import argparse
 import json
+import sys
 
 import torch
 
@@ -81,7 +83,12 @@ def main():
     parser.add_argument("--only", default="", help="layers whose names begin so")
     parser.add_argument("--rounds", type=int, default=7, help="replays of each side")
     parser.add_argument("--json", help="writes the figures to this file")
+    parser.add_argument("--bits", type=int, metavar="RUNS", help="compares bits of so many runs instead")
     options = parser.parse_args()
+    if options.bits:
+        from dsv4_bits import run
+
+        return run(options.bits, options.only)
     figures = []
     print(f"{'layer':24s} {'fp8 us':>8s} {'bf16 us':>8s}")
     for name, heads, compressed, page_rows, batches in LAYERS:
@@ -94,7 +101,8 @@ def main():
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": figures}, file, indent=1)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,7 @@
 //! The `sixwarp` program.
 
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod engine;
@@ -38,6 +39,7 @@ enum Command {
     Verify(verify::Args),
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
+    Check(Box<check::Args>),
     Sim(Box<sim::Args>),
     Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
@@ -75,6 +77,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
+        Command::Check(args) => check::run(*args),
         Command::Sim(args) => sim::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),

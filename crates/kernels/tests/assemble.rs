@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{BIAS, MASK_KINDS, usual, with_mask};
+use common::{BIAS, MASK_KINDS, capped, usual, with_mask};
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn measured() -> Vec<Problem> {
     }
     for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
         let problem = dense([heads, heads], [dim, dim], 4096, 4096, 4, Mask::Causal);
-        problems.push(Problem { softcap: Some(50.0), ..problem });
+        problems.push(capped(problem));
     }
     problems
 }
@@ -80,7 +80,7 @@ fn masked() -> Vec<Problem> {
         let prefill = dense([heads, heads], [dim, dim], 4096, 4096, 4, window);
         problems.extend(MASK_KINDS.map(|kind| with_mask(&prefill, kind)));
         let decode = dense([64, 1], [dim, dim], 1, 4096, 1, Mask::Full);
-        problems.push(with_mask(&Problem { softcap: Some(50.0), ..decode }, BIAS));
+        problems.push(with_mask(&capped(decode), BIAS));
     }
     for dims in [[192, 128], [192, 192], [576, 512], [320, 320]] {
         problems.push(with_mask(&dense([8, 8], dims, 512, 512, 8, Mask::Causal), BIAS));

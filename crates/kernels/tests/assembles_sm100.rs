@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BIAS, MASK_KINDS, with_mask};
+use common::{BIAS, MASK_KINDS, capped, with_mask};
 use problem::{DType, Mask, Problem, QueryLengths, Segment, Storage, View};
 use ptx::toolchain::assemble;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
@@ -59,7 +59,7 @@ fn every_head_dim() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         let problem = problem(key_dim, value_dim, Mask::Causal);
         assembles(&problem, Arch::Sm100, &options);
-        assembles(&Problem { softcap: Some(50.0), ..problem }, Arch::Sm100, &options);
+        assembles(&capped(problem), Arch::Sm100, &options);
     }
 }
 
@@ -90,7 +90,7 @@ fn mask_tensors() {
     for (key_dim, value_dim) in [(64, 64), (192, 128), (256, 256), (512, 512)] {
         let masked = with_mask(&problem(key_dim, value_dim, Mask::Causal), BIAS);
         assembles(&masked, Arch::Sm100, &two);
-        assembles(&Problem { softcap: Some(50.0), ..masked }, Arch::Sm100, &usual);
+        assembles(&capped(masked), Arch::Sm100, &usual);
     }
     for kind in MASK_KINDS {
         assembles(&with_mask(&problem(128, 128, Mask::Causal), kind), Arch::Sm103, &usual);
@@ -117,7 +117,7 @@ fn two_blocks_of_rows() {
     for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128), (320, 320)] {
         let window = Mask::Window { left: Some(128), right: Some(0) };
         assembles(&ragged(key_dim, value_dim, window), Arch::Sm100, &options);
-        let capped = Problem { softcap: Some(50.0), ..ragged(key_dim, value_dim, Mask::Causal) };
+        let capped = capped(ragged(key_dim, value_dim, Mask::Causal));
         assembles(&capped, Arch::Sm100, &options);
     }
 }
@@ -151,19 +151,23 @@ fn listed_rows() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         assembles(&problem(8, 1, apart), Arch::Sm100, &options);
         assembles(&problem(128, 2, same.clone()), Arch::Sm103, &options);
-        let capped = Problem { softcap: Some(50.0), ..problem(128, 2, same) };
+        let capped = capped(problem(128, 2, same));
         assembles(&capped, Arch::Sm100, &options);
     }
 }
 
-/// Rows of fp8 numbers: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
+/// Packed rows: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
 #[test]
 fn packed_rows() {
-    for (value_dim, arch) in [(512, Arch::Sm100), (512, Arch::Sm103), (128, Arch::Sm100)] {
-        let rows = View::bshd(DType::Bf16, [64, 1, 64, 512]);
-        let rows = || Segment::shared(rows, value_dim).stored(Storage::Model1);
+    let formats = Storage::ALL.into_iter().filter_map(|storage| Some((storage, storage.packed()?)));
+    let pairs = formats.clone().map(|(storage, format)| (storage, format.dim, 512, Arch::Sm103));
+    let ones = formats.map(|(storage, format)| (storage, format.dim, 128, Arch::Sm100));
+    let model1 = std::iter::once((Storage::Model1, 512, 512, Arch::Sm100));
+    for (storage, dim, value_dim, arch) in pairs.chain(ones).chain(model1) {
+        let rows = View::bshd(DType::Bf16, [64, 1, 64, dim]);
+        let rows = || Segment::shared(rows, value_dim).stored(storage);
         let problem = |segment: Segment| {
-            let q = View::bshd(DType::Bf16, [2, 128, 2, 512]);
+            let q = View::bshd(DType::Bf16, [2, 128, 2, dim]);
             Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
         };
         let options = PlanOptions::for_arch(arch);
@@ -171,7 +175,7 @@ fn packed_rows() {
         assembles(&paged, arch, &options);
         assembles(&with_mask(&paged, BIAS), arch, &options);
         let listed = problem(rows().paged(0).indexed(700));
-        assembles(&Problem { softcap: Some(50.0), ..listed.clone() }, arch, &options);
+        assembles(&capped(listed.clone()), arch, &options);
         assembles(&listed, arch, &options);
     }
 }

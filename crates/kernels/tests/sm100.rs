@@ -124,6 +124,10 @@ fn gathered_rows_in_any_order() {
         "lists-second-only-d512",
         "dsv4-csa-decode-fp8",
         "fp8-value-dim-128",
+        "packed-lists-V3.2",
+        "packed-lists-V4.1-fp8",
+        "packed-lists-V4.1-fp4-inline",
+        "packed-value-dim-128",
     ];
     let random = (0..2).map(|seed| ("random", seed));
     let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));

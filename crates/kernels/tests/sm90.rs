@@ -94,6 +94,7 @@ fn gathered_rows_in_any_order() {
         "lists-second-only-d512",
         "lists-merged",
         "dsv4-*-fp8",
+        "packed-lists-*",
     ];
     let random = (0..4).map(|seed| ("random", seed));
     let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));
@@ -101,7 +102,7 @@ fn gathered_rows_in_any_order() {
         let mut engine = hopper();
         let simulator = sim::Options::mode(mode, seed).expect("a mode");
         engine.simulator = sim::Options { pedantic: true, ..simulator };
-        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 14);
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 19);
     }
 }
 

@@ -188,7 +188,7 @@ impl Frame {
                 let (pairs, _) = eight.as_chunks::<2>();
                 let pairs: Vec<_> =
                     pairs.iter().map(|[x, y]| b.pack(HalfType::Bf16, *x, *y)).collect();
-                let at = row.unit(b, first % DEPTH + 8 * i as u32);
+                let at = row.vector(b, first % DEPTH + 8 * i as u32);
                 b.st_shared_vector(at, &pairs);
             }
         }

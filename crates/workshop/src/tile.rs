@@ -90,7 +90,7 @@ impl Frame {
             let tile = slot.tile(b, self.shared);
             let row = tile.row(b, thread);
             for column in (0..COLUMNS).step_by(4) {
-                let at = row.unit(b, column);
+                let at = row.vector(b, column);
                 let values = b.ld_shared_vector::<f32>(at, 4);
                 let scaled: Vec<_> = values.iter().map(|x| b.mul(*x, self.factor)).collect();
                 b.st_shared_vector(at, &scaled);

@@ -123,6 +123,16 @@ fn check(subject: &Subject) {
 }
 
 #[test]
+fn sm80() {
+    check(&subjects::SM80);
+}
+
+#[test]
+fn sm80_shared() {
+    check(&subjects::SM80_SHARED);
+}
+
+#[test]
 fn sm90() {
     check(&subjects::SM90);
 }

@@ -5,7 +5,7 @@ use ptx::build::{Builder, Cmp, CtaGroup, SmemPtr, TensorMemory, TmemPtr, Warp};
 
 /// What is allocated, and by whom.
 pub struct Allocation {
-    /// One CTA, or a pair that allocates together.
+    /// One CTA, or a CTA pair that allocates together.
     group: CtaGroup,
     memory: TensorMemory,
 }

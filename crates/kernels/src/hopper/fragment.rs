@@ -5,6 +5,7 @@
 //! one in every thread. What a thread computes about itself (its first row and column) is held against
 //! that layout, element by element, in the tests below.
 
+use crate::call::index::KvTile;
 use layout::hw::Fragment;
 use layout::hw::fragment::wgmma_d;
 use ptx::build::{Builder, Cmp, Reg};
@@ -41,18 +42,14 @@ pub fn columns(registers: usize) -> Vec<u32> {
 /// The upper one of a thread's two rows.
 #[track_caller]
 pub fn first_row(b: &mut Builder, thread: Reg<u32>) -> Reg<u32> {
-    let warp = b.shr(thread, 5);
-    let lane = b.and(thread, 31);
-    let row = b.shr(lane, 2);
-    b.mad(warp, 16, row)
+    b.eval(thread / 32 * 16 + thread % 32 / 4)
 }
 
 /// Key of a thread's first column in tile `n` of `tile` keys.
 #[track_caller]
-pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: Reg<i32>, tile: u32) -> Reg<i32> {
-    let quad = b.and(thread, 3);
-    let pair = b.shl(quad, 1).reinterpret::<i32>();
-    b.mad(n, tile as i32, pair)
+pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: KvTile, tile: u32) -> Reg<i32> {
+    let pair = b.eval((thread % 4) << 1).reinterpret::<i32>();
+    b.eval(n.reg() * tile as i32 + pair)
 }
 
 /// Multiplies each register by the factor of its row.
@@ -99,9 +96,9 @@ impl Quad {
     /// The quad of a thread.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>) -> Self {
-        let lane = b.and(thread, 3);
+        let lane = b.eval(thread % 4);
         let bits = [1, 2].map(|bit| {
-            let masked = b.and(thread, bit);
+            let masked = b.eval(thread & bit);
             b.setp(Cmp::Ne, masked, 0)
         });
         Quad { lane, bits }

@@ -9,6 +9,7 @@ use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
 use crate::moves::gather;
+use crate::realign;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
 use crate::work::shares::{self, SharesOf};
@@ -68,7 +69,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
     }
     check_tiles(problem)?;
-    check_gathered(problem, arch)?;
+    check_gathered(problem)?;
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
@@ -83,7 +84,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
 }
 
 /// Rows that are listed or packed are gathered.
-fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+fn check_gathered(problem: &Problem) -> Result<(), Unsupported> {
     let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
         return Ok(());
     };
@@ -92,7 +93,7 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         Storage::Model1 => "fp8 rows".to_string(),
         storage => format!("{storage} rows"),
     };
-    problem.segments.iter().try_for_each(|segment| check_packed(segment, arch))?;
+    problem.segments.iter().try_for_each(check_packed)?;
     if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
         return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
@@ -108,20 +109,13 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     }
 }
 
-/// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
-fn check_packed(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
-    match segment.storage {
-        Storage::Elements => Ok(()),
-        Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
-        Storage::Model1 => {
-            let what = format!("{} bytes between pages", segment.page_stride());
-            Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
-        }
-        storage => {
-            let why = format!("of packed formats, {arch} kernels read MODEL1");
-            Err(Unsupported::new(format!("{storage} rows"), why))
-        }
+/// Pages of packed rows are copied in units of 16 bytes.
+fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
+    if segment.page_stride().is_multiple_of(16) {
+        return Ok(());
     }
+    let what = format!("{} bytes between pages", segment.page_stride());
+    Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.
@@ -180,15 +174,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
-    let groups = groups(problem, arch, options);
-    if let [(schedule, segments)] = &groups[..]
+    let launches = segments_of_launches(problem, arch, options);
+    if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
         && let Some(cuts) = cuts(problem, segment, schedule, options)
     {
         return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
-    let stages: Vec<Stage> = groups
+    let stages: Vec<Stage> = launches
         .into_iter()
         .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
         .collect();
@@ -208,7 +202,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -220,17 +214,22 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
-    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+    finished(problem, arch, options, memory, kernels, launches, summary.join("; "))
 }
 
 fn finished(
     problem: &Problem,
     arch: Arch,
-    memory: Memory,
-    kernels: Vec<Kernel>,
+    options: &PlanOptions,
+    mut memory: Memory,
+    mut kernels: Vec<Kernel>,
     mut launches: Vec<Launch>,
-    summary: String,
+    mut summary: String,
 ) -> Plan {
+    if options.any_address {
+        realign::prepend(problem, arch.target(), &mut memory, &mut kernels, &mut launches);
+        summary.push_str("; q, k and v copied first");
+    }
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
     }
@@ -312,7 +311,7 @@ fn shared_out(
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
-    finished(problem, arch, memory, kernels, launches, summary)
+    finished(problem, arch, options, memory, kernels, launches, summary)
 }
 
 /// Tiles of queries that there can be, whatever the lengths.
@@ -356,7 +355,7 @@ fn launch(
         cluster: [schedule.cluster(), 1, 1],
         shared_bytes: kernel.shared_bytes,
         args,
-        overlaps_previous: true,
+        overlaps_previous: arch.target().overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -394,18 +393,22 @@ struct Stage {
 
 /// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
 /// a kernel takes several, together.
-fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
-    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+fn segments_of_launches(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+) -> Vec<(Schedule, Vec<u8>)> {
+    let mut launches: Vec<(Schedule, Vec<u8>)> = Vec::new();
     for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
         let schedule = Schedule::choose(problem, n, arch, options);
-        match groups.last_mut() {
+        match launches.last_mut() {
             Some((last, together)) if *last == schedule && schedule.takes_segments() => {
                 together.push(n as u8);
             }
-            _ => groups.push((schedule, vec![n as u8])),
+            _ => launches.push((schedule, vec![n as u8])),
         }
     }
-    groups
+    launches
 }
 
 impl Stage {
@@ -425,11 +428,11 @@ impl Stage {
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            paired: false,
+            mirrored: false,
         };
-        let clusters = options.processors / schedule.cluster();
+        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.paired = grow && list.len() >= 2 * clusters;
+        list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -496,7 +499,12 @@ fn arrange(
     }
 }
 
-/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
+/// CTAs or clusters that are launched at once.
+fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
+    options.processors * schedule.resident() / schedule.cluster()
+}
+
+/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
 /// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
 fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
     let whole = options.processors / cluster;
@@ -513,8 +521,9 @@ fn row_bytes(problem: &Problem) -> u64 {
     let all = |what: fn(&Segment) -> bool| problem.segments.iter().all(what);
     let same = |segment: &Segment| matches!(segment.values, Values::SameAsKeys { .. });
     let (key, value) = (problem.key_dim(), problem.value_dim());
-    if all(|segment| segment.storage == Storage::Model1) {
-        return Storage::MODEL1_ROW_BYTES + Storage::MODEL1_SCALE_BYTES;
+    if all(|segment| segment.storage != Storage::Elements) {
+        let packed = problem.segments.iter().filter_map(|segment| segment.storage.packed());
+        return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
     problem.dtype().bytes() * if once { key } else { key + value }
@@ -527,7 +536,7 @@ fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOp
     Work {
         work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
-        processors: clusters(schedule.cluster(), options),
+        processors: clusters(schedule.cluster(), options) * schedule.resident(),
         tile,
         rows: schedule.rows(),
         columns,

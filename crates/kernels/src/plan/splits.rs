@@ -34,7 +34,7 @@ const MOST: u32 = 128;
 pub struct Work {
     /// Tiles of queries.
     pub work_tiles: u32,
-    /// Tiles of keys.
+    /// KV tiles.
     pub key_tiles: u32,
     /// CTAs or clusters that run at once.
     pub processors: u32,

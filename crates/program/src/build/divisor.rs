@@ -32,10 +32,8 @@ impl Divisor {
     #[track_caller]
     pub fn divide(&self, b: &mut Builder, n: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let high = b.mul_hi(n, self.magic);
-        let sum = b.add(high, n);
-        let quotient = b.shr(sum, self.shift);
-        let product = b.mul(quotient, self.value);
-        (quotient, b.sub(n, product))
+        let quotient = b.eval((high + n) >> self.shift);
+        (quotient, b.eval(n - quotient * self.value))
     }
 }
 

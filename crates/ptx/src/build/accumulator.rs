@@ -2,7 +2,7 @@
 
 use super::HalfType;
 use super::builder::Builder;
-use super::operand::UNIT_BYTES;
+use super::operand::VECTOR_BYTES;
 use super::shared::SharedTile;
 use super::value::Reg;
 use super::wgmma::WgmmaA;
@@ -16,7 +16,7 @@ const BLOCK: u32 = 8;
 /// Registers of a thread for these columns.
 const BLOCK_REGISTERS: u32 = 4;
 /// Columns of a 16-byte vector of 16-bit numbers.
-const VECTOR: u32 = UNIT_BYTES / 2;
+const VECTOR: u32 = VECTOR_BYTES / 2;
 
 /// The accumulator of one warpgroup: 64 rows, and the columns of one `wgmma`.
 #[derive(Clone, Debug)]
@@ -97,9 +97,9 @@ impl Builder {
         let low = self.and(lane, 15);
         let row = self.mad(warp, 16, low);
         let right = self.shr(lane, 4);
-        let units = tile.row(self, row).from_unit(self, right);
+        let vectors = tile.row(self, row).from_vector(self, right);
         for (step, pairs) in pairs.chunks(4).enumerate() {
-            let to = units.unit(self, step as u32 * 2 * VECTOR);
+            let to = vectors.vector(self, step as u32 * 2 * VECTOR);
             match *pairs {
                 [x, y, z, w] => self.stmatrix4(to, [x, y, z, w]),
                 [x, y] => self.stmatrix2(to, [x, y]),

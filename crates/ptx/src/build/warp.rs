@@ -76,14 +76,10 @@ impl Builder {
     #[track_caller]
     fn shuffle<T: Scalar>(&mut self, how: &str, value: Reg<T>, lane: Arg<u32>) -> Reg<T> {
         assert_eq!(T::BITS, "b32", "shuffles move 32 bits");
+        let lane = self.operand(lane);
         let d = self.reg();
-        let operands = vec![
-            d.operand(),
-            value.operand(),
-            lane.operand,
-            Operand::int(31),
-            Operand::int(FULL_MASK),
-        ];
+        let operands =
+            vec![d.operand(), value.operand(), lane, Operand::int(31), Operand::int(FULL_MASK)];
         self.emit(&format!("shfl.sync.{how}.b32"), operands);
         d
     }
@@ -186,6 +182,7 @@ impl Builder {
     /// Waits `ns` nanoseconds or so.
     #[track_caller]
     pub fn nanosleep(&mut self, ns: impl Into<Arg<u32>>) {
-        self.emit("nanosleep.u32", vec![ns.into().operand]);
+        let ns = self.operand(ns);
+        self.emit("nanosleep.u32", vec![ns]);
     }
 }

@@ -1,4 +1,4 @@
-//! Sixteen warps, two blocks of 128 rows per CTA: for long queries.
+//! Sixteen warps, two row blocks of 128 rows per CTA: for long queries.
 //!
 //! ```text
 //! warp 13    load      Q₀ Q₁ K(n)        V(n)    K(n-1)        V(n-1)   …
@@ -26,7 +26,7 @@
 //!
 //! A row's factor has one place: the next factor is written after the next scores, which come after the
 //! product that waited for the correction that read this one. Its maximum and sum have two, used in
-//! turn: a tile with a single tile of keys ends before the correction has looked at the tile before.
+//! turn: a tile with a single KV tile ends before the correction has looked at the tile before.
 
 mod correction;
 mod issuer;

@@ -4,12 +4,12 @@ use super::kernel::Shared;
 use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::products::EARLY_KEYS;
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::{RowThread, SeenTile};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::exponential::Exponential;
 use crate::math::softmax::{Rescale, RowState};
-use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Reg, SignalCursor, SmemPtr, TmemPtr};
 
 /// One pair of exponentials in this many runs on the FMA pipe.
 const ON_FMA_EVERY: usize = 4;
@@ -24,8 +24,8 @@ struct SoftmaxThread<'f> {
     shared: &'f Shared,
     /// Where the row's factor is left for the correction.
     factor: SmemPtr,
-    /// Copy of the maxima and sums that this tile's go to.
-    copy: Reg<u32>,
+    /// Buffer of the maxima and sums that this tile's go to.
+    buffer: Reg<u32>,
     scores: SignalCursor,
     factors: SignalCursor,
     probabilities: SignalCursor,
@@ -51,7 +51,7 @@ pub fn emit(
         block,
         at: rows.columns(b, block, frame.map.score_stride),
         factor: shared.factors_at.of_row(b, block, rows.row),
-        copy: b.value(0),
+        buffer: b.value(0),
         shared,
         scores: signal(b, &shared.scores),
         factors: signal(b, &shared.factors),
@@ -68,10 +68,10 @@ pub fn emit(
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_(any, |b| {
             self.state.reset(b);
-            let number = b.add(open.first_block, self.block);
+            let number = open.first_block.plus(b, self.block);
             let block = Block::at(b, config.packing, config.group, number);
             self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
             self.leave_sums(b);
@@ -80,17 +80,16 @@ impl SoftmaxThread<'_> {
 
     /// Leaves the rows' maxima and sums for the correction.
     fn leave_sums(&self, b: &mut Builder) {
-        let (copy, block, row) = (self.copy, self.block, self.rows.row);
-        let max = self.shared.maxima_at.of_row_in(b, copy, block, row);
+        let (buffer, block, row) = (self.buffer, self.block, self.rows.row);
+        let max = self.shared.maxima_at.of_row_in(b, buffer, block, row);
         b.st_shared(max, self.state.max);
-        let sum = self.shared.sums_at.of_row_in(b, copy, block, row);
+        let sum = self.shared.sums_at.of_row_in(b, buffer, block, row);
         b.st_shared(sum, self.state.sum);
         self.tell(b, &self.sums);
-        let other = b.xor(copy, 1);
-        b.assign(copy, other);
+        b.assign(buffer, buffer ^ 1);
     }
 
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
+    fn step(&self, b: &mut Builder, keys: &SeenTile<'_>) {
         self.scores.wait(b);
         self.scores.advance(b);
         b.tcgen05_fence_after();

@@ -19,7 +19,7 @@ use ptx::build::HalfType;
 /// (measured on an H200: pages of 16 rows at head dim 128, for single tokens).
 const SHORT_RUN: u64 = 4096;
 
-/// What a tile of keys costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose
+/// What a KV tile costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose
 /// tiles have few bytes, and for others (measured on an H200).
 const LONELY: [f32; 2] = [0.7, 0.85];
 const NARROW: u32 = 64;
@@ -147,12 +147,12 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A tile of keys.
+    /// The keys of a KV tile.
     pub fn keys(&self) -> TileShape {
         TileShape::new(self.tile, self.key_dim)
     }
 
-    /// A tile of values.
+    /// The values of a KV tile.
     pub fn values(&self) -> TileShape {
         let dim = if self.shared_kv { self.key_dim } else { self.value_dim };
         TileShape::new(self.tile, dim)
@@ -174,17 +174,17 @@ impl Config {
         }
     }
 
-    /// What a tile of keys costs where only one warpgroup has queries, the others passing by.
+    /// What a KV tile costs where only one warpgroup has queries, the others passing by.
     pub fn lonely_tile(&self) -> f32 {
         LONELY[usize::from(self.value_dim > NARROW)]
     }
 
-    /// What the warps of a CTA hold of a unit.
+    /// What the warps of a CTA hold of a work tile.
     pub fn part_size(&self) -> Size {
         Size { warps: self.warpgroups * 4, words: (self.value_dim / 2 + 4).next_multiple_of(4) }
     }
 
-    /// Arrivals that make a tile of keys or values full.
+    /// Arrivals that make the keys or the values of a KV tile full.
     pub fn arrivals(&self) -> u32 {
         if self.gathers { gather::ARRIVALS } else { 1 }
     }
