@@ -63,7 +63,7 @@ def times(calls, rounds):
 
 
 def out_of(result):
-    return result[0] if isinstance(result, tuple) else result
+    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def dense_rows():
