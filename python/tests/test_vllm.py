@@ -183,11 +183,22 @@ def test_configurations_are_refused_with_a_reason():
         assert reasons(**given) == []
     wide = dict(head_size=512, use_batch_invariant=False)
     assert reasons(**wide) == [] and "not batch-invariant" in reasons(head_size=512)[-1]
-    assert "no kernels for compute capability 8.9" in reasons(device_capability=(8, 9))[-1]
+    assert "no kernels for compute capability 7.5" in reasons(device_capability=(7, 5))[0]
+    older = dict(device_capability=(8, 9))
+    assert reasons(**older, use_batch_invariant=False) == [] and "needs Hopper or Blackwell" in reasons(**older)[-1]
     assert "no kernels for dense KV caches of fp8: it has them for auto, float16, bfloat16" in reasons(kv_cache_dtype="fp8")[-1]
     assert "the KV cache is float16 and queries are torch.bfloat16" in reasons(kv_cache_dtype="float16")[-1]
     assert "dim 520 is not supported" in reasons(head_size=520)[0]
     assert reasons(dtype=torch.float32) == ["dtype not supported"]
+
+
+def test_every_gpu_since_ampere_has_kernels():
+    from sixwarp._serving import generation
+
+    found = [generation(x) for x in ((7, 5), (8, 0), (8, 7), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 1), (13, 0))]
+    assert found == [None, *"sm_80 sm_80 sm_86 sm_89 sm_90a sm_100a sm_103a sm_80 sm_120 sm_89".split()]
+    given = torch.zeros(1, 2, 1, 64).bfloat16()
+    assert {sixwarp.supports(given, given, given, device=name) for name in found if name} == {None}
 
 
 def test_batch_invariance_never_cuts_a_sequence(monkeypatch):

@@ -23,11 +23,11 @@ pub struct CommandArgs {
     device: String,
     /// Schedules that each launch of the command is run in, with commas between, or all: eager, latest, adversarial,
     /// random
-    #[arg(long = "launch-modes", value_name = "MODES", default_value = "eager")]
-    modes: String,
+    #[arg(long, value_name = "MODES", default_value = "eager")]
+    launch_modes: String,
     /// Seed of the random schedule of launches
-    #[arg(long = "launch-seed", value_name = "SEED", default_value_t = 0)]
-    seed: u64,
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    launch_seed: u64,
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,

@@ -55,13 +55,13 @@ pub struct Args {
     #[arg(long)]
     any_path: bool,
     /// Schedules: eager, latest, adversarial, random, or several with commas between, or all
-    #[arg(long, default_value = "all", value_parser = modes)]
+    #[arg(id = "schedule-modes", long = "modes", value_name = "MODES", default_value = "all", value_parser = modes)]
     modes: Modes,
     /// Seeds of the random schedules: 0..64, or one number
     #[arg(long, default_value = "0..8", value_parser = seeds)]
     seeds: Range<u64>,
     /// Runs one schedule only, as a report names it: latest, random:5
-    #[arg(long, value_name = "MODE[:SEED]", conflicts_with_all = ["modes", "seeds"])]
+    #[arg(long, value_name = "MODE[:SEED]", conflicts_with_all = ["schedule-modes", "seeds"])]
     replay: Option<Schedule>,
     /// Also applies rules of the manual that shipped kernels break without harm
     #[arg(long)]

@@ -6,6 +6,7 @@ use super::memory::SmemPtr;
 use super::roles::Warp;
 use super::shared::SharedArray;
 use super::tcgen05::{CtaGroup, TmemPtr};
+use crate::Symbol;
 
 /// Columns of tensor memory, and the warp that owns them.
 ///
@@ -42,11 +43,10 @@ impl TensorMemory {
     /// Allocates, in the owning warp; others pass by. No further allocation is asked for.
     #[track_caller]
     pub fn allocate(&self, b: &mut Builder, warp: Warp) {
-        let owns = b.setp(Cmp::Eq, warp.index(), self.owner);
-        b.if_(owns, |b| {
-            b.tmem_alloc(self.group, self.address, self.columns);
-            b.tmem_relinquish(self.group);
-        });
+        let others = self.unless_owner(b, warp);
+        b.tmem_alloc(self.group, self.address, self.columns);
+        b.tmem_relinquish(self.group);
+        b.place(others);
     }
 
     /// Where the memory is, behind the barrier that follows the allocation.
@@ -58,10 +58,18 @@ impl TensorMemory {
     /// Frees, in the owning warp, what all warps are done with.
     #[track_caller]
     pub fn free(&self, b: &mut Builder, warp: Warp, memory: TmemPtr) {
+        let others = self.unless_owner(b, warp);
+        b.tcgen05_fence_after();
+        b.tmem_dealloc(self.group, memory.base, self.columns);
+        b.place(others);
+    }
+
+    /// Sends the other warps to the label returned. A closure would hide the caller's line.
+    #[track_caller]
+    fn unless_owner(&self, b: &mut Builder, warp: Warp) -> Symbol {
         let owns = b.setp(Cmp::Eq, warp.index(), self.owner);
-        b.if_(owns, |b| {
-            b.tcgen05_fence_after();
-            b.tmem_dealloc(self.group, memory.base, self.columns);
-        });
+        let others = b.label();
+        b.branch_unless(owns, others);
+        others
     }
 }

@@ -55,11 +55,19 @@ impl Reporter {
         if settings().verbose {
             eprintln!("sixwarp: launch {number}, `{name}`: {}", launch.launch.shape());
         }
-        let chosen = settings().launches.includes(number, name);
-        if let Some(folder) = self.folder.as_ref().filter(|_| chosen) {
-            let folder = folder.join(format!("{}-launch-{number:04}", std::process::id()));
-            if let Err(error) = launch.save(&folder, settings().save_bytes) {
+        if settings().launches.includes(number, name) {
+            self.save(launch, &format!("{}-launch-{number:04}", std::process::id()));
+        }
+    }
+
+    /// Saves a launch in a folder of this name; the file that describes it, if it was saved.
+    fn save(&self, launch: &Launch, name: &str) -> Option<String> {
+        let folder = self.folder.as_ref()?.join(name);
+        match launch.save(&folder, settings().save_bytes) {
+            Ok(saved) => saved.then(|| format!("{name}/launch.json")),
+            Err(error) => {
                 eprintln!("sixwarp: the launch cannot be saved: {error}");
+                None
             }
         }
     }
@@ -94,12 +102,12 @@ impl Reporter {
         let name = format!("{}-{:04}", std::process::id(), found.findings.len() + 1);
         finding.name = name.clone();
         eprintln!("{finding}");
-        if let Some(folder) = &self.folder {
-            let saved = launch.save(&folder.join(&name), settings().save_bytes);
-            match saved {
-                Ok(saved) => finding.launch = saved.then(|| format!("{name}/launch.json")),
-                Err(error) => eprintln!("sixwarp: the launch cannot be saved: {error}"),
-            }
+        if self.folder.is_some() {
+            let earlier = found.findings.iter().rfind(|f| f.first_launch == finding.first_launch);
+            finding.launch = match earlier {
+                Some(earlier) => earlier.launch.clone(),
+                None => self.save(launch, &name),
+            };
             self.write(&format!("{name}.json"), &json::finding(&finding));
         }
         found.findings.push(finding);
