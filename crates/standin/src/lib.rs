@@ -8,17 +8,17 @@
 //! Only the public functions of the driver API are here. The tables that NVIDIA's runtime library asks for are not:
 //! a program that uses the runtime does not run on this library.
 //!
-//! A function of `api` checks its arguments, and works on [`driver::Driver`]. Handles are numbers in tables, so that a
-//! wrong one is an error. Launches are [`job::Job`]s of one queue, which a thread works off in order.
+//! A function of [`api`] checks its arguments, and works on the one `Driver` of the process. Handles are numbers in
+//! tables, so that a wrong one is an error. Launches are jobs of one queue, which a thread works off in order.
 
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "functions have the names that C programs call")]
 
 pub mod api;
 mod device;
-pub mod driver;
+mod driver;
 mod guard;
-pub mod job;
+mod job;
 mod memory;
 mod module;
 mod queue;

@@ -110,9 +110,4 @@ impl Queue {
             inner = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
-
-    /// What ended a job that nothing can follow.
-    pub fn error(&self) -> Option<CudaResult> {
-        self.lock().error
-    }
 }

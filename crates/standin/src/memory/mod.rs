@@ -150,11 +150,6 @@ impl Memory {
         self.allocations.get_mut(&base)
     }
 
-    /// All allocations by address.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Allocation)> {
-        self.allocations.iter().map(|(base, allocation)| (*base, allocation))
-    }
-
     /// Whether the program has registered memory of its own, which it may look at without a call in between.
     pub fn has_registered(&self) -> bool {
         self.allocations.values().any(|allocation| allocation.kind == Kind::Registered)

@@ -3,7 +3,7 @@
 //! Only that memory is copied for the launch. A word is taken for an address if it lies in an allocation; one that
 //! only looks like an address costs a copy and changes nothing.
 
-use super::{Kind, Memory};
+use super::Memory;
 use crate::result::Outcome;
 use std::collections::BTreeMap;
 
@@ -13,8 +13,6 @@ pub struct Reached {
     pub base: u64,
     /// What it is called in reports.
     pub name: String,
-    /// What it is.
-    pub kind: Kind,
     /// Whether kernels may only read it.
     pub read_only: bool,
     /// Whether anything was ever put there.
@@ -53,9 +51,8 @@ pub unsafe fn reach(
             (None, Some(param)) => format!("argument {param}"),
             (None, None) => format!("allocation {number}"),
         };
-        let (kind, read_only, written) =
-            (allocation.kind, allocation.read_only, allocation.written);
-        found.insert(base, Reached { base, name, kind, read_only, written, bytes });
+        let (read_only, written) = (allocation.read_only, allocation.written);
+        found.insert(base, Reached { base, name, read_only, written, bytes });
     }
     Ok(found.into_values().collect())
 }
@@ -70,6 +67,7 @@ fn addresses<'a>(bytes: &'a [u8], memory: &'a Memory) -> impl Iterator<Item = u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Kind;
 
     #[test]
     fn memory_behind_memory_is_reached_and_no_other() {
