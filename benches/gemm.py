@@ -4,7 +4,7 @@
     python3 benches/gemm.py target/gemm
 
 The first command assembles every variant and needs no GPU. The second one needs torch and the driver only.
-Inputs are normal random numbers. Each result is checked: 256 rows against a product in f32, all of it against
+Inputs are normal random numbers. Each result is checked: 256 rows against a product in f64, all of it against
 cuBLAS. Then all contestants take turns, some launches each by a CUDA graph, so that clocks and heat are the same
 for all; times are medians over the turns.
 """
@@ -94,13 +94,15 @@ class Kernel:
 
 
 def check(name, a, b, c, cublas):
-    """Compares `c` with a product in f32, and with what cuBLAS gave."""
+    """Compares `c` with a product in f64, and with what cuBLAS gave."""
     rows = torch.randint(0, a.shape[0], (CHECKED_ROWS,), device=a.device)
     exact = a[rows].double() @ b.double().T
-    error = ((c[rows].double() - exact).abs() / (exact.abs() + 1)).max().item()
+    # Sums of k products of normal numbers are about the square root of k.
+    size = a.shape[1] ** 0.5
+    error = ((c[rows].double() - exact).abs() / (exact.abs() + size)).max().item()
+    apart = ((c.float() - cublas.float()).abs() / (cublas.float().abs() + size)).max().item()
     # A bf16 number is within 2^-9 of what it was rounded from.
-    apart = ((c.float() - cublas.float()).abs() / (cublas.float().abs() + 1)).max().item()
-    right = error < 2**-8 and apart < 2**-6 and not c.isnan().any()
+    right = error < 2**-8 and apart < 2**-7 and not c.isnan().any()
     print(f"{'ok  ' if right else 'FAIL'} {name:14} largest error {error:.2e}, from cuBLAS {apart:.2e}", flush=True)
     return right
 

@@ -312,8 +312,8 @@ def test_support_is_said_in_the_planners_words():
     assert "bytes between pages is not supported" in dsv4.supports(q, odd.pages, indices, device="sm_90a")
     with pytest.raises(ValueError, match="window_lists has shape"):
         dsv4.supports(q, cache.pages, indices[:1], device="sm_90a")
-    with pytest.raises(RuntimeError, match="no device is called `sm_80`: cpu, sm_90a, sm_100a, sm_103a"):
-        dsv4.supports(q, cache.pages, indices, device="sm_80")
+    with pytest.raises(RuntimeError, match="no device is called `sm_75`: cpu, sm_80, sm_86, sm_89, sm_90a"):
+        dsv4.supports(q, cache.pages, indices, device="sm_75")
 
 
 def test_support_of_attention():

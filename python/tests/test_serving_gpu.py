@@ -153,7 +153,7 @@ def test_a_deepseek_v4_layer_in_a_graph(ratio, heads):
     page, tokens, decodes, width = 256 // max(ratio, 1), 9, 6, 128
     window, compressed = (random((6 * 64, 512), seed=1), random((8 * page, 512), seed=2))
     gpu_pages = lambda rows, page: dsv4.pack_rows(rows, page).cuda()[:, : page * 584].unflatten(1, (page, 584))
-    layer = object.__new__(_dsv4.layer_class())
+    layer = object.__new__(_dsv4.layer_class(_dsv4.V4))
     sinks = torch.linspace(-1, 2, heads, **GPU)
     layer.__dict__.update(
         compress_ratio=ratio, prefix="own", scale=512**-0.5, attn_sink=sinks, kv_cache=gpu_pages(compressed, page),

@@ -220,6 +220,7 @@ def test_what_is_refused():
     ):
         with pytest.raises(NotImplementedError, match=words):
             run(backend, fb, None, which, **named)
+    run(backend, fb, None, layer(), return_lse=False, k_rope=None)
 
 
 def test_registering(monkeypatch):

@@ -1,5 +1,6 @@
 """The plug-in for vLLM, with recorded interfaces in vLLM's place: classes are driven as vLLM drives them."""
 
+import importlib
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -182,11 +183,22 @@ def test_configurations_are_refused_with_a_reason():
         assert reasons(**given) == []
     wide = dict(head_size=512, use_batch_invariant=False)
     assert reasons(**wide) == [] and "not batch-invariant" in reasons(head_size=512)[-1]
-    assert "no kernels for compute capability 8.9" in reasons(device_capability=(8, 9))[-1]
+    assert "no kernels for compute capability 7.5" in reasons(device_capability=(7, 5))[0]
+    older = dict(device_capability=(8, 9))
+    assert reasons(**older, use_batch_invariant=False) == [] and "needs Hopper or Blackwell" in reasons(**older)[-1]
     assert "no kernels for dense KV caches of fp8: it has them for auto, float16, bfloat16" in reasons(kv_cache_dtype="fp8")[-1]
     assert "the KV cache is float16 and queries are torch.bfloat16" in reasons(kv_cache_dtype="float16")[-1]
     assert "dim 520 is not supported" in reasons(head_size=520)[0]
     assert reasons(dtype=torch.float32) == ["dtype not supported"]
+
+
+def test_every_gpu_since_ampere_has_kernels():
+    from sixwarp._serving import generation
+
+    found = [generation(x) for x in ((7, 5), (8, 0), (8, 7), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 1), (13, 0))]
+    assert found == [None, *"sm_80 sm_80 sm_86 sm_89 sm_90a sm_100a sm_103a sm_80 sm_120 sm_89".split()]
+    given = torch.zeros(1, 2, 1, 64).bfloat16()
+    assert {sixwarp.supports(given, given, given, device=name) for name in found if name} == {None}
 
 
 def test_batch_invariance_never_cuts_a_sequence(monkeypatch):
@@ -242,18 +254,18 @@ DECODES = 4
 class Layer:
     """Attributes of a DeepSeek-V4 layer, and its caches."""
 
-    def __init__(self, kind, ratio, heads):
+    def __init__(self, kind, ratio, heads, block=256):
         self.layer = SimpleNamespace() if kind is object else object.__new__(kind)
-        page = 256 // max(ratio, 1)
+        page = block // max(ratio, 1)
         self.window = random((5 * WINDOW_PAGE, 512), seed=1)
         self.compressed = random((6 * page, 512), seed=2)
         self.sinks = torch.linspace(-1, 2, heads)
         made = dict(
             compress_ratio=ratio, prefix="own", scale=512**-0.5, attn_sink=self.sinks,
-            kv_cache=engine_view(self.compressed, page) if ratio > 1 else None,
+            kv_cache=engine_view(self.compressed, page), compressed_cache_prefix="own" if ratio else None,
             swa_cache_layer=SimpleNamespace(prefix="window", kv_cache=engine_view(self.window, WINDOW_PAGE)),
         )  # fmt: skip
-        self.layer.__dict__.update(made)
+        self.layer.__dict__.update(made, _compressed_kv_cache=lambda: made["kv_cache"])
 
 
 def engine_view(rows, page):
@@ -273,22 +285,26 @@ def unpacked(rows, page):
     return dsv4.unpack_rows(dsv4.pack_rows(rows, page), len(rows), page)
 
 
+# The model, its ratios, and the tokens of a block.
+SPARSE = [("deepseek_v4", ratio, 256) for ratio in (1, 4, 128)] + [("deepseek_v41", ratio, 64) for ratio in (0, 1, 2)]
+
+
 @pytest.mark.parametrize("heads", [5, 16])
-@pytest.mark.parametrize("ratio", [1, 4, 128])
-def test_deepseek_v4_layers(ratio, heads):
+@pytest.mark.parametrize("model, ratio, block", SPARSE)
+def test_deepseek_v4_layers(model, ratio, block, heads):
     from sixwarp.vllm import _dsv4
     from vllm import forward_context
-    from vllm.models.deepseek_v4.nvidia.flashmla import DeepseekV4FlashMLAAttention
-    from vllm.models.deepseek_v4.sparse_mla import DeepseekV4FlashMLAMetadata
     from vllm.v1.attention.backends.mla.sparse_swa import DeepseekSparseSWAMetadata
 
-    kind = _dsv4.layer_class()
-    assert issubclass(kind, DeepseekV4FlashMLAAttention) and kind.get_padded_num_q_heads(heads) == heads
-    held = Layer(kind, ratio, heads)
+    of_model = lambda name: importlib.import_module(f"vllm.models.{model}.{name}")
+    kind, base = _dsv4.layer_class(f"vllm.models.{model}"), of_model("nvidia.flashmla").DeepseekV4FlashMLAAttention
+    assert issubclass(kind, base) and kind.get_padded_num_q_heads(heads) == heads
+    held = Layer(kind, ratio, heads, block)
+    alone = ratio == 0 or (ratio == 1 and model == "deepseek_v4")
     window, window_lengths = lists(TOKENS, 128, len(held.window), 3)
     valid = torch.ones(TOKENS, dtype=torch.bool)
     valid[2], window_lengths[2], window[2] = False, 0, -1
-    page = 256 // max(ratio, 1)
+    page = block // max(ratio, 1)
     table = torch.tensor([[0, 3], [5, 1], [2, 4]], dtype=torch.int32)
     requests = torch.tensor([0, 1, 1, 0, 2, 2, 2, 2, 2], dtype=torch.int32)
     local, local_lengths = lists(TOKENS, 24, 2 * page, 4)
@@ -303,11 +319,11 @@ def test_deepseek_v4_layers(ratio, heads):
         prefill_swa_indices=window[DECODES:, None], prefill_swa_lens=window_lengths[DECODES:],
         num_decode_tokens=DECODES, num_prefill_tokens=TOKENS - DECODES,
     )  # fmt: skip
-    own = DeepseekV4FlashMLAMetadata(
-        table, 256, places[:DECODES, None], (local_lengths * valid)[:DECODES].int(), local[DECODES:]
-    )
-    # Other kinds of layers have no indexer.
-    held.layer.topk_indices_buffer = local if ratio == 4 else torch.full_like(local, -1)
+    own = of_model("sparse_mla").DeepseekV4FlashMLAMetadata(table, block)
+    own.c128a_global_decode_topk_indices = places[:DECODES, None]
+    own.c128a_decode_topk_lens, own.c128a_prefill_topk_indices = (local_lengths * valid)[:DECODES].int(), local[DECODES:]
+    # Layers of all rows have no indexer.
+    held.layer.topk_indices_buffer = local if ratio != 128 else torch.full_like(local, -1)
     forward_context.current = SimpleNamespace(attn_metadata={"window": step, "own": own})
     q = random((TOKENS + 2, heads, 512), seed=7)
     out = torch.full_like(q, 7)
@@ -315,7 +331,7 @@ def test_deepseek_v4_layers(ratio, heads):
     rows, compressed = unpacked(held.window, WINDOW_PAGE), unpacked(held.compressed, page)
     for token in range(TOKENS):
         keys = rows[window[token, : window_lengths[token]].long()]
-        if ratio > 1 and valid[token]:
+        if not alone and valid[token]:
             keys = torch.cat([keys, compressed[places[token][places[token] >= 0].long()]])
         if not len(keys):
             assert not bool(out[token].any())
@@ -335,15 +351,17 @@ def test_deepseek_v4_layers_are_chosen_by_name_alone():
     from vllm.models.deepseek_v4.nvidia import model
     from vllm.models.deepseek_v41.nvidia import model as newer
 
+    assert newer.DeepseekV4FlashMLAAttention is not model.DeepseekV4FlashMLAAttention
+
     chosen = lambda module, name: module._select_dsv4_attn_cls(
         SimpleNamespace(attention_config=SimpleNamespace(backend=name and SimpleNamespace(name=name)))
     )
     sixwarp.vllm.register()
-    assert chosen(model, "SIXWARP").get_padded_num_q_heads(16) == 16
-    for other in (None, "FLASHMLA_SPARSE_DSV4"):
-        assert chosen(model, other) is model.DeepseekV4FlashMLAAttention and chosen(newer, other) is object
-    with pytest.raises(NotImplementedError, match="SIXWARP has no layer for DeepSeek-V4.1"):
-        chosen(newer, "SIXWARP")
+    for module in (model, newer):
+        mine, theirs = chosen(module, "SIXWARP"), module.DeepseekV4FlashMLAAttention
+        assert issubclass(mine, theirs) and mine.get_padded_num_q_heads(16) == 16
+        for other in (None, "FLASHMLA_SPARSE_DSV4"):
+            assert chosen(module, other) is theirs
 
 
 def test_lists_that_would_be_copied_in_every_step_are_refused():
@@ -369,7 +387,9 @@ def test_lists_that_would_be_copied_in_every_step_are_refused():
 def test_an_unknown_compression_is_refused():
     from sixwarp.vllm import _dsv4
 
-    held = Layer(_dsv4.layer_class(), 4, 2)
-    held.layer.compress_ratio = 2
-    with pytest.raises(ValueError, match="compress_ratio is 2: 1, 4 or 128 is needed"):
-        held.layer._lists(None, None, slice(0, 1), None)
+    for model, ratio, known in ((_dsv4.V4, 2, r"\(0, 1, 4, 128\)"), (_dsv4.V41, 4, r"\(0, 1, 2\)")):
+        held = Layer(_dsv4.layer_class(model), 4, 2)
+        held.layer.compress_ratio = ratio
+        for lists_of in (held.layer.decode_lists, held.layer.prefill_lists):
+            with pytest.raises(ValueError, match=f"compress_ratio is {ratio}: one of {known} is needed"):
+                lists_of(None, None, slice(0, 1))

@@ -1,5 +1,7 @@
 use crate::attn_mask;
-use problem::{DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, Storage, Values, View};
+use problem::{
+    DType, Description, InvalidProblem, Mask, Problem, Segment, SegmentDescription, Storage, View,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -13,7 +15,7 @@ pub struct Case {
     pub seed: Option<u64>,
     /// Element type, `bf16` if absent.
     #[serde(default = "bf16")]
-    pub dtype: String,
+    pub dtype: DType,
     /// Sequences, where `queries` is one number.
     #[serde(default = "one")]
     pub batch: u64,
@@ -76,7 +78,7 @@ pub struct Keys {
     pub keys: Lengths,
     /// Visibility: `full`, `causal`, `window(L,R)`, `compressed(R)`.
     #[serde(default = "full")]
-    pub mask: String,
+    pub mask: Mask,
     /// How sequences lie in memory.
     #[serde(default)]
     pub layout: Layout,
@@ -220,11 +222,11 @@ pub(crate) const KEYS_FIELDS: [&str; 11] = [
     "attn_mask",
 ];
 
-fn bf16() -> String {
-    "bf16".to_string()
+fn bf16() -> DType {
+    DType::Bf16
 }
-fn full() -> String {
-    "full".to_string()
+fn full() -> Mask {
+    Mask::Full
 }
 fn one() -> u64 {
     1
@@ -285,11 +287,6 @@ impl Keys {
 }
 
 impl Case {
-    /// The element type.
-    pub fn dtype(&self) -> Result<DType, InvalidProblem> {
-        self.dtype.parse().map_err(|rule: String| InvalidProblem::new("dtype", rule, &self.dtype))
-    }
-
     /// Number of sequences.
     pub fn sequences(&self) -> u64 {
         match &self.queries {
@@ -316,36 +313,35 @@ impl Case {
     }
 
     /// The problem this case asks.
+    ///
+    /// # Errors
+    /// If it breaks a rule.
     pub fn problem(&self) -> Result<Problem, InvalidProblem> {
-        let mut builder = Problem::builder(self.query_view()?).out(self.out_view()?);
-        if let Lengths::Each(list) = &self.queries {
-            let longest = self.queries.longest();
-            builder =
-                builder.query_lengths(QueryLengths::Packed { batch: list.len() as u64, longest });
-        }
-        for keys in self.segments() {
-            builder = builder.segment(self.segment(keys)?);
-        }
-        if let Some(scale) = self.scale {
-            builder = builder.scale(scale);
-        }
-        if let Some(softcap) = self.softcap {
-            builder = builder.softcap(softcap);
-        }
-        if self.sinks.is_some() {
-            builder = builder.sinks();
-        }
-        if self.lse {
-            builder = builder.return_lse();
-        }
-        builder.build()
+        self.description()?.try_into()
     }
 
-    fn query_view(&self) -> Result<View, InvalidProblem> {
-        self.view(self.query_batch(), self.heads, self.query_tokens(), self.dim)
+    /// The problem this case asks, not yet checked.
+    ///
+    /// # Errors
+    /// If a field of the row says nothing that can be described.
+    pub fn description(&self) -> Result<Description, InvalidProblem> {
+        let packed_queries = match &self.queries {
+            Lengths::Same(_) => None,
+            Lengths::Each(list) => Some([list.len() as u64, self.queries.longest()]),
+        };
+        Ok(Description {
+            q: self.view(self.query_batch(), self.heads, self.query_tokens(), self.dim),
+            out: Some(self.out_view()),
+            packed_queries,
+            segments: self.segments().map(|keys| self.segment(keys)).collect::<Result<_, _>>()?,
+            scale: self.scale.map(f64::from),
+            softcap: self.softcap,
+            sinks: self.sinks.is_some(),
+            return_lse: self.lse,
+        })
     }
 
-    fn out_view(&self) -> Result<View, InvalidProblem> {
+    fn out_view(&self) -> View {
         let dim = self.value_dim.unwrap_or(self.dim);
         self.view(self.query_batch(), self.heads, self.query_tokens(), dim)
     }
@@ -362,47 +358,38 @@ impl Case {
         }
     }
 
-    fn view(&self, batch: u64, heads: u64, tokens: u64, dim: u64) -> Result<View, InvalidProblem> {
-        let dtype = self.dtype()?;
+    fn view(&self, batch: u64, heads: u64, tokens: u64, dim: u64) -> View {
         let padded = [batch, heads, tokens, dim.saturating_add(self.gap)];
         let view = match self.order {
-            Order::Bhsd => View::bhsd(dtype, padded),
-            Order::Bshd => View::bshd(dtype, padded),
+            Order::Bhsd => View::bhsd(self.dtype, padded),
+            Order::Bshd => View::bshd(self.dtype, padded),
         };
-        Ok(View { shape: [batch, heads, tokens, dim], ..view })
+        View { shape: [batch, heads, tokens, dim], ..view }
     }
 
-    fn segment(&self, keys: &Keys) -> Result<Segment, InvalidProblem> {
+    fn segment(&self, keys: &Keys) -> Result<SegmentDescription, InvalidProblem> {
         if keys.page == Some(0) {
             return Err(InvalidProblem::new("page", "a page has at least one row (rule 5)", 0));
         }
         let (batch, tokens) = self.key_rows(keys);
-        let k = self.view(batch, self.kv_heads(), tokens, self.dim)?;
         let value_dim = self.value_dim.unwrap_or(self.dim);
-        let mut segment = match keys.shared {
-            true => Segment::shared(k, value_dim),
-            false => Segment::new(k, self.view(batch, self.kv_heads(), tokens, value_dim)?),
+        let v = self.view(batch, self.kv_heads(), tokens, value_dim);
+        let described = SegmentDescription {
+            v: (!keys.shared).then_some(v),
+            value_dim: Some(value_dim),
+            mask: keys.mask,
+            packed: (keys.layout == Layout::Packed).then(|| keys.keys.longest()),
+            used: keys.has_used(),
+            pages_per_sequence: (keys.layout == Layout::Paged).then(|| keys.pages()),
+            indices: keys.indices,
+            storage: Some(keys.storage()?),
+            ..SegmentDescription::new(self.view(batch, self.kv_heads(), tokens, self.dim))
         };
-        let mask = |rule: String| InvalidProblem::new("mask", rule, &keys.mask);
-        segment = segment.mask(keys.mask.parse::<Mask>().map_err(mask)?);
-        match keys.layout {
-            Layout::Batched => {}
-            Layout::Packed => segment = segment.packed(keys.keys.longest()),
-            Layout::Paged => segment = segment.paged(keys.pages()),
-        }
-        if let Some(width) = keys.indices {
-            segment = segment.indexed(width);
-        }
-        if keys.has_used() {
-            segment = segment.used();
-        }
-        segment = segment.stored(keys.storage()?);
-        if let Some(text) = &keys.attn_mask {
-            let extents = [self.query_batch(), self.heads, self.query_tokens(), segment.longest()];
-            segment = segment.attn_mask(attn_mask::parse(text, extents, self.gap)?);
-        }
-        debug_assert_eq!(keys.shared, matches!(segment.values, Values::SameAsKeys { .. }));
-        Ok(segment)
+        let Some(text) = &keys.attn_mask else { return Ok(described) };
+        let longest = Segment::from(described.clone()).longest();
+        let extents = [self.query_batch(), self.heads, self.query_tokens(), longest];
+        let attn_mask = Some(attn_mask::parse(text, extents, self.gap)?);
+        Ok(SegmentDescription { attn_mask, ..described })
     }
 
     /// Batch and token extents of a segment's views. A third of the pages are used by nobody.

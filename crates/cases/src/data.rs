@@ -32,7 +32,14 @@ impl CaseData {
     /// # Errors
     /// If the case describes no valid problem.
     pub fn new(case: &Case) -> Result<Self, InvalidProblem> {
-        let problem = case.problem()?;
+        Self::of(case, case.problem()?)
+    }
+
+    /// As [`CaseData::new`], where the case's problem is there already.
+    ///
+    /// # Errors
+    /// If `special` of the case cannot be read.
+    pub fn of(case: &Case, problem: Problem) -> Result<Self, InvalidProblem> {
         let special = special::parse(&case.special)?;
         let mut maker = Maker { case, problem: &problem, rng: Rng::new(case.seed()), special };
         let mut tensors = maker.queries();

@@ -1,4 +1,5 @@
 use crate::{Case, Keys, Layout, Lengths, Lists, Order, Rng, Sinks};
+use problem::{DType, Mask};
 
 const DIMS: [u64; 10] = [8, 16, 32, 64, 80, 96, 128, 192, 256, 512];
 const PAGES: [u64; 6] = [1, 2, 3, 16, 64, 128];
@@ -45,7 +46,10 @@ fn without_mask_tensors(seed: u64) -> Case {
     let mut case = Case {
         name: format!("random-{seed}"),
         seed: Some(seed >> 11),
-        dtype: if model1 { "bf16" } else { rng.choose(&["bf16", "f16", "f32"]) }.to_string(),
+        dtype: match model1 {
+            true => DType::Bf16,
+            false => rng.choose(&[DType::Bf16, DType::F16, DType::F32]),
+        },
         batch,
         heads: kv_heads * rng.choose(&[1, 1, 2, 4, 7, 8]),
         kv_heads: Some(kv_heads),
@@ -97,7 +101,7 @@ fn random_extremes(rng: &mut Rng, case: &mut Case) {
     }
     let rows = [case.queries.longest(), case.first.keys.longest()];
     let (queries, keys) = (rows[0].max(1), rows[1].max(1));
-    let most = if case.dtype == "f16" { "65504" } else { "3.3e38" };
+    let most = if case.dtype == DType::F16 { "65504" } else { "3.3e38" };
     let number = rng.choose(&["nan", "nan", "inf", "-inf"]);
     case.special = match rng.below(6) {
         0 => vec![format!("q[{}] = {number}", rng.below(queries))],
@@ -142,7 +146,7 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
     let trimmed = indexed && rng.one_in(2);
     Keys {
         keys,
-        mask: if indexed { "full".to_string() } else { random_mask(rng, longest) },
+        mask: if indexed { Mask::Full } else { random_mask(rng, longest) },
         layout,
         page: (layout == Layout::Paged).then(|| rng.choose(&PAGES)),
         shared: model1 || rng.one_in(4),
@@ -158,18 +162,18 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
     }
 }
 
-fn random_mask(rng: &mut Rng, longest: u64) -> String {
+fn random_mask(rng: &mut Rng, longest: u64) -> Mask {
     let mut side = || match rng.below(3) {
-        0 => "inf".to_string(),
-        1 => "0".to_string(),
-        _ => rng.below(longest + 2).to_string(),
+        0 => None,
+        1 => Some(0),
+        _ => Some(rng.below(longest + 2)),
     };
-    let window = format!("window({},{})", side(), side());
+    let window = Mask::Window { left: side(), right: side() };
     match rng.below(5) {
-        0 => "full".to_string(),
-        1 | 2 => "causal".to_string(),
+        0 => Mask::Full,
+        1 | 2 => Mask::Causal,
         3 => window,
-        _ => format!("compressed({})", rng.choose(&[1, 4, 128])),
+        _ => Mask::Compressed { ratio: rng.choose(&[1, 4, 128]) },
     }
 }
 

@@ -26,6 +26,7 @@ impl Outputs {
 
 /// Why an engine gave no result.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum EngineError {
     /// The engine says it cannot do this.
     Unsupported(Unsupported),
@@ -86,6 +87,7 @@ impl Expected {
 
 /// How a case went.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The result is accepted.
     Passed(Comparison),

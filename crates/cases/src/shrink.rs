@@ -1,4 +1,5 @@
 use crate::{Case, Keys, Layout, Lengths, Lists, Order};
+use problem::{DType, Mask};
 
 /// Most cases tried while shrinking.
 const MOST_TRIES: usize = 300;
@@ -42,7 +43,7 @@ fn simpler(case: &Case) -> Vec<Case> {
     add(&|c| c.value_dim = None);
     add(&|c| (c.amplitude, c.lean) = (None, None));
     add(&|c| (c.gap, c.order) = (0, Order::Bhsd));
-    add(&|c| c.dtype = "f32".to_string());
+    add(&|c| c.dtype = DType::F32);
     add(&|c| c.dim = (case.dim / 2).max(8));
     add(&|c| c.queries = map(&case.queries, |n| n / 2));
     add(&|c| c.queries = map(&case.queries, |n| n.saturating_sub(1)));
@@ -61,7 +62,7 @@ fn simpler_keys(keys: &Keys, add: &mut dyn FnMut(Keys)) {
     add(Keys { indices: None, ..whole.clone() });
     add(whole);
     add(Keys { lists: Lists::Mixed, ..keys.clone() });
-    add(Keys { mask: "full".to_string(), ..keys.clone() });
+    add(Keys { mask: Mask::Full, ..keys.clone() });
     add(Keys { attn_mask: None, ..keys.clone() });
     add(Keys { model1: false, storage: None, ..keys.clone() });
     add(Keys { shared: false, model1: false, storage: None, ..keys.clone() });
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn shrinking_keeps_what_fails_and_drops_the_rest() {
-        let fails = |c: &Case| c.first.mask == "causal" && c.queries.longest() >= 5;
+        let fails = |c: &Case| c.first.mask == Mask::Causal && c.queries.longest() >= 5;
         let case = (0..).map(random_case).find(|c| fails(c) && c.second.is_some()).unwrap();
         let small = shrink(&case, fails);
         assert!(fails(&small));

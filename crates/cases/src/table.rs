@@ -151,6 +151,15 @@ mod tests {
     }
 
     #[test]
+    fn problems_of_the_table_survive_being_written_and_read() {
+        for case in table() {
+            let problem = case.problem().expect("a valid case");
+            let text = toml::to_string(&problem).expect("text");
+            assert_eq!(toml::from_str(&text), Ok(problem), "{}\n{text}", case.name);
+        }
+    }
+
+    #[test]
     fn globs() {
         assert!(matches_glob("mqa-*", "mqa-d64"));
         assert!(matches_glob("*-t1-*", "mqa-t1-s3") && matches_glob("*", ""));

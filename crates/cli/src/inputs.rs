@@ -1,7 +1,7 @@
 //! Tensors from and to `.npy` and `.safetensors` files.
 
 use cases::{Case, CaseData, Layout, Lengths, Order, Outputs};
-use problem::{HostVec, Slot};
+use problem::{DType, HostVec, Slot};
 use sixwarp::Problem;
 use sixwarp::io::{self, Tensor};
 use std::collections::BTreeMap;
@@ -102,9 +102,8 @@ fn extents(name: &str, tensor: &Tensor, order: Order) -> Result<[u64; 4]> {
     })
 }
 
-fn dtype(tensor: &Tensor) -> Result<String> {
-    let dtype = tensor.data.as_ref().dtype().ok_or("q: f32, f16 or bf16 is needed")?;
-    Ok(dtype.to_string())
+fn dtype(tensor: &Tensor) -> Result<DType> {
+    Ok(tensor.data.as_ref().dtype().ok_or("q: f32, f16 or bf16 is needed")?)
 }
 
 /// Writes results: `out` to `.npy`, `out` and `lse` to `.safetensors`.

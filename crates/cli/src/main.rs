@@ -7,6 +7,7 @@ mod doctor;
 mod engine;
 mod inputs;
 mod layout;
+mod new;
 mod output;
 mod problem_args;
 mod ptx;
@@ -42,6 +43,7 @@ enum Command {
     Sim(Box<sim::Args>),
     Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
+    New(new::Args),
     Doctor(doctor::Args),
     Warm(warm::Args),
     /// Prints a completion script for a shell
@@ -79,6 +81,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Sim(args) => sim::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),
+        Command::New(args) => new::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Warm(args) => warm::run(args),
         Command::Completions { shell } => completions(shell),

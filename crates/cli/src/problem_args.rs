@@ -1,12 +1,13 @@
 //! Problems on the command line: the fields of a row of `crates/cases/cases.toml`, as flags.
 
 use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
+use problem::{DType, Mask};
 use std::fmt::Write;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Which problem.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Problem")]
 pub struct ProblemArgs {
     /// A case of the project's table, by name; no other flag of the problem is read
@@ -32,7 +33,7 @@ pub struct ProblemArgs {
     pub keys: LengthList,
     /// full, causal, window(L,R) or compressed(R)
     #[arg(long, default_value = "full")]
-    pub mask: String,
+    pub mask: Mask,
     /// How the keys of sequences lie in memory: batched, packed or paged
     #[arg(long, default_value = "batched", value_parser = layout)]
     pub layout: Layout,
@@ -57,7 +58,7 @@ pub struct ProblemArgs {
     pub second: Option<String>,
     /// bf16, f16, f32 or, on the CPU, f64
     #[arg(long, default_value = "bf16")]
-    pub dtype: String,
+    pub dtype: DType,
     /// Memory order of tensors: bhsd or bshd
     #[arg(long, default_value = "bhsd", value_parser = order)]
     pub order: Order,
@@ -94,7 +95,7 @@ impl ProblemArgs {
         Ok(Case {
             name: "command-line".to_string(),
             seed: Some(self.input_seed),
-            dtype: self.dtype.clone(),
+            dtype: self.dtype,
             batch: self.batch,
             heads: self.heads.first,
             kv_heads: self.heads.second,
@@ -103,7 +104,7 @@ impl ProblemArgs {
             queries: self.queries.0.clone(),
             first: Keys {
                 keys: self.keys.0.clone(),
-                mask: self.mask.clone(),
+                mask: self.mask,
                 layout,
                 page: self.page,
                 shared: self.shared || self.model1,

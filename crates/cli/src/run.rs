@@ -53,7 +53,7 @@ pub fn run(args: Args) -> Outcome {
     let problem = case.problem()?;
     let needed: u64 = problem.slots().iter().map(|slot| problem.slot_bytes(*slot)).sum();
     sixwarp::ensure_memory("this problem", needed)?;
-    let data = args.files.fill(CaseData::new(&case)?)?;
+    let data = args.files.fill(CaseData::of(&case, problem.clone())?)?;
     let device = engine::open(args.device, args.arch)?;
     let plan = sixwarp::plan(&problem, &device)?;
     let start = Instant::now();

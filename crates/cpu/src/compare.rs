@@ -94,6 +94,7 @@ impl fmt::Display for Worst {
 
 /// How a result compares with the oracle.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Cosine between output and oracle, of what is finite; 1 where that is all zero.
     pub cosine: f64,

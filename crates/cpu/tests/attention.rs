@@ -99,19 +99,15 @@ fn an_instruction_set_that_is_not_there_is_done_without() {
 }
 
 #[test]
-fn a_problem_changed_after_building_is_refused() {
-    let mut wrong = problem(DType::F32, [1, 2, 1], [1, 9, 8], Mask::Full);
-    let tensors = Tensors::new(&wrong);
-    wrong.segments[0].k.strides[2] = 1 << 40;
+fn memory_that_a_changed_problem_lacks_is_refused() {
+    let problem = problem(DType::F32, [1, 2, 1], [1, 9, 8], Mask::Full);
+    let tensors = Tensors::new(&problem);
+    let wider = problem.with(|parts| parts.segments[0].k.strides[2] = 1 << 40).expect("valid");
     let (mut out, mut lse) = (vec![0.0; 16], vec![0.0; 2]);
     let inputs = tensors.inputs();
     let mut buffers = inputs.output(Slot::Out, &mut out).output(Slot::Lse, &mut lse);
-    let error = attention_on(Isa::best(), &wrong, &mut buffers).unwrap_err().to_string();
+    let error = attention_on(Isa::best(), &wider, &mut buffers).unwrap_err().to_string();
     assert!(error.starts_with("k: must hold"), "{error}");
-    wrong.segments[0].k.strides[2] = 8;
-    wrong.q.shape[3] = 16;
-    let error = attention_on(Isa::best(), &wrong, &mut buffers).unwrap_err().to_string();
-    assert_eq!(error, "k: must have q's dim (rule 3), but it is 8");
 }
 
 /// Bits of row `[0, head, token]`.

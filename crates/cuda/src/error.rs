@@ -32,6 +32,7 @@ impl fmt::Display for DriverError {
 
 /// Why a program could not be loaded or run on a GPU.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no NVIDIA driver on this machine.
     NoDriver,

@@ -31,6 +31,7 @@ struct Prepared {
 
 /// What the driver says about a loaded kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KernelInfo {
     /// Name.
     pub name: String,

@@ -74,9 +74,15 @@ impl Engine for Shifted {
 }
 
 /// Runs the cases on `arch`; how many passed, and which buffers were shifted.
-fn run(arch: Arch, split: Split, globs: &'static [&'static str]) -> (usize, BTreeSet<String>) {
+fn run(
+    arch: Arch,
+    split: Split,
+    any_address: bool,
+    globs: &'static [&'static str],
+) -> (usize, BTreeSet<String>) {
     let mut engine = Shifted { simulated: Simulated::on(arch), shifted: BTreeSet::new() };
     engine.simulated.options.split = split;
+    engine.simulated.options.any_address = any_address;
     let wanted = named(globs);
     let mut passed = 0;
     for case in table().iter().filter(|case| wanted(case)) {
@@ -91,7 +97,7 @@ fn run(arch: Arch, split: Split, globs: &'static [&'static str]) -> (usize, BTre
 
 #[test]
 fn tables_need_the_alignment_of_their_elements() {
-    let (passed, shifted) = run(Arch::Sm90, Split::Auto, CASES);
+    let (passed, shifted) = run(Arch::Sm90, Split::Auto, false, CASES);
     assert!(passed >= CASES.len(), "{passed} cases passed");
     let names = [
         "attn_mask",
@@ -108,7 +114,7 @@ fn tables_need_the_alignment_of_their_elements() {
         "sinks",
     ];
     assert_eq!(shifted.iter().map(String::as_str).collect::<Vec<_>>(), names);
-    let (passed, shifted) = run(Arch::Sm100, Split::Auto, CASES);
+    let (passed, shifted) = run(Arch::Sm100, Split::Auto, false, CASES);
     assert!(passed >= 5 && shifted.len() >= 7, "{passed} cases passed: {shifted:?}");
 }
 
@@ -117,9 +123,24 @@ fn tables_need_the_alignment_of_their_elements() {
 fn so_does_what_combines_parts() {
     for arch in [Arch::Sm90, Arch::Sm100] {
         let globs = &["sinks-random-d64", "two-paged-varlen-d128"];
-        let (passed, shifted) = run(arch, Split::Every { keys: 64 }, globs);
+        let (passed, shifted) = run(arch, Split::Every { keys: 64 }, false, globs);
         assert_eq!(passed, 2, "{arch}");
         assert!(shifted.contains("sinks") && shifted.contains("cu_seqlens_q"), "{shifted:?}");
+    }
+}
+
+/// Small cases whose rows are brought in every way: by tensor maps, from pages, one by one, packed.
+const ROWS: &[&str] = &["sinks-random-d64", "paged-16", "indices-paged", "dsv4-csa-decode-fp8"];
+
+/// Copies take rows from where no vector of 16 bytes could.
+#[test]
+fn rows_lie_anywhere_where_a_plan_is_made_for_it() {
+    for arch in [Arch::Sm90, Arch::Sm100] {
+        let (passed, shifted) = run(arch, Split::Auto, true, ROWS);
+        assert_eq!(passed, ROWS.len(), "{arch}");
+        for rows in ["q", "k", "v", "segment 1 k"] {
+            assert!(shifted.contains(rows), "{arch}: {rows} is not among {shifted:?}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BIAS, MASK_KINDS, with_mask};
+use common::{BIAS, MASK_KINDS, capped, with_mask};
 use problem::{DType, Mask, Problem, QueryLengths, Segment, Storage, View};
 use ptx::toolchain::assemble;
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
@@ -59,7 +59,7 @@ fn every_head_dim() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         let problem = problem(key_dim, value_dim, Mask::Causal);
         assembles(&problem, Arch::Sm100, &options);
-        assembles(&Problem { softcap: Some(50.0), ..problem }, Arch::Sm100, &options);
+        assembles(&capped(problem), Arch::Sm100, &options);
     }
 }
 
@@ -90,7 +90,7 @@ fn mask_tensors() {
     for (key_dim, value_dim) in [(64, 64), (192, 128), (256, 256), (512, 512)] {
         let masked = with_mask(&problem(key_dim, value_dim, Mask::Causal), BIAS);
         assembles(&masked, Arch::Sm100, &two);
-        assembles(&Problem { softcap: Some(50.0), ..masked }, Arch::Sm100, &usual);
+        assembles(&capped(masked), Arch::Sm100, &usual);
     }
     for kind in MASK_KINDS {
         assembles(&with_mask(&problem(128, 128, Mask::Causal), kind), Arch::Sm103, &usual);
@@ -117,9 +117,11 @@ fn two_blocks_of_rows() {
     for (key_dim, value_dim) in [(64, 64), (96, 96), (128, 128), (192, 128), (320, 320)] {
         let window = Mask::Window { left: Some(128), right: Some(0) };
         assembles(&ragged(key_dim, value_dim, window), Arch::Sm100, &options);
-        let capped = Problem { softcap: Some(50.0), ..ragged(key_dim, value_dim, Mask::Causal) };
+        let capped = capped(ragged(key_dim, value_dim, Mask::Causal));
         assembles(&capped, Arch::Sm100, &options);
     }
+    // Blackwell Ultra's softmax threads are other ones.
+    assembles(&ragged(128, 128, Mask::Causal), Arch::Sm103, &options);
 }
 
 #[test]
@@ -151,31 +153,46 @@ fn listed_rows() {
         let options = PlanOptions::for_arch(Arch::Sm100);
         assembles(&problem(8, 1, apart), Arch::Sm100, &options);
         assembles(&problem(128, 2, same.clone()), Arch::Sm103, &options);
-        let capped = Problem { softcap: Some(50.0), ..problem(128, 2, same) };
+        let capped = capped(problem(128, 2, same));
         assembles(&capped, Arch::Sm100, &options);
     }
+}
+
+/// Packed rows of a format.
+fn packed(storage: Storage, value_dim: u64) -> (Segment, impl Fn(Segment) -> Problem) {
+    let dim = storage.packed().expect("a packed format").dim;
+    let rows = View::bshd(DType::Bf16, [64, 1, 64, dim]);
+    let problem = move |segment: Segment| {
+        let q = View::bshd(DType::Bf16, [2, 128, 2, dim]);
+        Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
+    };
+    (Segment::shared(rows, value_dim).stored(storage), problem)
 }
 
 /// Packed rows: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
 #[test]
 fn packed_rows() {
-    let formats = Storage::ALL.into_iter().filter_map(|storage| Some((storage, storage.packed()?)));
-    let pairs = formats.clone().map(|(storage, format)| (storage, format.dim, 512, Arch::Sm103));
-    let ones = formats.map(|(storage, format)| (storage, format.dim, 128, Arch::Sm100));
-    let model1 = std::iter::once((Storage::Model1, 512, 512, Arch::Sm100));
-    for (storage, dim, value_dim, arch) in pairs.chain(ones).chain(model1) {
-        let rows = View::bshd(DType::Bf16, [64, 1, 64, dim]);
-        let rows = || Segment::shared(rows, value_dim).stored(storage);
-        let problem = |segment: Segment| {
-            let q = View::bshd(DType::Bf16, [2, 128, 2, dim]);
-            Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
-        };
+    for (value_dim, arch) in [(512, Arch::Sm100), (512, Arch::Sm103), (128, Arch::Sm100)] {
+        let (rows, problem) = packed(Storage::Model1, value_dim);
         let options = PlanOptions::for_arch(arch);
-        let paged = problem(rows().paged(32).mask(Mask::Causal));
+        let paged = problem(rows.clone().paged(32).mask(Mask::Causal));
         assembles(&paged, arch, &options);
         assembles(&with_mask(&paged, BIAS), arch, &options);
-        let listed = problem(rows().paged(0).indexed(700));
-        assembles(&Problem { softcap: Some(50.0), ..listed.clone() }, arch, &options);
+        let listed = problem(rows.paged(0).indexed(700));
+        assembles(&capped(listed.clone()), arch, &options);
         assembles(&listed, arch, &options);
     }
+}
+
+/// Of every other format the largest kernels: lists, and two warps that unpack.
+#[test]
+fn packed_rows_of_other_formats() {
+    let archs = [Arch::Sm100, Arch::Sm103].into_iter().cycle();
+    for (storage, arch) in Storage::ALL[2..].iter().zip(archs) {
+        let (rows, problem) = packed(*storage, 512);
+        assembles(&problem(rows.paged(0).indexed(700)), arch, &PlanOptions::for_arch(arch));
+    }
+    let (rows, problem) = packed(Storage::V32, 128);
+    let paged = problem(rows.paged(32).mask(Mask::Causal));
+    assembles(&paged, Arch::Sm100, &PlanOptions::for_arch(Arch::Sm100));
 }

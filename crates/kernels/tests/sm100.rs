@@ -57,6 +57,16 @@ fn the_table_on_two_blocks_of_rows() {
     assert!(passed > 150, "only {passed} cases ran");
 }
 
+/// Blackwell Ultra computes no exponential on the FMA pipe: numbers, masks, and what is not finite.
+#[test]
+fn two_blocks_of_rows_on_blackwell_ultra() {
+    const CASES: &[&str] =
+        &["tokens-300", "keys-causal-200", "special-value-nan-d64", "special-key-full-128"];
+    let mut engine = Simulated::on(Arch::Sm103);
+    engine.options.row_blocks = RowBlocks::Two;
+    assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+}
+
 #[test]
 fn probabilities_through_shared_memory() {
     let mut engine = blackwell();

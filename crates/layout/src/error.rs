@@ -9,6 +9,7 @@ pub type Result<T> = std::result::Result<T, LayoutError>;
 
 /// Why a layout, a coordinate or a hardware encoding was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// A number left the range of 64 bits.
     Overflow {

@@ -1,4 +1,5 @@
 use crate::DType;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What the elements of an [`AttnMask`] are.
@@ -48,13 +49,15 @@ impl std::str::FromStr for MaskElement {
 /// Heads are query heads. An extent of 1 stands for all entries of its dimension. Elements lie at any
 /// strides. Numbers beyond ±[`AttnMask::MOST`] count as that, so that sums of them and scores stay
 /// finite; only `-inf` hides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AttnMask {
     /// Extent of each dimension.
     pub shape: [u64; 4],
     /// Distance between neighbours of each dimension, in elements. 0 repeats.
     pub strides: [u64; 4],
-    /// Element type.
+    /// Element type, `dtype` in text formats.
+    #[serde(rename = "dtype")]
     pub element: MaskElement,
 }
 

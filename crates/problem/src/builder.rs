@@ -17,8 +17,8 @@
 //!     not packed, and keys not listed.
 
 use crate::{
-    AttnMask, DType, InvalidProblem, Mask, Problem, QueryLengths, Segment, SegmentSlot, Slot,
-    Values, View,
+    AttnMask, DType, InvalidProblem, Mask, Parts, Problem, QueryLengths, Segment, SegmentSlot,
+    Slot, Values, View,
 };
 
 /// Collects the parts of a [`Problem`].
@@ -84,13 +84,17 @@ impl ProblemBuilder {
         self
     }
 
+    pub(crate) fn options(self, scale: Option<f64>, softcap: Option<f32>) -> Self {
+        Self { scale, softcap, ..self }
+    }
+
     /// Checks every rule and returns the problem.
     pub fn build(self) -> Result<Problem, InvalidProblem> {
         let Some(first) = self.segments.first() else {
             return Err(InvalidProblem::new("segments", "one or two are needed (rule 6)", 0));
         };
         let out = self.out.unwrap_or_else(|| default_out(&self.q, first.value_dim()));
-        let problem = Problem {
+        let parts = Parts {
             scale: rounded_scale(&self.q, self.scale),
             q: self.q,
             out,
@@ -100,8 +104,7 @@ impl ProblemBuilder {
             sinks: self.sinks,
             return_lse: self.return_lse,
         };
-        problem.check()?;
-        Ok(problem)
+        Problem::checked(parts)
     }
 }
 

@@ -2,6 +2,7 @@ use std::fmt;
 
 /// A problem that contradicts itself or breaks a rule of every engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InvalidProblem {
     /// Which tensor or setting (`k`, `segment 1 page_table`, `scale`, …).
     pub subject: String,
@@ -32,6 +33,7 @@ impl std::error::Error for InvalidProblem {}
 
 /// A valid problem that a given engine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unsupported {
     /// What was asked for, with its value (`head_dim 520`).
     pub what: String,

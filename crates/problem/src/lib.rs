@@ -21,6 +21,7 @@
 
 mod attn_mask;
 mod builder;
+mod description;
 mod dtype;
 mod error;
 mod host;
@@ -30,10 +31,12 @@ mod memory;
 mod segment;
 mod slot;
 mod storage;
+mod text;
 mod view;
 
 pub use attn_mask::{AttnMask, MaskElement};
 pub use builder::ProblemBuilder;
+pub use description::{Description, SegmentDescription};
 pub use dtype::DType;
 pub use error::{InvalidProblem, Unsupported};
 pub use host::{HostBuffers, HostMut, HostRef};
@@ -44,6 +47,9 @@ pub use segment::{IndexList, KeyLengths, Paging, Segment, Values};
 pub use slot::{Element, SegmentSlot, Slot};
 pub use storage::{PackedRows, Scales, Storage};
 pub use view::View;
+
+use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// How query tokens are grouped into sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +66,23 @@ pub enum QueryLengths {
     },
 }
 
-/// One attention call. Built and validated by [`Problem::builder`].
+/// One attention call that keeps every rule: engines rely on them, and check nothing again.
+///
+/// Its [`Parts`] are read as its own fields. None can be written, so [`ProblemBuilder::build`], [`Problem::with`]
+/// and reading a [`Description`] are the only ways to a problem, and each checks it once.
+///
+/// ```compile_fail,E0594
+/// # fn change(mut problem: sixwarp_problem::Problem) {
+/// problem.softcap = Some(50.0);
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Description", into = "Description")]
+pub struct Problem(Parts);
+
+/// The parts of a [`Problem`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct Parts {
     /// Queries.
     pub q: View,
     /// Output, `[batch, heads, tokens, value dim]`.
@@ -81,19 +101,43 @@ pub struct Problem {
     pub return_lse: bool,
 }
 
+impl Deref for Problem {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
 impl Problem {
     /// Starts a problem from its queries.
     pub fn builder(q: View) -> ProblemBuilder {
         ProblemBuilder::new(q)
     }
 
-    /// Checks every rule again. Parts may be changed after building, so that whoever takes a problem
-    /// and relies on the rules asks first.
+    /// The problem of these parts.
     ///
     /// # Errors
     /// The first rule that does not hold, and what breaks it.
-    pub fn check(&self) -> Result<(), InvalidProblem> {
-        builder::check(self)
+    fn checked(parts: Parts) -> Result<Self, InvalidProblem> {
+        let problem = Problem(parts);
+        builder::check(&problem)?;
+        Ok(problem)
+    }
+
+    /// The same problem with some parts changed, checked again.
+    ///
+    /// # Errors
+    /// The first rule that does not hold, and what breaks it.
+    pub fn with(self, change: impl FnOnce(&mut Parts)) -> Result<Self, InvalidProblem> {
+        let mut parts = self.0;
+        change(&mut parts);
+        Self::checked(parts)
+    }
+
+    /// The parts, to change them at will.
+    pub fn into_parts(self) -> Parts {
+        self.0
     }
 
     /// Number of sequences.

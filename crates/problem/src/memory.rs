@@ -154,12 +154,11 @@ impl<'a> Finder<'_, '_, 'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Checks the problem, and finds and checks the memory of every input slot.
+    /// Finds and checks the memory of every input slot.
     ///
     /// # Errors
     /// The slot, the rule and the value, where one is broken.
     pub fn new(problem: &'a Problem, buffers: &HostBuffers<'a>) -> Result<Self, InvalidProblem> {
-        problem.check()?;
         let finder = Finder { problem, buffers };
         let packed = problem.query_lengths != QueryLengths::Full;
         let segments = problem.segments.iter().enumerate();

@@ -1,8 +1,10 @@
 use crate::DType;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A strided tensor `[batch, heads, tokens, dim]`; strides count elements and the last one is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct View {
     /// Extent of each dimension.
     pub shape: [u64; 4],

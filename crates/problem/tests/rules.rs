@@ -192,14 +192,12 @@ fn rule_8_outputs_do_not_overlap() {
 }
 
 #[test]
-fn parts_changed_after_building_are_checked_again() {
-    let mut problem = queries().segment(segment()).build().unwrap();
-    assert_eq!(problem.check(), Ok(()));
-    problem.q.shape[3] = 128;
-    let error = problem.check().unwrap_err().to_string();
+fn parts_are_changed_only_by_what_checks_them_again() {
+    let problem = queries().segment(segment()).build().unwrap();
+    assert_eq!(problem.clone().with(|_| {}), Ok(problem.clone()));
+    let error = problem.clone().with(|parts| parts.q.shape[3] = 128).unwrap_err().to_string();
     assert_eq!(error, "k: must have q's dim (rule 3), but it is 64");
-    problem.segments.clear();
-    let error = problem.check().unwrap_err().to_string();
+    let error = problem.with(|parts| parts.segments.clear()).unwrap_err().to_string();
     assert_eq!(error, "segments: one or two are needed (rule 6), but it is 0");
 }
 

@@ -28,7 +28,8 @@ impl From<&Error> for Kind {
             Error::Unsupported(_) => Kind::Unsupported,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::NoDevice(_) => Kind::NoDevice,
-            Error::Device(_) | Error::Simulated(_) => Kind::Failed,
+            // A device that failed, and whatever errors there will be.
+            _ => Kind::Failed,
         }
     }
 }

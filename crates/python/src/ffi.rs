@@ -3,7 +3,7 @@
 use crate::error::{caught, with_last};
 use crate::memory::Memory;
 use crate::merge::{Tensors, merge};
-use crate::{Description, Kind, Plan, model1};
+use crate::{Kind, Plan, Request, model1};
 use sixwarp::{Device, DeviceName, Error, InvalidProblem, Target};
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn sixwarp_plan(
     kind: *mut i32,
 ) -> *mut Plan {
     // SAFETY: the caller gives null or a C string.
-    let plan = caught(|| Plan::new(&Description::parse(unsafe { text(description) }?)?, device));
+    let plan = caught(|| Plan::new(&Request::parse(unsafe { text(description) }?)?, device));
     match plan {
         Ok(plan) => Box::into_raw(Box::new(plan)),
         Err(failure) => {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn sixwarp_supports(
     code(caught(|| {
         // SAFETY: the caller gives null or C strings.
         let (description, target) = unsafe { (text(description)?, text(target)?) };
-        let problem = Description::parse(description)?.problem()?;
+        let Request { problem, .. } = Request::parse(description)?;
         let target = match target.parse::<DeviceName>() {
             Ok(DeviceName::Cuda(ordinal)) => Device::cuda(ordinal)?.target(),
             _ => target.parse::<Target>()?,

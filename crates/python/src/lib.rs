@@ -1,7 +1,7 @@
 //! The C interface under the Python package: no Python headers, no link dependency, one library for
 //! every Python 3.
 //!
-//! A caller describes a problem once, as JSON ([`Description`]), and gets a plan. Running a plan takes
+//! A caller describes a problem once, as JSON ([`Request`]), and gets a plan. Running a plan takes
 //! an array of tensors, each named by its slot's number, so that a call costs one foreign call and no
 //! parsing:
 //!
@@ -34,7 +34,7 @@ mod merge;
 mod model1;
 mod plan;
 
-pub use description::Description;
+pub use description::Request;
 pub use error::Kind;
 pub use memory::Memory;
 pub use plan::Plan;

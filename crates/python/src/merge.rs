@@ -4,20 +4,10 @@ use crate::host::{readable, slice, slice_mut, writable};
 use crate::memory::{CPU, Memory, overlap, range};
 use crate::plan::opened;
 use problem::{DType, Element, InvalidProblem, View};
-use serde::Deserialize;
 use sixwarp::{Device, Error, HostRef, MergeExecutable, MergeSlot, Stream, plan_merge};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A merge as JSON: outputs of shape `[batch, heads, tokens, dim]` in `strides`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Shape {
-    shape: [u64; 4],
-    strides: [u64; 4],
-    dtype: String,
-}
 
 /// The tensors of a merge.
 pub(crate) struct Tensors<'a> {
@@ -139,11 +129,10 @@ fn keep(key: Key, kernel: Loaded) -> Arc<Loaded> {
     kernel
 }
 
+/// The view of every output, from JSON.
 fn view(description: &str) -> Result<View, InvalidProblem> {
-    let invalid = |text: String| InvalidProblem::new("merge", "must be a shape as JSON", text);
-    let Shape { shape, strides, dtype } =
-        serde_json::from_str(description).map_err(|error| invalid(error.to_string()))?;
-    Ok(View { shape, strides, dtype: dtype.parse().map_err(invalid)? })
+    let invalid = |error| InvalidProblem::new("merge", "must be a shape as JSON", error);
+    serde_json::from_str(description).map_err(invalid)
 }
 
 /// Checks every tensor; how many elements an output spans, and how many rows it has.

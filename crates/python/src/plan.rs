@@ -1,7 +1,7 @@
 //! A planned problem, and what a caller must know to run it.
 
 use crate::memory::{CPU, Memory, Need, Needs, slot_number};
-use crate::{Description, host};
+use crate::{Request, host};
 use problem::{Problem, Slot};
 use serde::Serialize;
 use sixwarp::{Device, Error, Executable, PlanOptions, Stream};
@@ -49,15 +49,14 @@ impl Plan {
     /// Plans for GPU `device`, or the CPU if it is -1.
     ///
     /// # Errors
-    /// If the problem is not valid, or the device is not there or cannot do it.
-    pub fn new(description: &Description, device: i32) -> Result<Self, Error> {
-        let problem = description.problem()?;
-        let on = opened(device)?;
-        let split = description.split();
+    /// If the device is not there or cannot do it.
+    pub fn new(request: &Request, device: i32) -> Result<Self, Error> {
+        let Request { problem, split } = request;
+        let (on, split) = (opened(device)?, *split);
         let options = on.plan_options().map(|usual| PlanOptions { split, ..usual });
-        let plan = sixwarp::plan_with(&problem, &on, options)?;
+        let plan = sixwarp::plan_with(problem, &on, options)?;
         let executable = plan.prepare()?;
-        let needs = needs(&problem, executable.workspace_bytes(), device);
+        let needs = needs(problem, executable.workspace_bytes(), device);
         let info = Info {
             slots: needs.slots.iter().map(SlotInfo::from).collect(),
             workspace_bytes: needs.workspace_bytes,

@@ -48,13 +48,38 @@ impl From<&sim::Hazard> for Finding {
             role: role.trim_end_matches(':').to_owned(),
             ..Place::from(site)
         });
+        let spelled = in_source_language(hazard);
         Finding {
             places: std::iter::once(later).chain(earlier).collect(),
-            remedies: hazard.help.iter().cloned().collect(),
+            remedies: hazard.help.iter().cloned().chain(spelled).collect(),
             survivable: true,
             ..Finding::new(Kind::Hazard, hazard.rule.name(), &hazard.message)
         }
     }
+}
+
+/// How a barrier between two warps of a CTA is spelled in the language that the kernel was written in.
+fn in_source_language(hazard: &sim::Hazard) -> Option<String> {
+    let (_, other) = hazard.other.as_ref()?;
+    let site = &hazard.site;
+    let barrier = hazard.rule == sim::Rule::Race || hazard.rule == sim::Rule::Uninitialised;
+    if !barrier || site.cta != other.cta || is_asynchronous(site) || is_asynchronous(other) {
+        return None;
+    }
+    let (file, _) = site.loc.as_ref()?;
+    let ending = file.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let (language, spelling) = match ending {
+        "py" => ("Triton", "tl.debug_barrier()"),
+        "cu" | "cuh" | "h" | "hpp" | "inl" => ("CUDA C++", "__syncthreads()"),
+        _ => return None,
+    };
+    Some(format!("in {language}, `{spelling}` is such a barrier for the warps of a CTA"))
+}
+
+/// Whether an access is not the thread's own, so that a barrier of threads does not order it.
+fn is_asynchronous(site: &sim::Site) -> bool {
+    let named = ["cp.", "wgmma", "tcgen05", "st.async", "red.async"];
+    named.iter().any(|name| site.instruction.contains(name))
 }
 
 impl From<&sim::Finding> for Finding {

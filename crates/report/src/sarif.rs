@@ -135,13 +135,12 @@ fn location(checked: &Checked, place: &Place, base: &Path) -> Value {
         Some(source) => (source.file.as_str(), source.line),
         None => (checked.ptx.as_deref().unwrap_or(&checked.path), place.ptx_line),
     };
-    let mut physical = json!({"artifactLocation": {"uri": uri(path, base)}});
-    if line > 0 {
-        physical["region"] = json!({"startLine": line});
-        if let Some(text) = place.source.as_ref().and_then(|source| source.text.as_ref()) {
-            physical["region"]["snippet"] = json!({"text": text});
-        }
+    // What has no line is about the whole file, which code hosts show at its first line.
+    let mut region = json!({"startLine": line.max(1)});
+    if let Some(text) = place.source.as_ref().and_then(|source| source.text.as_ref()) {
+        region["snippet"] = json!({"text": text});
     }
+    let physical = json!({"artifactLocation": {"uri": uri(path, base)}, "region": region});
     let mut value = json!({"physicalLocation": physical});
     if !place.kernel.is_empty() {
         value["logicalLocations"] = json!([{"name": place.kernel, "kind": "function"}]);

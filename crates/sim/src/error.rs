@@ -110,6 +110,7 @@ impl Site {
 
 /// The program broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// Short name of the rule (`out-of-bounds`).
     pub rule: &'static str,

@@ -76,6 +76,7 @@
 mod alu;
 mod cluster;
 mod demangle;
+mod doubts;
 mod engine;
 mod error;
 mod exec;

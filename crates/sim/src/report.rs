@@ -4,6 +4,7 @@ use std::ops::AddAssign;
 
 /// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Warp instructions.
     pub instructions: u64,
@@ -72,6 +73,7 @@ impl Outcome {
 
 /// What a run gives back.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Contents of the buffers after the run, in the order of the program's.
     pub buffers: Vec<Vec<u8>>,

@@ -1,6 +1,7 @@
 //! Running programs: memory, parameters, launches, host threads.
 
 use crate::cluster::{Cluster, Results};
+use crate::doubts::{self, Doubt};
 use crate::error::Error;
 use crate::geometry;
 use crate::judge::{Earlier, Meeting, Unwritten, Written};
@@ -29,10 +30,13 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    repeatable(options, |options| {
-        let mut device = prepare(program, buffers, &options.limits)?;
-        let ended = device.run(program, options);
-        Ok((device, ended))
+    doubts::settle(options, |doubts| {
+        repeatable(options, |options| {
+            let mut device = prepare(program, buffers, &options.limits)?;
+            device.doubts = doubts.to_vec();
+            let ended = device.run(program, options);
+            Ok((device, ended))
+        })
     })
 }
 
@@ -53,14 +57,17 @@ pub fn outcome_at(
     placement: &Placement,
     options: &Options,
 ) -> Outcome {
-    repeatable(options, |options| {
-        let warnings = program.check().map_err(Error::Invalid)?;
-        let global = place(program, buffers, Some(placement.addresses), &options.limits)?;
-        let mut device = Device::new(global);
-        device.variables = placement.variables.clone();
-        device.report.notes.extend(warnings.iter().map(ToString::to_string));
-        let ended = device.run(program, options);
-        Ok((device, ended))
+    doubts::settle(options, |doubts| {
+        repeatable(options, |options| {
+            let warnings = program.check().map_err(Error::Invalid)?;
+            let global = place(program, buffers, Some(placement.addresses), &options.limits)?;
+            let mut device = Device::new(global);
+            device.variables = placement.variables.clone();
+            device.doubts = doubts.to_vec();
+            device.report.notes.extend(warnings.iter().map(ToString::to_string));
+            let ended = device.run(program, options);
+            Ok((device, ended))
+        })
     })
 }
 
@@ -151,6 +158,8 @@ struct Device {
     behind: Option<Written>,
     /// Whether clusters met in memory on several host threads.
     raced: bool,
+    /// Loads whose values must not be used.
+    doubts: Vec<Doubt>,
     /// Variables that have memory before the first launch.
     variables: HashMap<ptx::Symbol, u64>,
 }
@@ -162,6 +171,7 @@ impl Device {
             report: Report::default(),
             behind: None,
             raced: false,
+            doubts: Vec::new(),
             variables: HashMap::new(),
         }
     }
@@ -227,6 +237,7 @@ impl Device {
         let behind = self.behind.take();
         let grid_workspace = variables::grid_workspace(kernel, &mut self.global)?;
         let state = LaunchState {
+            doubts: &self.doubts,
             grid_workspace,
             kernel,
             params,

@@ -56,11 +56,12 @@ type Ready = (Program, Vec<Vec<u8>>);
 
 /// The program of a batch on so many processors.
 fn planned(case: &Case, processors: u32) -> Result<Ready, Box<dyn Error>> {
-    let (problem, data) = (case.problem()?, CaseData::new(case)?);
+    let data = CaseData::new(case)?;
+    let problem = &data.problem;
     let usual = PlanOptions::for_arch(Arch::Sm90);
     let options = PlanOptions { processors, stamps: true, ..usual };
-    let program = kernels::plan(&problem, Arch::Sm90, &options)?.program;
-    let memory = program.buffers.iter().map(|buffer| contents(&problem, &data, buffer)).collect();
+    let program = kernels::plan(problem, Arch::Sm90, &options)?.program;
+    let memory = program.buffers.iter().map(|buffer| contents(problem, &data, buffer)).collect();
     Ok((program, memory))
 }
 

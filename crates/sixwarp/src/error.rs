@@ -3,6 +3,7 @@ use std::fmt;
 
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Error {
     /// The problem, or the memory given for it, breaks a rule.
     Invalid(InvalidProblem),

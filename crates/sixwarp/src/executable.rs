@@ -7,6 +7,9 @@ use problem::{Element, HostBuffers, InvalidProblem, Slot};
 use program::WORKSPACE_ALIGN;
 use std::fmt;
 
+/// What rows lie at multiples of, in bytes, unless a plan is made for any address.
+const ROWS_ALIGN: u64 = 16;
+
 /// A plan that is compiled and loaded, to be launched on any memory and stream of its device.
 ///
 /// A launch allocates no memory of the device, waits for nothing on a GPU, and reads nothing back. Scratch
@@ -57,8 +60,8 @@ impl Executable {
     /// return.
     ///
     /// # Errors
-    /// If a slot has no tensor, or one that is too small, of another type or another device's; the same of
-    /// the workspace; if the device fails.
+    /// If a slot has no tensor, or one that is too small, of another type, another device's or not at a multiple
+    /// of [`Plan::alignment`]; the same of the workspace; if the device fails.
     pub fn launch<'a>(
         &self,
         stream: &Stream,
@@ -157,7 +160,18 @@ impl Executable {
         if pointer.bytes() < bytes {
             return wrong(format!("must hold {bytes} bytes"), &pointer.bytes());
         }
-        Ok(())
+        let address = pointer.address();
+        // No slot needs more, and names need not be looked up then.
+        if bytes == 0 || address.is_multiple_of(ROWS_ALIGN) {
+            return Ok(());
+        }
+        match self.plan.alignment(slot) {
+            Some(align) if !address.is_multiple_of(align) => wrong(
+                format!("must lie at a multiple of {align} bytes{}", remedy(slot, align)),
+                &format!("at {address:#x}"),
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn workspace_address(&self, workspace: &DeviceMut) -> Result<u64, InvalidProblem> {
@@ -173,6 +187,14 @@ impl Executable {
             return wrong(rule, format!("at {:#x}", pointer.address()));
         }
         Ok(pointer.address())
+    }
+}
+
+/// How a tensor that does not lie at a multiple of `align` can be read after all.
+fn remedy(slot: Slot, align: u64) -> &'static str {
+    match align == ROWS_ALIGN && !slot.is_output() {
+        true => " (`PlanOptions::any_address` copies it in every call)",
+        false => "",
     }
 }
 

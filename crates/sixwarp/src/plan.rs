@@ -1,7 +1,7 @@
 use crate::device::Kind;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, PlanOptions, programs};
-use problem::{DType, HostBuffers, Inputs, Problem};
+use problem::{DType, HostBuffers, Inputs, Problem, Slot};
 
 /// How a problem will be computed on a device; can be run many times.
 #[derive(Clone, Debug)]
@@ -30,7 +30,6 @@ pub fn plan_with(
     device: &Device,
     options: Option<PlanOptions>,
 ) -> Result<Plan, Error> {
-    problem.check()?;
     let emitted = match device.arch() {
         None => None,
         Some(arch) => {
@@ -88,6 +87,19 @@ impl Plan {
             (None, _) if self.is_by_definition() => oracle_bytes(&self.problem),
             (None, _) => 0,
         }
+    }
+
+    /// What the address of a slot must be a multiple of, in bytes: 16 for rows on a GPU, unless the plan was made for
+    /// [any address](PlanOptions::any_address), else the size of an element. `None` if the problem has no such slot.
+    pub fn alignment(&self, slot: Slot) -> Option<u64> {
+        if !self.problem.slots().contains(&slot) {
+            return None;
+        }
+        let buffer = |program: &program::Program| {
+            program.buffer(&slot.to_string()).map(|id| program.buffers[id.0].align)
+        };
+        let found = self.program().and_then(buffer);
+        found.or_else(|| Some(self.problem.slot_element(slot).bytes()))
     }
 
     /// Whether the oracle computes it: for its own device, and f64 on the CPU.

@@ -36,9 +36,6 @@ pub enum Target {
 /// # Ok::<(), sixwarp::Error>(())
 /// ```
 pub fn supports(problem: &Problem, target: Target) -> Option<Error> {
-    if let Err(invalid) = problem.check() {
-        return Some(invalid.into());
-    }
     let Target::Gpu(arch) = target else { return None };
     kernels::check(problem, arch, &PlanOptions::for_arch(arch)).err().map(Error::from)
 }

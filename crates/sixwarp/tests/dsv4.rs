@@ -225,12 +225,17 @@ fn check(layer: Layer, lists: &[i32]) {
     agree(&exact, &with_decode_order(&prefill(core, &sequence, lists, &Device::cpu())), tolerance);
     let hopper: Device = "sim-sm90".parse().unwrap();
     agree(&exact, &with_decode_order(&prefill(core, &sequence, lists, &hopper)), tolerance);
-    for (storage, device) in [
-        (Storage::Elements, &Device::oracle()),
-        (Storage::Model1, &Device::oracle()),
-        (Storage::Model1, &Device::cpu()),
-        (Storage::Model1, &hopper),
-    ] {
+    let mut ragged = vec![
+        (Storage::Elements, Device::oracle()),
+        (Storage::Model1, Device::oracle()),
+        (Storage::Model1, Device::cpu()),
+    ];
+    if matches!(layer, Layer::Hca | Layer::Swa) {
+        // A block of rows for every token of a CSA layer takes long: the table has a small one.
+        ragged.push((Storage::Model1, hopper.clone()));
+    }
+    for (storage, device) in &ragged {
+        let (storage, device) = (*storage, device);
         let ragged = prefill_pages(core, &sequence, lists, storage, device);
         agree(&exact, &with_decode_order(&ragged), tolerance);
     }

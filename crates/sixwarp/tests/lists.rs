@@ -180,7 +180,7 @@ fn results_of_ranks_take_the_sink_once() {
     let parts: Vec<_> = (0..3)
         .map(|rank| {
             let mut part = Question::new(2, &[layout], &[&[40, 12]]);
-            part.problem.sinks = false;
+            part.problem = part.problem.with(|parts| parts.sinks = false).expect("valid");
             let own = |entry: i32| if entry / 2 % 3 == rank { entry } else { -1 };
             part.caches[0].lists = lists.iter().map(|entry| own(*entry)).collect();
             part.answer("cpu")

@@ -2,7 +2,8 @@
 
 use half::bf16;
 use sixwarp::{
-    DType, Device, DeviceBuffers, Error, HostBuffers, Problem, Segment, Slot, View, attention, plan,
+    DType, Device, DeviceBuffers, Error, HostBuffers, Plan, PlanOptions, Problem, Segment, Slot,
+    View, attention, plan, plan_with,
 };
 
 const QUERIES: usize = 2 * 3 * 64;
@@ -106,4 +107,32 @@ fn addresses_are_for_gpus() {
     assert!(matches!(refused, Err(Error::Invalid(_))));
     let refused = stream.capture(|| Ok(())).map(drop).unwrap_err();
     assert_eq!(refused.to_string(), "device: is a GPU where graphs are recorded, but it is cpu");
+}
+
+#[test]
+fn a_plan_for_any_address_copies_rows_first() {
+    let (problem, device) = (problem(), "sim-sm90".parse::<Device>().unwrap());
+    let options = device.plan_options().map(|usual| PlanOptions { any_address: true, ..usual });
+    let anywhere = plan_with(&problem, &device, options).unwrap();
+    let usual = plan(&problem, &device).unwrap();
+    let alignments =
+        |plan: &Plan| [Slot::Q, Slot::V, Slot::Out, Slot::Lse].map(|s| plan.alignment(s));
+    assert_eq!(alignments(&usual), [Some(16), Some(16), Some(16), Some(4)]);
+    assert_eq!(alignments(&anywhere), [Some(2), Some(2), Some(16), Some(4)]);
+    assert_eq!(anywhere.alignment(Slot::Sinks), None);
+    let copies: u64 = 2 * (QUERIES as u64).next_multiple_of(128) + 4 * KEYS as u64;
+    assert!(anywhere.workspace_bytes() >= usual.workspace_bytes() + copies);
+    let [q, k, v] = [(QUERIES, 1), (KEYS, 2), (KEYS, 3)].map(|(n, seed)| values(n, seed));
+    let results = [usual, anywhere].map(|plan| {
+        let (mut out, mut lse) = (vec![bf16::ZERO; 480], vec![0.0f32; 6]);
+        let mut buffers = HostBuffers::new()
+            .input(Slot::Q, &q)
+            .input(Slot::K, &k)
+            .input(Slot::V, &v)
+            .output(Slot::Out, &mut out)
+            .output(Slot::Lse, &mut lse);
+        plan.run(&mut buffers).unwrap();
+        (out, lse)
+    });
+    assert_eq!(results[0], results[1]);
 }

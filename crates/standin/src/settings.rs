@@ -19,10 +19,44 @@ pub struct Settings {
     pub uninitialised: bool,
     /// Bytes of memory that a saved launch may take (`SIXWARP_CHECK_SAVE`, in MiB).
     pub save_bytes: u64,
+    /// Launches that are saved whatever is found in them (`SIXWARP_CHECK_LAUNCHES`).
+    pub launches: Selection,
     /// How long launches may go on after the program's end (`SIXWARP_CHECK_EXIT_WAIT`, in seconds).
     pub exit_wait: Duration,
     /// Whether every launch is told of (`SIXWARP_CHECK_VERBOSE`).
     pub verbose: bool,
+}
+
+/// Launches that are chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// None.
+    None,
+    /// Every so many, the first one included: 1 is all.
+    Every(u64),
+    /// Those of kernels whose names contain this.
+    Named(String),
+}
+
+impl Selection {
+    /// `all`, a number, or a part of a kernel's name.
+    fn parse(text: &str) -> Selection {
+        match (text.trim(), text.trim().parse::<u64>()) {
+            ("" | "0", _) => Selection::None,
+            ("all", _) => Selection::Every(1),
+            (_, Ok(every)) => Selection::Every(every),
+            (name, Err(_)) => Selection::Named(name.to_owned()),
+        }
+    }
+
+    /// Whether a launch is chosen; the first has number 1.
+    pub fn includes(&self, number: u64, kernel: &str) -> bool {
+        match self {
+            Selection::None => false,
+            Selection::Every(every) => (number - 1).is_multiple_of(*every),
+            Selection::Named(name) => kernel.contains(name.as_str()),
+        }
+    }
 }
 
 /// The settings, read once.
@@ -66,6 +100,7 @@ impl Settings {
             report: variable("SIXWARP_CHECK_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
             uninitialised: flag("SIXWARP_CHECK_UNINITIALISED"),
             save_bytes: number("SIXWARP_CHECK_SAVE").unwrap_or(256) << 20,
+            launches: Selection::parse(&variable("SIXWARP_CHECK_LAUNCHES").unwrap_or_default()),
             exit_wait: Duration::from_secs(number("SIXWARP_CHECK_EXIT_WAIT").unwrap_or(60)),
             verbose: flag("SIXWARP_CHECK_VERBOSE"),
         }
@@ -104,6 +139,19 @@ mod tests {
         assert_eq!(settings.modes[1].1.seed, 7);
         assert_eq!(settings.report, Some("found".into()));
         assert!(!settings.uninitialised);
+    }
+
+    #[test]
+    fn launches_are_chosen_by_number_or_name() {
+        let chosen = |text: &str| -> Vec<u64> {
+            (1..=5)
+                .filter(|number| Selection::parse(text).includes(*number, "add_kernel"))
+                .collect()
+        };
+        assert_eq!(chosen("all"), [1, 2, 3, 4, 5]);
+        assert_eq!(chosen("3"), [1, 4]);
+        assert_eq!(chosen("kernel").len(), 5);
+        assert!(chosen("softmax").is_empty() && chosen("").is_empty());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub fn run(launch: &KernelLaunch, driver: &Driver) -> Outcome {
     let addresses: Vec<u64> = before.iter().map(|reached| reached.base).collect();
     let placement = Placement { addresses: &addresses, variables: &module.variables };
     let reported = Reported { launch, program: &program, memory: &before };
+    driver.reporter.begin(&reported);
     let mut after = Ok(Vec::new());
     for (number, (mode, options)) in settings().modes.iter().enumerate() {
         let options = Options { allow: Rule::ALL.to_vec(), ..options.clone() };

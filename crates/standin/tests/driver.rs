@@ -187,7 +187,8 @@ const RACE: &CStr = c".version 8.7
 #[test]
 fn a_race_is_told_and_written_with_its_launch() {
     let scratch = files::Scratch::new().unwrap();
-    let variables = [("SIXWARP_CHECK_REPORT", scratch.path())];
+    let named = std::path::Path::new("neighbours");
+    let variables = [("SIXWARP_CHECK_REPORT", scratch.path()), ("SIXWARP_CHECK_LAUNCHES", named)];
     let output = common::in_child("a_race_is_told_and_written_with_its_launch", &variables, || {
         start();
         let (_, race) = load(RACE, c"neighbours");
@@ -204,6 +205,10 @@ fn a_race_is_told_and_written_with_its_launch() {
     let read = |path: &std::path::Path| -> Value {
         serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
     };
+    let saved = std::fs::read_dir(scratch.path()).unwrap().filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_string_lossy().contains("-launch-000")
+    });
+    assert_eq!(saved.count(), 2, "both launches are saved");
     let mut paths: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|e| e.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

@@ -5,6 +5,7 @@
 
 pub mod gemm;
 pub mod lesson;
+pub mod numbers;
 pub mod saxpy;
 pub mod tcgen05;
 pub mod tile;

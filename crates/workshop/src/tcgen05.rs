@@ -5,8 +5,8 @@ use layout::hw::{Major, SmemSwizzle, SmemTile};
 use program::build::{Arguments, Grid, Memory};
 use program::{BufferId, ElementType, Program, Swizzle, TensorMap};
 use ptx::build::{
-    Builder, Cmp, CtaGroup, HalfType, Pipeline, Reg, SharedArray, SharedTiles, Signals, Target,
-    Tcgen05A, TensorMapParam, TmemPtr,
+    Builder, Cmp, CtaGroup, HalfType, Pipeline, Reg, SharedTiles, Signals, Target, Tcgen05A,
+    TensorMapParam, TensorMemory, TmemPtr,
 };
 
 /// Rows and columns of a tile: all 128 lanes of tensor memory, and as many columns.
@@ -31,8 +31,7 @@ struct Frame {
     ring: Pipeline,
     /// Tells that the sums are complete.
     complete: Signals,
-    /// Where the allocator leaves the address of tensor memory.
-    address: SharedArray<u32>,
+    memory: TensorMemory,
     left: SharedTiles,
     right: SharedTiles,
     /// The result, in blocks of 64 columns.
@@ -77,7 +76,7 @@ fn declare(b: &mut Builder, [m, n, k]: [u32; 3], buffers: [BufferId; 3]) -> (Arg
         out: SharedTiles::reserve(b, base, operand(), SIZE / DEPTH),
         ring: Pipeline::reserve(b, base, STAGES),
         complete: Signals::reserve(b, base, 1),
-        address: SharedArray::one(b, base),
+        memory: TensorMemory::reserve(b, base, CtaGroup::One, MULTIPLIES, SIZE),
         row: place(b, "%ctaid.x"),
         column: place(b, "%ctaid.y"),
     };
@@ -105,15 +104,11 @@ impl Frame {
             self.complete.init(b, 1);
             b.fence_mbarrier_init();
         });
-        let owns = b.setp(Cmp::Eq, warp.index(), MULTIPLIES);
-        b.if_(owns, |b| {
-            b.tmem_alloc(CtaGroup::One, self.address.at(), SIZE);
-            b.tmem_relinquish(CtaGroup::One);
-        });
+        self.memory.allocate(b, warp);
         b.tcgen05_fence_before();
         b.barrier_all();
         b.tcgen05_fence_after();
-        let sums = TmemPtr { base: b.ld_shared::<u32>(self.address.at()), column: 0 };
+        let sums = self.memory.pointer(b);
         b.roles(warp, |roles| {
             roles.warps(0..4, |b, number| self.finish(b, thread, number, sums));
             roles.warp(LOADS, |b| self.load(b));
@@ -121,10 +116,7 @@ impl Frame {
         });
         b.tcgen05_fence_before();
         b.barrier_all();
-        b.if_(owns, |b| {
-            b.tcgen05_fence_after();
-            b.tmem_dealloc(CtaGroup::One, sums.base, SIZE);
-        });
+        self.memory.free(b, warp, sums);
     }
 
     /// Brings both operands of every step.

@@ -1,43 +1,19 @@
 //! The GEMM on the simulator, all hazards looked for.
 
-use half::bf16;
 use program::Program;
 use sixwarp_workshop::gemm::{Config, Shape, Share, program};
-
-/// Small numbers whose sums are exact.
-fn numbers(count: usize, seed: u32) -> Vec<bf16> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-        (state >> 24) as i32 % 5 - 2
-    };
-    (0..count).map(|_| bf16::from_f32(next() as f32)).collect()
-}
-
-fn bytes(numbers: &[bf16]) -> Vec<u8> {
-    numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
-}
-
-fn expected(a: &[bf16], b: &[bf16], Shape { m, n, k }: Shape) -> Vec<bf16> {
-    let wide = |x: &[bf16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
-    let (a, b, k) = (wide(a), wide(b), k as usize);
-    let product = |row: usize, column: usize| {
-        let (a, b) = (&a[row * k..][..k], &b[column * k..][..k]);
-        bf16::from_f32(a.iter().zip(b).map(|(x, y)| x * y).sum())
-    };
-    (0..m as usize)
-        .flat_map(|row| (0..n as usize).map(move |c| (row, c)))
-        .map(|(r, c)| product(r, c))
-        .collect()
-}
+use sixwarp_workshop::lesson::without;
+use sixwarp_workshop::numbers::{bf16_bytes, product, small};
 
 fn run(program: &Program, shape: Shape, mode: &str) {
-    let Shape { m, n, k } = shape;
-    let (a, b) = (numbers((m * k) as usize, 1), numbers((n * k) as usize, 2));
-    let memory = [bytes(&a), bytes(&b), vec![0xFF; (m * n * 2) as usize]];
+    let [m, n, k] = [shape.m, shape.n, shape.k].map(|size| size as usize);
+    let (a, b) = (small(m * k, 1), small(n * k, 2));
+    let places = (0..m * n).map(|at| [at / n, at % n]);
+    let products: Vec<f32> = places.map(|place| product(&a, &b, k, place)).collect();
+    let memory = [bf16_bytes(&a), bf16_bytes(&b), vec![0xFF; m * n * 2]];
     let options = sim::Options::mode(mode, 1).expect("a mode");
     let report = sim::run(program, &memory, &options).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
-    assert!(report.buffers[2] == bytes(&expected(&a, &b, shape)), "{shape:?}, {mode}");
+    assert!(report.buffers[2] == bf16_bytes(&products), "{shape:?}, {mode}");
 }
 
 #[test]
@@ -56,5 +32,22 @@ fn every_completion_and_schedule_gives_the_same() {
     let config = Config { stages: 2, store_stages: 1, ..Config::default() };
     for mode in ["latest", "random", "adversarial"] {
         run(&program(shape, config, 2).expect("a program"), shape, mode);
+    }
+}
+
+#[test]
+fn a_forgotten_line_is_reported() {
+    let shape = Shape { m: 256, n: 256, k: 384 };
+    let program = program(shape, Config::default(), 2).expect("a program");
+    let memory =
+        program.buffers.iter().map(|buffer| vec![0; buffer.bytes as usize]).collect::<Vec<_>>();
+    for (opcode, wanted) in [
+        ("wgmma.wait_group", "hazard[race]"),
+        ("mbarrier.arrive.shared::cluster", "deadlock"),
+        ("fence.proxy.async", "hazard[missing-proxy-fence]"),
+    ] {
+        let error = sim::run(&without(&program, opcode), &memory, &sim::Options::default());
+        let error = error.expect_err(opcode).to_string();
+        assert!(error.starts_with(wanted), "{opcode}: {error}");
     }
 }

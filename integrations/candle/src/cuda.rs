@@ -9,7 +9,8 @@ use candle_core::cuda_backend::{CudaDType, WrapErr};
 use candle_core::{CudaStorage, DType, Layout, Result, Storage, Tensor};
 use half::{bf16, f16};
 use sixwarp::{
-    Device, DeviceBuffers, DeviceMut, DeviceRef, Executable, Problem, Scalar, Slot, Stream,
+    Device, DeviceBuffers, DeviceMut, DeviceRef, Executable, PlanOptions, Problem, Scalar, Slot,
+    Stream,
 };
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +36,10 @@ fn compute<T: CudaDType + DeviceRepr + ValidAsZeroBits + Scalar>(
 ) -> Result<CudaStorage> {
     let owner = inputs[0].1.device().clone();
     let stream = owner.cuda_stream();
-    let executable = prepared(stream.context().ordinal() as u32, problem)?;
+    // candle's allocations begin at multiples of 256 bytes; a view of a part may begin at any element.
+    let begins = |layout: &Layout| layout.start_offset() * size_of::<T>();
+    let any_address = inputs.iter().any(|(_, _, layout)| !begins(layout).is_multiple_of(16));
+    let executable = prepared(stream.context().ordinal() as u32, problem, any_address)?;
     let others = contiguous(others)?;
     let held: Vec<_> = others.iter().map(|(slot, x)| (*slot, x.storage_and_layout())).collect();
     let mut given = Given::new(executable.plan().device(), &stream);
@@ -121,22 +125,28 @@ impl<'a> Given<'a> {
 /// Executables that are kept, the oldest first.
 const MOST: usize = 256;
 
+/// The GPU's number, and whether tensors may begin at any address.
+type Key = (u32, bool);
+
 /// The executable of a problem on a GPU, made by the first call that needs it.
-fn prepared(ordinal: u32, problem: &Problem) -> Result<Arc<Executable>> {
-    static KEPT: Mutex<Vec<(u32, Arc<Executable>)>> = Mutex::new(Vec::new());
+fn prepared(ordinal: u32, problem: &Problem, any_address: bool) -> Result<Arc<Executable>> {
+    static KEPT: Mutex<Vec<(Key, Arc<Executable>)>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let key = (ordinal, any_address);
     let fits =
-        |(on, made): &&(u32, Arc<Executable>)| *on == ordinal && made.plan().problem() == problem;
+        |(of, made): &&(Key, Arc<Executable>)| *of == key && made.plan().problem() == problem;
     if let Some((_, made)) = kept.iter().rev().find(fits) {
         return Ok(made.clone());
     }
     let device = Device::cuda(ordinal).map_err(failed)?;
-    let made = sixwarp::plan(problem, &device).and_then(|plan| plan.prepare()).map_err(failed)?;
+    let options = device.plan_options().map(|usual| PlanOptions { any_address, ..usual });
+    let plan = sixwarp::plan_with(problem, &device, options).map_err(failed)?;
+    let made = plan.prepare().map_err(failed)?;
     let made = Arc::new(made);
     if kept.len() == MOST {
         kept.remove(0);
     }
-    kept.push((ordinal, made.clone()));
+    kept.push((key, made.clone()));
     Ok(made)
 }
 

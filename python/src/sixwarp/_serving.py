@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ._attention import attention, supports
 
-# Architectures with kernels, by compute capability.
-ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
+# Generations whose kernels run on exactly one compute capability.
+EXACT = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 # More keys than a sequence can have: no sequence is cut, so its bits do not depend on the batch.
 NEVER_CUT = 1 << 30
 
@@ -75,14 +75,27 @@ def attend(q: Tensor, k: Tensor, v: Tensor, batch: Batch, layer: Layer, sinks: O
     )  # fmt: skip
 
 
+def generation(capability: Tuple[int, int]) -> Optional[str]:
+    """The generation whose kernels a GPU runs, as the library chooses it; None before Ampere."""
+    major, minor = capability
+    if (major, minor) in EXACT:
+        return EXACT[major, minor]
+    if (major, minor) in ((8, 6), (8, 8)):
+        return "sm_86"
+    if major == 12:
+        return "sm_120"
+    if (major, minor) == (8, 9) or major > 12:
+        return "sm_89"
+    return "sm_80" if major >= 8 else None
+
+
 @functools.lru_cache(maxsize=None)
 def refusal(capability: Tuple[int, int], dtype: torch.dtype, dim: int, page: int) -> Optional[str]:
     """Why a GPU cannot attend with such heads over such pages, in the planner's words; None if it can."""
-    architecture = ARCHITECTURES.get(tuple(capability))
+    architecture = generation(capability)
     if architecture is None:
-        known = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
         major, minor = capability
-        return f"sixwarp has no kernels for compute capability {major}.{minor}: it has them for {known}"
+        return f"sixwarp has no kernels for compute capability {major}.{minor}: it has them from 8.0 on"
     q, pages = torch.empty(2, 1, dim, dtype=dtype), torch.empty(1, page, 1, 2 * dim, dtype=dtype)
     integers = functools.partial(torch.zeros, dtype=torch.int32)
     try:

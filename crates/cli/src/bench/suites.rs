@@ -1,6 +1,7 @@
 //! The shapes that are measured, by suite.
 
 use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
+use problem::{DType, Mask};
 
 /// A list of shapes that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -46,7 +47,7 @@ const HIDDEN: u64 = 2048;
 fn dense() -> Vec<Row> {
     let mut rows = Vec::new();
     for dim in [64, 128, 256, 512] {
-        for mask in ["full", "causal"] {
+        for mask in [Mask::Full, Mask::Causal] {
             for length in [512, 1024, 2048, 4096, 8192, 16384] {
                 let shape = Shape { batch: TOKENS / length, heads: HIDDEN / dim, dim, ..PLAIN };
                 let case = shape.case(length, length, mask);
@@ -64,7 +65,7 @@ fn mqa() -> Vec<Row> {
         for queries in [1, 4, 32, 128] {
             for keys in [128, 256, 384, 512] {
                 let shape = Shape { heads: 128, kv_heads: 1, dim, ..PLAIN };
-                let case = shape.case(queries, keys, "full");
+                let case = shape.case(queries, keys, Mask::Full);
                 let (line, column) = (format!("d{dim} T{queries}"), keys.to_string());
                 rows.push(Row { line, column, case });
             }
@@ -80,7 +81,7 @@ fn decode() -> Vec<Row> {
     {
         for (batch, keys) in [(1, 8192), (16, 8192), (64, 4096), (128, 8192)] {
             let shape = Shape { batch, heads, kv_heads, dim, shared, ..PLAIN };
-            let case = shape.case(1, keys, "full");
+            let case = shape.case(1, keys, Mask::Full);
             let line = format!("{heads}/{kv_heads} d{dim}");
             rows.push(Row { line, column: format!("b{batch} {keys}"), case });
         }
@@ -95,7 +96,7 @@ fn dsv4() -> Vec<Row> {
     {
         for batch in [1, 8, 32, 128] {
             let shape = Shape { batch, heads, kv_heads: 1, dim: 512, shared: true, ..PLAIN };
-            let mut case = shape.case(1, 128, "full");
+            let mut case = shape.case(1, 128, Mask::Full);
             case.sinks = Some(Sinks::Random("random".to_string()));
             case.second = (compressed > 0)
                 .then(|| Keys { keys: Lengths::Same(compressed), ..case.first.clone() });
@@ -111,7 +112,7 @@ fn dsv4() -> Vec<Row> {
 fn dsv4_listed() -> impl Iterator<Item = Row> {
     let listed = |rows: u64, entries: u64, model1: bool| Keys {
         keys: Lengths::Same(rows),
-        mask: "full".to_string(),
+        mask: Mask::Full,
         layout: Layout::Paged,
         page: Some(64),
         shared: true,
@@ -130,7 +131,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
     ];
     let row = move |(name, heads, top, model1): (&str, u64, u64, bool), batch: u64| {
         let shape = Shape { batch, heads, kv_heads: 1, dim: 512, shared: true, ..PLAIN };
-        let mut case = shape.case(1, 128, "full");
+        let mut case = shape.case(1, 128, Mask::Full);
         case.first = listed(128, 128, model1);
         case.second = Some(listed(4096, top, model1));
         case.sinks = Some(Sinks::Random("random".to_string()));
@@ -141,9 +142,9 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
 
 fn cpu() -> Vec<Row> {
     let mut rows = Vec::new();
-    for dtype in ["f32", "bf16"] {
+    for dtype in [DType::F32, DType::Bf16] {
         for dim in [64, 128, 256, 512] {
-            for mask in ["full", "causal"] {
+            for mask in [Mask::Full, Mask::Causal] {
                 for length in [1024, 4096] {
                     let case = Shape { dim, dtype, ..PLAIN }.case(length, length, mask);
                     let (line, column) = (format!("{dtype} d{dim} {mask}"), length.to_string());
@@ -154,8 +155,8 @@ fn cpu() -> Vec<Row> {
         let gqa = Shape { batch: 8, heads: 32, kv_heads: 8, dim: 128, dtype, ..PLAIN };
         let mqa = Shape { heads: 64, kv_heads: 1, dim: 512, dtype, ..PLAIN };
         for (line, column, case) in [
-            ("32/8 d128 decode", "b8 4096", gqa.case(1, 4096, "full")),
-            ("64/1 d512 decode", "b1 640", mqa.case(1, 640, "full")),
+            ("32/8 d128 decode", "b8 4096", gqa.case(1, 4096, Mask::Full)),
+            ("64/1 d512 decode", "b1 640", mqa.case(1, 640, Mask::Full)),
         ] {
             rows.push(Row { line: format!("{dtype} {line}"), column: column.into(), case });
         }
@@ -172,18 +173,18 @@ struct Shape {
     kv_heads: u64,
     dim: u64,
     shared: bool,
-    dtype: &'static str,
+    dtype: DType,
 }
 
 const PLAIN: Shape =
-    Shape { batch: 1, heads: 4, kv_heads: 0, dim: 128, shared: false, dtype: "bf16" };
+    Shape { batch: 1, heads: 4, kv_heads: 0, dim: 128, shared: false, dtype: DType::Bf16 };
 
 impl Shape {
-    fn case(self, queries: u64, keys: u64, mask: &str) -> Case {
+    fn case(self, queries: u64, keys: u64, mask: Mask) -> Case {
         Case {
             name: format!("bench-{}x{}x{queries}x{keys}x{}", self.batch, self.heads, self.dim),
             seed: Some(1),
-            dtype: self.dtype.to_string(),
+            dtype: self.dtype,
             batch: self.batch,
             heads: self.heads,
             kv_heads: (self.kv_heads > 0).then_some(self.kv_heads),
@@ -192,7 +193,7 @@ impl Shape {
             queries: Lengths::Same(queries),
             first: Keys {
                 keys: Lengths::Same(keys),
-                mask: mask.to_string(),
+                mask,
                 layout: Layout::Batched,
                 page: None,
                 shared: self.shared,

@@ -7,12 +7,12 @@ mod environment;
 mod findings;
 mod library;
 
-use crate::Outcome;
+use crate::AnyError;
 use environment::Environment;
 use findings::Findings;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, exit};
+use std::process::{Command, ExitStatus};
 
 /// The device, the schedules and the folder for what is found.
 #[derive(clap::Args)]
@@ -23,14 +23,18 @@ pub struct CommandArgs {
     device: String,
     /// Schedules that each launch of the command is run in, with commas between, or all: eager, latest, adversarial,
     /// random
-    #[arg(long = "launch-modes", value_name = "MODES", default_value = "eager")]
-    modes: String,
+    #[arg(long, value_name = "MODES", default_value = "eager")]
+    launch_modes: String,
     /// Seed of the random schedule of launches
-    #[arg(long = "launch-seed", value_name = "SEED", default_value_t = 0)]
-    seed: u64,
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    launch_seed: u64,
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
+    /// Also save launches in which nothing is found, for `sixwarp sim --launch`: all, every so many (a number), or
+    /// those of kernels whose names contain a word
+    #[arg(long, value_name = "WHICH", requires = "report")]
+    save_launches: Option<String>,
     /// Also report reads of device memory that nothing has written
     #[arg(long)]
     uninitialised: bool,
@@ -48,9 +52,9 @@ pub struct CommandArgs {
     pub command: Vec<OsString>,
 }
 
-/// Runs the command, and ends the program with the status that says what came out: 1 where something was found, the
-/// command's own where it failed, 3 where launches could not be checked.
-pub fn run(args: CommandArgs) -> Outcome {
+/// Runs the command; the exit status: 1 where something was found, the command's own where it failed, 3 where launches
+/// could not be checked.
+pub fn run(args: CommandArgs) -> Result<i32, AnyError> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err("name a command behind `--`: sixwarp check -- python kernel.py".into());
     };
@@ -60,14 +64,7 @@ pub fn run(args: CommandArgs) -> Outcome {
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     let findings = Findings::read(environment.report())?;
     eprint!("{}", findings.summary(args.report.as_deref()));
-    match exit_code(&findings, status) {
-        0 => Ok(()),
-        code => {
-            // Scratch files go before the process does.
-            drop(environment);
-            exit(code)
-        }
-    }
+    Ok(exit_code(&findings, status))
 }
 
 fn exit_code(findings: &Findings, status: ExitStatus) -> i32 {

@@ -1,6 +1,6 @@
 //! `sixwarp check -- COMMAND` on systems whose programs do not load a `libcuda.so.1`.
 
-use crate::Outcome;
+use crate::AnyError;
 use std::ffi::OsString;
 
 /// A command to be checked.
@@ -12,6 +12,6 @@ pub struct CommandArgs {
 }
 
 /// Says that this needs Linux.
-pub fn run(_: CommandArgs) -> Outcome {
+pub fn run(_: CommandArgs) -> Result<i32, AnyError> {
     Err("commands can be checked on Linux only: the driver that stands in is a libcuda.so.1".into())
 }

@@ -23,10 +23,11 @@ pub fn run(args: Args) -> Outcome {
     if args.asks_for_rules() {
         return crate::sim::rules::print();
     }
-    if args.has_command() {
-        return command::run(args.into_command());
-    }
-    match check(args) {
+    let checked = match args.has_command() {
+        true => command::run(args.into_command()),
+        false => check(args),
+    };
+    match checked {
         Ok(0) => Ok(()),
         Ok(status) => exit(status),
         Err(error) if crate::output::is_closed_pipe(error.as_ref()) => Ok(()),

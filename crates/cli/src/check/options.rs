@@ -26,13 +26,15 @@ Examples:
     sixwarp check kernel.ptx --modes all --seeds 0..64
   That one again, as the report says:
     sixwarp check kernel.ptx --replay random:5
+  Every kernel that a program launches, on Linux: Triton, cudarc, C with the driver API.
+    sixwarp check -- python my_triton.py
   For machines, and a page per finding for a browser:
     sixwarp check kernels/ --sarif check.sarif --json check.json --html findings/
 
 Exit status: 0 clean; 1 something was found; 2 the command line is wrong or something cannot be read;
 3 nothing was found, but not all was checked (an instruction that the simulator does not know, or a limit).";
 
-/// Checks kernels by anyone: PTX files and captured launches
+/// Checks kernels by anyone: PTX files, captured launches, and programs that launch kernels
 ///
 /// A PTX file is verified: what the assembler would refuse is found without it. With a launch, from the head of the
 /// file or from options, the launch is held against the rules of the driver. Then it runs on the simulator under
@@ -53,13 +55,13 @@ pub struct Args {
     #[arg(long)]
     any_path: bool,
     /// Schedules: eager, latest, adversarial, random, or several with commas between, or all
-    #[arg(long, default_value = "all", value_parser = modes)]
+    #[arg(id = "schedule-modes", long = "modes", value_name = "MODES", default_value = "all", value_parser = modes)]
     modes: Modes,
     /// Seeds of the random schedules: 0..64, or one number
     #[arg(long, default_value = "0..8", value_parser = seeds)]
     seeds: Range<u64>,
     /// Runs one schedule only, as a report names it: latest, random:5
-    #[arg(long, value_name = "MODE[:SEED]", conflicts_with_all = ["modes", "seeds"])]
+    #[arg(long, value_name = "MODE[:SEED]", conflicts_with_all = ["schedule-modes", "seeds"])]
     replay: Option<Schedule>,
     /// Also applies rules of the manual that shipped kernels break without harm
     #[arg(long)]

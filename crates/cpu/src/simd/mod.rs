@@ -147,6 +147,7 @@ pub(crate) trait Kernel {
 
 /// An instruction set of the CPU engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Isa {
     /// Whatever the target has without asking.
     Portable,

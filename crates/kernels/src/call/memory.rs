@@ -34,6 +34,16 @@ impl Memory {
         self.buffers.workspace(name, bytes)
     }
 
+    /// Adds scratch memory for a copy of a slot, which then lies at any multiple of `align`: the slot's buffer, and that
+    /// of the copy.
+    pub fn copied(&mut self, slot: Slot, align: u64) -> (BufferId, BufferId) {
+        let from = self.slot(slot);
+        let buffer = self.buffers.buffer_mut(from);
+        buffer.align = align;
+        let bytes = buffer.bytes;
+        (from, self.workspace(&format!("copy of {slot}"), bytes))
+    }
+
     /// Adds memory that the program writes for its caller.
     pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
         self.buffers.output(name, bytes)

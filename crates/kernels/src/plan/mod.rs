@@ -3,15 +3,17 @@
 pub mod options;
 mod schedule;
 mod splits;
+pub mod tuning;
 
 use crate::call::memory::Memory;
 use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
 use crate::moves::gather;
+use crate::realign;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
-use crate::work::shares::{self, SharesOf};
+use crate::work::shares::SharesOf;
 use crate::work::stamps::Stamps;
 use options::{Arch, Loads, PlanOptions, Split};
 use problem::{
@@ -22,6 +24,7 @@ use ptx::build::{Kernel, module};
 use schedule::Schedule;
 use splits::Work;
 use std::sync::Arc;
+use tuning::Tuning;
 
 /// A program and why it looks the way it does.
 #[derive(Clone, Debug)]
@@ -173,17 +176,18 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
+    let tuning = Tuning::of(arch.target());
     let launches = segments_of_launches(problem, arch, options);
     if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
-        && let Some(cuts) = cuts(problem, segment, schedule, options)
+        && let Some(cuts) = cuts(problem, segment, schedule, options, tuning)
     {
         return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
     let stages: Vec<Stage> = launches
         .into_iter()
-        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
+        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options, tuning))
         .collect();
     let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
     // Without any key the combination of no parts writes what an empty row is.
@@ -213,17 +217,22 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
-    finished(problem, arch, memory, kernels, launches, summary.join("; "))
+    finished(problem, arch, options, memory, kernels, launches, summary.join("; "))
 }
 
 fn finished(
     problem: &Problem,
     arch: Arch,
-    memory: Memory,
-    kernels: Vec<Kernel>,
+    options: &PlanOptions,
+    mut memory: Memory,
+    mut kernels: Vec<Kernel>,
     mut launches: Vec<Launch>,
-    summary: String,
+    mut summary: String,
 ) -> Plan {
+    if options.any_address {
+        realign::prepend(problem, arch.target(), &mut memory, &mut kernels, &mut launches);
+        summary.push_str("; q, k and v copied first");
+    }
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
     }
@@ -232,12 +241,15 @@ fn finished(
     Plan { program, summary }
 }
 
-/// SMs per work tile from which on there are few work tiles.
-const FEW: u64 = 4;
-
 /// How work is shared out by lengths on the device: whether work tiles may be cut. `None` where there are no
 /// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
-fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
+fn cuts(
+    problem: &Problem,
+    n: u8,
+    schedule: &Schedule,
+    options: &PlanOptions,
+    tuning: &Tuning,
+) -> Option<bool> {
     let segment = &problem.segments[n as usize];
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
@@ -253,7 +265,7 @@ fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) ->
         Split::Auto => {
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
-            (work_tiles * FEW >= options.processors.into()).then_some(true)
+            (work_tiles * tuning.few_work_tiles >= options.processors.into()).then_some(true)
         }
     }
 }
@@ -267,6 +279,7 @@ fn shared_out(
     n: u8,
     cuts: bool,
 ) -> Plan {
+    let tuning = Tuning::of(arch.target());
     let mut memory = Memory::of(problem);
     let tiling = schedule.tiling();
     let most_work_tiles = most_work_tiles(problem, &tiling);
@@ -284,10 +297,11 @@ fn shared_out(
     let of = SharesOf {
         batch: problem.batch() as u32,
         kv_heads: problem.kv_heads() as u32,
-        most_tiles: most_tiles(problem, n, &schedule),
+        most_tiles: most_tiles(problem, n, &schedule, tuning),
         threads: schedule.threads(),
         lonely_tile: schedule.lonely_tile(),
         exchange,
+        tuning: tuning.shares,
     };
     let task = Task {
         problem,
@@ -305,7 +319,7 @@ fn shared_out(
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
-    finished(problem, arch, memory, kernels, launches, summary)
+    finished(problem, arch, options, memory, kernels, launches, summary)
 }
 
 /// Tiles of queries that there can be, whatever the lengths.
@@ -323,13 +337,13 @@ fn most_work_tiles(problem: &Problem, tiling: &Tiling) -> u64 {
 
 /// KV tiles that all work tiles can cost, whatever stands where lengths should. Packed sequences that overlap
 /// count the same queries several times.
-fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> f32 {
+fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule, tuning: &Tuning) -> f32 {
     let packed = problem.query_lengths != QueryLengths::Full;
     let sequences = if packed { problem.batch() } else { 1 };
     let work_tiles = most_work_tiles(problem, &schedule.tiling()) as f32 * sequences as f32;
     let keys = problem.segments[n as usize].most_keys();
     let of_each = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
-    work_tiles * (of_each + shares::ENDS)
+    work_tiles * (of_each + tuning.shares.ends)
 }
 
 /// One launch of the attention kernel on so many clusters.
@@ -411,10 +425,11 @@ impl Stage {
         segments: Vec<u8>,
         schedule: Schedule,
         options: &PlanOptions,
+        tuning: &Tuning,
     ) -> Self {
         let key_tiles: Vec<u32> =
             segments.iter().map(|n| key_tiles(problem, *n, &schedule)).collect();
-        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options);
+        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options, tuning);
         let shares = key_tiles.iter().zip(&tiles_per_split);
         let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
         let mut list = TileList {
@@ -466,6 +481,7 @@ fn arrange(
     key_tiles: &[u32],
     schedule: Schedule,
     options: &PlanOptions,
+    tuning: &Tuning,
 ) -> (Schedule, Vec<u32>) {
     let in_parts = |parts: u32| key_tiles.iter().map(|tiles| tiles.div_ceil(parts)).collect();
     match options.split {
@@ -476,11 +492,11 @@ fn arrange(
         }
         Split::Auto => {
             let all = key_tiles.iter().sum();
-            let split = work(problem, all, &schedule, options);
+            let split = work(problem, all, &schedule, options, tuning);
             let splits = split.best_splits();
             let merging = schedule.merging().into_iter().filter_map(|merging| {
-                let time =
-                    work(problem, all, &merging, options).merge_time(merging.merged_parts())?;
+                let work = work(problem, all, &merging, options, tuning);
+                let time = work.merge_time(merging.merged_parts())?;
                 Some((time, merging))
             });
             match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -498,11 +514,10 @@ fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
     options.processors * schedule.resident() / schedule.cluster()
 }
 
-/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do
-/// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
-fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
+/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do not fill it.
+fn clusters(cluster: u32, options: &PlanOptions, tuning: &Tuning) -> u32 {
     let whole = options.processors / cluster;
-    if cluster > 2 { whole - whole / 8 } else { whole }
+    if cluster > 2 { whole - whole / tuning.lost_clusters } else { whole }
 }
 
 fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
@@ -523,14 +538,21 @@ fn row_bytes(problem: &Problem) -> u64 {
     problem.dtype().bytes() * if once { key } else { key + value }
 }
 
-fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
+fn work(
+    problem: &Problem,
+    key_tiles: u32,
+    schedule: &Schedule,
+    options: &PlanOptions,
+    tuning: &Tuning,
+) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as u32;
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
     let tile_bytes = row_bytes(problem) * tile as u64;
     Work {
+        model: tuning.time,
         work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
-        processors: clusters(schedule.cluster(), options) * schedule.resident(),
+        processors: clusters(schedule.cluster(), options, tuning) * schedule.resident(),
         tile,
         rows: schedule.rows(),
         columns,

@@ -169,6 +169,9 @@ pub struct PlanOptions {
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
+    /// Whether queries, keys and values may begin at any address that their elements may, not only at multiples of
+    /// 16 bytes. Slower: every call copies them into the workspace first.
+    pub any_address: bool,
 }
 
 impl PlanOptions {
@@ -181,6 +184,7 @@ impl PlanOptions {
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
             stamps: false,
+            any_address: false,
         }
     }
 }

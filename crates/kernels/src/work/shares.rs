@@ -16,20 +16,13 @@ use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
 use crate::call::sequence::Sequence;
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::{Ramp, TileRange};
+use crate::plan::tuning::ShareTuning;
 use crate::work::exchange::{Buffers, Exchange, Part};
 use crate::work::order::Tile;
 use layout::Layout;
 use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
-/// What the ends of a work tile cost, in KV tiles.
-pub const ENDS: f32 = 1.0;
-/// The least share, in KV tiles.
-const LEAST: f32 = 4.0;
-/// Work tiles of fewer KV tiles are not cut.
-const WHOLE: u32 = 6;
-/// No part is smaller than this fraction of a share.
-const SMALLEST: f32 = 1.0 / 32.0;
 /// The most that all costs add up to.
 const MOST: f32 = (1u64 << 31) as f32;
 /// Cost of a KV tile, where there is room for it.
@@ -52,6 +45,8 @@ pub struct SharesOf {
     pub lonely_tile: f32,
     /// Memory for the parts of work tiles that are cut; none are without it.
     pub exchange: Option<Buffers>,
+    /// The architecture's choices.
+    pub tuning: ShareTuning,
 }
 
 impl SharesOf {
@@ -68,6 +63,7 @@ pub struct Shares {
     scale: Reg<f32>,
     unscale: Reg<f32>,
     lonely_tile: f32,
+    tuning: ShareTuning,
     exchange: Option<Exchange>,
     cluster: u32,
     /// Threads that add up sequences.
@@ -92,6 +88,8 @@ type Amount = [Reg<u32>; 2];
 
 /// What the work tiles of one head of a sequence cost.
 struct Costs {
+    /// What the ends of a work tile cost.
+    ends: f32,
     sequence: Sequence,
     number: SequenceIndex,
     tiles: Reg<u32>,
@@ -110,7 +108,7 @@ impl Costs {
             keys = b.sub(keys, hidden);
         }
         let keys = b.mul(keys, self.step);
-        b.fma(x, ENDS, keys)
+        b.fma(x, self.ends, keys)
     }
 }
 
@@ -142,6 +140,7 @@ impl Shares {
             scale: args.f32(b, "cost_scale", of.scale()),
             unscale: args.f32(b, "cost_unscale", 1.0 / of.scale()),
             lonely_tile: of.lonely_tile,
+            tuning: of.tuning,
             exchange: of.exchange.map(|buffers| Exchange::declare(b, args, &buffers)),
             cluster,
             threads: of.threads,
@@ -279,7 +278,7 @@ impl Shares {
             true => b.select::<f32>(blocks, self.lonely_tile * step, step),
             false => b.value(step),
         };
-        Costs { sequence, number, tiles, step, end, begin }
+        Costs { ends: self.tuning.ends, sequence, number, tiles, step, end, begin }
     }
 
     /// The cost of one head, 0 only if there are no work tiles.
@@ -324,7 +323,7 @@ impl Shares {
     fn set_targets(&self, b: &mut Builder, total: Reg<u32>, targets: Amount, each: Reg<u32>) {
         let in_tiles = b.to_f32(total);
         let in_tiles = b.mul(in_tiles, self.unscale);
-        let shares = b.mul(in_tiles, 1.0 / LEAST);
+        let shares = b.mul(in_tiles, 1.0 / self.tuning.least);
         let shares = b.round_to_u32(shares);
         let shares = b.eval(shares.max(1));
         let most = self.count(b);
@@ -463,9 +462,9 @@ impl Shares {
         let next = b.add(x, 1.0);
         let [start, end] = [x, next].map(|x| costs.of_first(b, x));
         let into = b.sub(cost, start);
-        let into = b.sub(into, ENDS);
+        let into = b.sub(into, self.tuning.ends);
         let width = b.sub(end, start);
-        let width = b.sub(width, ENDS);
+        let width = b.sub(width, self.tuning.ends);
         let width = b.max(width, 1e-3);
         let inverse = b.rcp(width);
         let share = b.mul(into, inverse);
@@ -493,10 +492,10 @@ impl Shares {
         let smaller = b.eval(step.min(of - step));
         let small = b.to_f32(share);
         let small = b.mul(small, self.unscale);
-        let small = b.mul(small, SMALLEST);
+        let small = b.mul(small, self.tuning.smallest);
         let small = b.round_to_u32(small);
         let tiny = b.setp(Cmp::Le, smaller, small);
-        let short = b.setp(Cmp::Lt, of, WHOLE);
+        let short = b.setp(Cmp::Lt, of, self.tuning.whole);
         let whole = b.or(tiny, short);
         b.select::<u32>(whole, nearest, step)
     }

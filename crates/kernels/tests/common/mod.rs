@@ -3,6 +3,8 @@
 // Each test uses its own part of this.
 #![allow(dead_code)]
 
+pub mod features;
+
 use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
 use problem::{AttnMask, DType, MaskElement, Slot};
 use program::Program;
@@ -27,14 +29,18 @@ pub const MASK_KINDS: [MaskKind; 5] = [
 
 /// `problem` with a mask tensor on its first segment.
 pub fn with_mask(problem: &Problem, (element, turned): MaskKind) -> Problem {
-    let mut problem = problem.clone();
     let (queries, keys) = (problem.longest_query(), problem.segments[0].longest());
     let shape = [problem.batch(), problem.query_heads(), queries, keys];
     let mask = AttnMask::new(element, shape);
     let [batch, head, ..] = mask.strides;
     let columns = mask.with_strides([batch, head, 1, queries]);
-    problem.segments[0].attn_mask = Some(if turned { columns } else { mask });
-    problem
+    let mask = Some(if turned { columns } else { mask });
+    problem.clone().with(|parts| parts.segments[0].attn_mask = mask).expect("a valid mask")
+}
+
+/// `problem` with a soft cap on scores.
+pub fn capped(problem: Problem) -> Problem {
+    problem.with(|parts| parts.softcap = Some(50.0)).expect("a valid cap")
 }
 
 /// Kernels of one architecture on the simulator.

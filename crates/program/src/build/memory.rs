@@ -26,6 +26,11 @@ impl Memory {
         BufferId(self.buffers.len() - 1)
     }
 
+    /// A buffer that was added.
+    pub fn buffer_mut(&mut self, id: BufferId) -> &mut Buffer {
+        &mut self.buffers[id.0]
+    }
+
     /// Adds memory that the program reads.
     pub fn input(&mut self, name: &str, bytes: u64) -> BufferId {
         self.add(Buffer::new(name, bytes, ALIGN, Access::Read))

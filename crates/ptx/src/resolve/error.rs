@@ -18,6 +18,7 @@ pub struct ResolveError {
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ResolveErrorKind {
     /// Nothing of that name is visible.
     Undeclared,

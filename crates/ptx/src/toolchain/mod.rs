@@ -49,6 +49,7 @@ impl Assembled {
 
 /// Why a tool gave no result.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ToolchainError {
     /// The tool is neither installed nor could it be fetched.
     Missing {

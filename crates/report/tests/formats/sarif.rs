@@ -34,10 +34,9 @@ fn check_location(location: &Value) {
     has_only(physical, &["artifactLocation", "region"]);
     let uri = physical["artifactLocation"]["uri"].as_str().unwrap();
     assert!(!uri.is_empty() && !uri.contains([' ', '\\']), "{uri}");
-    if let Some(region) = physical.get("region") {
-        has_only(region, &["startLine", "snippet"]);
-        assert!(region["startLine"].as_u64().unwrap() >= 1, "{region}");
-    }
+    let region = &physical["region"];
+    has_only(region, &["startLine", "snippet"]);
+    assert!(region["startLine"].as_u64().unwrap() >= 1, "{region}");
     if let Some(message) = location.get("message") {
         check_message(message);
     }

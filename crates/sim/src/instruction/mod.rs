@@ -156,7 +156,17 @@ impl Op {
     pub fn flow(&self, instruction: Option<&ptx::ast::Instruction>) -> Flow {
         match self {
             Op::Arithmetic(op) => op.flow(instruction),
-            _ => Flow::Whole,
+            Op::Nop
+            | Op::Control(_)
+            | Op::Exchange(_)
+            | Op::MemoryAccess(_)
+            | Op::Barrier(_)
+            | Op::Mbarrier(_)
+            | Op::AsyncCopy(_)
+            | Op::LaunchControl(_)
+            | Op::WarpMatrix(_)
+            | Op::WarpgroupMma(_)
+            | Op::Tcgen05(_) => Flow::Whole,
         }
     }
 

@@ -373,4 +373,25 @@ mod tests {
         assert_eq!(b.load(8, 4), 6);
         assert!(global.find(base_b - 4, 4, &mut hint).err().unwrap().near.unwrap().2 < 0);
     }
+
+    #[test]
+    fn chosen_addresses_grow_and_stay_out_of_windows() {
+        let mut global = Global::new(&Limits::default());
+        let mut place = |base| {
+            let (contents, read_only) = (Contents::Bytes(&[]), false);
+            let request = Request { name: "a", bytes: 64, align: 1, contents, read_only };
+            global.allocate_at(&request, base).map(|index| global.get(index).base)
+        };
+        assert_eq!(place(0x1000), Ok(0x1000));
+        assert_eq!(place(0x1040), Ok(0x1040));
+        let refusal = place(0x1060).unwrap_err().to_string();
+        assert!(refusal.contains("`a`: 64 bytes at 0x1060"), "{refusal}");
+        assert!(place(super::super::address::SHARED_WINDOW - 1).is_err());
+        assert!(place(u64::MAX - 8).is_err());
+        // What the simulator places itself comes behind.
+        let request =
+            Request { name: "b", bytes: 8, align: 8, contents: Contents::Poison, read_only: false };
+        let behind = global.allocate(&request).unwrap();
+        assert!(global.get(behind).base > GLOBAL_BASE);
+    }
 }

@@ -1,6 +1,6 @@
 //! Start, versions and errors.
 
-use crate::driver::initialise;
+use crate::driver::{driver, initialise};
 use crate::guard::{driver, give};
 use crate::result::CudaResult;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -15,7 +15,8 @@ driver! {
             return Err(CudaResult::INVALID_VALUE);
         }
         initialise();
-        Ok(())
+        // A process that was forked after its parent had begun cannot begin again.
+        driver().map(|_| ())
     }
 
     /// The version of the driver API.

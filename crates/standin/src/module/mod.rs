@@ -3,6 +3,7 @@
 mod fatbin;
 mod image;
 mod lz4;
+mod source;
 
 pub use image::{MACHINE_CODE, Refusal, ptx_of};
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 /// A loaded module.
 pub struct Module {
-    /// The PTX as it came.
+    /// The PTX, line by line as it came.
     pub text: String,
     /// The PTX as data.
     pub ptx: Arc<ptx::Module>,
@@ -30,6 +31,7 @@ pub struct Module {
 impl Module {
     /// Reads PTX for a device of architecture `sm`.
     pub fn parse(text: String, sm: u32) -> Result<Module, Refusal> {
+        let text = source::without_inline_locations(&text);
         let parsed = ptx::parse(&text).map_err(|error| {
             let line = format!("ptxas application ptx input; error   : {error}");
             Refusal::new(CudaResult::INVALID_PTX, line)

@@ -13,6 +13,7 @@ use sim::Outcome;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Collects findings.
 pub struct Reporter {
@@ -29,7 +30,12 @@ struct Found {
     findings: Vec<Finding>,
     /// Warp instructions of all launches.
     instructions: u64,
+    /// When the counts were last written.
+    written: Option<Instant>,
 }
+
+/// How often the counts are written: a program may end without saying so.
+const EVERY: Duration = Duration::from_secs(1);
 
 impl Reporter {
     /// Nothing found yet.
@@ -41,18 +47,38 @@ impl Reporter {
         self.found.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Takes note of a launch before it runs, and saves it if it was asked for.
+    pub fn begin(&self, launch: &Launch) {
+        let mut found = self.found();
+        found.launches += 1;
+        let (number, name) = (found.launches, &launch.launch.kernel);
+        if settings().verbose {
+            eprintln!("sixwarp: launch {number}, `{name}`: {}", launch.launch.shape());
+        }
+        if settings().launches.includes(number, name) {
+            self.save(launch, &format!("{}-launch-{number:04}", std::process::id()));
+        }
+    }
+
+    /// Saves a launch in a folder of this name; the file that describes it, if it was saved.
+    fn save(&self, launch: &Launch, name: &str) -> Option<String> {
+        let folder = self.folder.as_ref()?.join(name);
+        match launch.save(&folder, settings().save_bytes) {
+            Ok(saved) => saved.then(|| format!("{name}/launch.json")),
+            Err(error) => {
+                eprintln!("sixwarp: the launch cannot be saved: {error}");
+                None
+            }
+        }
+    }
+
     /// Takes what a launch gave in a mode; `is_first` for the first mode.
     pub fn take(&self, launch: &Launch, is_first: bool, mode: (&str, u64), outcome: &Outcome) {
         let mut found = self.found();
-        found.launches += u64::from(is_first);
         found.instructions += outcome.report.counters.instructions;
         let number = found.launches;
         if is_first {
             print_notes(&outcome.report.notes);
-        }
-        if settings().verbose && is_first {
-            let name = &launch.launch.kernel;
-            eprintln!("sixwarp: launch {number}, `{name}`: {}", launch.launch.shape());
         }
         for finding in Finding::of(outcome, &launch.launch.kernel, number, mode) {
             match found.findings.iter().position(|known| known.is_same(&finding)) {
@@ -60,18 +86,28 @@ impl Reporter {
                 None => self.keep(&mut found, launch, finding),
             }
         }
+        if found.written.is_none_or(|at| at.elapsed() > EVERY) {
+            found.written = Some(Instant::now());
+            self.write_summary(&found, 0);
+        }
+    }
+
+    fn write_summary(&self, found: &Found, unfinished: u64) {
+        let name = format!("{}-summary.json", std::process::id());
+        let Found { launches, instructions, findings, .. } = found;
+        self.write(&name, &json::summary(*launches, findings.len(), *instructions, unfinished));
     }
 
     fn keep(&self, found: &mut Found, launch: &Launch, mut finding: Finding) {
         let name = format!("{}-{:04}", std::process::id(), found.findings.len() + 1);
         finding.name = name.clone();
         eprintln!("{finding}");
-        if let Some(folder) = &self.folder {
-            let saved = launch.save(&folder.join(&name), settings().save_bytes);
-            match saved {
-                Ok(saved) => finding.launch = saved.then(|| format!("{name}/launch.json")),
-                Err(error) => eprintln!("sixwarp: the launch cannot be saved: {error}"),
-            }
+        if self.folder.is_some() {
+            let earlier = found.findings.iter().rfind(|f| f.first_launch == finding.first_launch);
+            finding.launch = match earlier {
+                Some(earlier) => earlier.launch.clone(),
+                None => self.save(launch, &name),
+            };
             self.write(&format!("{name}.json"), &json::finding(&finding));
         }
         found.findings.push(finding);
@@ -96,9 +132,8 @@ impl Reporter {
         for finding in found.findings.iter().filter(|finding| finding.times > 1) {
             self.write(&format!("{}.json", finding.name), &json::finding(finding));
         }
-        let name = format!("{}-summary.json", std::process::id());
-        let Found { launches, instructions, findings } = &*found;
-        self.write(&name, &json::summary(*launches, findings.len(), *instructions, unfinished));
+        self.write_summary(&found, unfinished);
+        let Found { launches, findings, .. } = &*found;
         if self.folder.is_none() && *launches > 0 {
             eprintln!("sixwarp: {launches} launches, {} findings", findings.len());
         }

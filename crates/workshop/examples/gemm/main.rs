@@ -10,7 +10,6 @@
 //! `benches/gemm.py`, which measures them beside cuBLAS in one process.
 
 mod check;
-mod data;
 mod variants;
 mod write;
 

@@ -8,6 +8,7 @@ pub fn all() -> Vec<(&'static str, Config)> {
     let usual = Config::default();
     vec![
         ("default", usual),
+        ("all-sms", Config { even: false, ..usual }),
         ("group-4", Config { group: 4, ..usual }),
         ("group-16", Config { group: 16, ..usual }),
         ("group-32", Config { group: 32, ..usual }),

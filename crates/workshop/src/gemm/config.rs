@@ -44,12 +44,14 @@ pub struct Config {
     pub share: Share,
     /// How much of a row L2 fetches at once.
     pub promotion: L2Promotion,
+    /// Whether there are only as many clusters as take no more turns than all of them would.
+    pub even: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let (share, promotion) = (Share::Right, L2Promotion::B128);
-        Config { stages: 4, store_stages: 2, group: 8, share, promotion }
+        Config { stages: 4, store_stages: 2, group: 8, share, promotion, even: true }
     }
 }
 

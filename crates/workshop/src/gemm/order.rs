@@ -22,8 +22,12 @@ impl Order {
     pub fn new(shape: Shape, config: Config, processors: u32) -> Self {
         let [tile_rows, tile_columns] = config.cluster_tile();
         let (rows, columns) = (shape.m.div_ceil(tile_rows), shape.n.div_ceil(tile_columns));
-        let most = (processors / config.cluster()).max(1);
-        Order { config, rows, columns, clusters: most.min(rows * columns) }
+        let most = (processors / config.cluster()).clamp(1, rows * columns);
+        // Fewer clusters that all have as many tiles are done at the same time, and blocks of the
+        // order stay whole.
+        let turns = (rows * columns).div_ceil(most);
+        let clusters = if config.even { (rows * columns).div_ceil(turns) } else { most };
+        Order { config, rows, columns, clusters }
     }
 
     /// CTAs of the launch.

@@ -164,7 +164,7 @@ def _refuse_model(runner: Any) -> None:
 
 def _refuse_layer(layer: Any, others: dict) -> None:
     for name, value in others.items():
-        if value is not None:
+        if value is not None and value is not False:
             raise NotImplementedError(f"sixwarp: attention with {name} is not supported")
     kind = getattr(layer.attn_type, "value", layer.attn_type)
     if layer.is_cross_attention or kind != "decoder":

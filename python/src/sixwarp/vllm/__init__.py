@@ -5,7 +5,8 @@ vLLM is enough. Nothing changes until the backend is asked for by name:
 
 - Dense models run the backend `SIXWARP`: paged caches at any strides, sinks, windows, soft caps, mixed batches, CUDA
   graphs of every kind.
-- DeepSeek-V4's layers then run on sixwarp too, without padding heads to 64 or 128 and without gathering caches.
+- The layers of DeepSeek-V4 and V4.1 then run on sixwarp too, without padding heads to 64 or 128 and without gathering
+  caches.
 
 `docs/serving.md` says what is refused. Importing this module imports no part of vLLM; `register` does.
 """

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Type
 import torch
 from vllm.v1.attention.backend import AttentionBackend, MultipleOf
 
-from .._serving import refusal
+from .._serving import EXACT, refusal
 from . import NAME
 from ._impl import SixwarpImpl
 from ._metadata import SixwarpMetadataBuilder
@@ -83,6 +83,10 @@ class SixwarpBackend(AttentionBackend):
     def validate_configuration(cls, head_size: int, *args: Any, **kwargs: Any) -> List[str]:
         """vLLM's own checks, and ours for batch invariance."""
         reasons = super().validate_configuration(head_size, *args, **kwargs)
-        if kwargs.get("use_batch_invariant") and head_size > WIDEST_INVARIANT:
+        if not kwargs.get("use_batch_invariant"):
+            return reasons
+        if head_size > WIDEST_INVARIANT:
             reasons.append(f"sixwarp: heads of {head_size} are not batch-invariant: those up to {WIDEST_INVARIANT} are")
+        if tuple(kwargs.get("device_capability", ())) not in EXACT:
+            reasons.append("sixwarp: batch invariance needs Hopper or Blackwell (9.0, 10.0, 10.3)")
         return reasons

@@ -65,8 +65,9 @@ impl Environment {
         let report = self.report.clone();
         self.set("SIXWARP_CHECK_REPORT", report);
         self.set("SIXWARP_CHECK_DEVICE", &args.device);
-        self.set("SIXWARP_CHECK_MODES", &args.modes);
-        self.set("SIXWARP_CHECK_SEED", args.seed.to_string());
+        self.set("SIXWARP_CHECK_MODES", &args.launch_modes);
+        self.set("SIXWARP_CHECK_SEED", args.launch_seed.to_string());
+        self.set("SIXWARP_CHECK_LAUNCHES", args.save_launches.as_deref().unwrap_or_default());
         self.set("SIXWARP_CHECK_UNINITIALISED", flag(args.uninitialised));
         self.set("SIXWARP_CHECK_BENCHMARKS", flag(args.benchmarks));
         self.set("SIXWARP_CHECK_ALL_CONFIGURATIONS", flag(args.all_configurations));

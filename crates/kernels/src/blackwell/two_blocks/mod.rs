@@ -9,8 +9,8 @@
 //! ```
 //!
 //! While one block's softmax runs, the other block's products do: neither the tensor pipe nor the
-//! exponentials wait for the other. Keys and values are read once for both blocks. A quarter of the
-//! exponentials run on the FMA pipe. Probabilities are handed over in two parts, so that only the
+//! exponentials wait for the other. Keys and values are read once for both blocks. On
+//! sm_100a a quarter of the exponentials run on the FMA pipe. Probabilities are handed over in two parts, so that only the
 //! product of the last quarter of the keys comes after a block's last exponential.
 //!
 //! | signal (each for both blocks) | arrivals | told by | waited for by | before |

@@ -9,10 +9,8 @@ use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::exponential::Exponential;
 use crate::math::softmax::{Rescale, RowState};
+use crate::plan::tuning::Tuning;
 use ptx::build::{Builder, Reg, SignalCursor, SmemPtr, TmemPtr};
-
-/// One pair of exponentials in this many runs on the FMA pipe.
-const ON_FMA_EVERY: usize = 4;
 
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
@@ -32,7 +30,8 @@ struct SoftmaxThread<'f> {
     rest: SignalCursor,
     sums: SignalCursor,
     state: RowState,
-    exponential: Exponential,
+    /// Exponentials on the FMA pipe, where some run there: one pair in so many.
+    on_fma: Option<(Exponential, usize)>,
 }
 
 /// Emits a softmax warpgroup: warp `warp` (0 to 3) of block `block`.
@@ -59,7 +58,7 @@ pub fn emit(
         rest: signal(b, &shared.rest),
         sums: signal(b, &shared.sums),
         state: RowState::new(b),
-        exponential: Exponential::new(b),
+        on_fma: Tuning::of(b.target()).fma_exponentials.map(|every| (Exponential::new(b), every)),
         rows,
     };
     frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
@@ -113,9 +112,9 @@ impl SoftmaxThread<'_> {
         masked: bool,
     ) -> (Reg<f32>, Rescale) {
         let softmax = &self.frame.params.softmax;
-        if masked {
+        if masked || self.on_fma.is_none() {
             let largest = b.max_tree(scores);
-            return softmax.move_reference(b, &self.state, largest, true);
+            return softmax.move_reference(b, &self.state, largest, masked);
         }
         let largest = b.max_tree_or_nan(scores);
         softmax.move_reference_or_nan(b, &self.state, largest)
@@ -132,11 +131,11 @@ impl SoftmaxThread<'_> {
         ready: &SignalCursor,
     ) {
         let softmax = &self.frame.params.softmax;
-        if masked {
-            softmax.exponentiate(b, scores, shift);
-        } else {
-            let (exponential, every) = (&self.exponential, ON_FMA_EVERY);
-            softmax.exponentiate_on_both_pipes(b, scores, shift, exponential, every);
+        match &self.on_fma {
+            Some((exponential, every)) if !masked => {
+                softmax.exponentiate_on_both_pipes(b, scores, shift, exponential, *every);
+            }
+            _ => softmax.exponentiate(b, scores, shift),
         }
         let packed = self.rows.round(b, scores);
         let at = self.at.columns(self.frame.map.probability_columns(first));

@@ -11,18 +11,10 @@ use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather;
 use crate::plan::options::PlanOptions;
+use crate::plan::tuning::hopper::{LONELY, NARROW, SHORT_RUN, time_of_a_tile};
 use crate::work::exchange::Size;
 use problem::{DType, Mask, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
-
-/// Bytes of keys that lie together, at most, for threads to copy them faster than tensor copies do
-/// (measured on an H200: pages of 16 rows at head dim 128, for single tokens).
-const SHORT_RUN: u64 = 4096;
-
-/// What a KV tile costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose
-/// tiles have few bytes, and for others (measured on an H200).
-const LONELY: [f32; 2] = [0.7, 0.85];
-const NARROW: u32 = 64;
 
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,15 +48,6 @@ pub struct Config {
 /// How often the processors' CTAs of `warpgroups` blocks each must be filled anew.
 fn rounds(blocks: u64, heads: u64, warpgroups: u32, options: &PlanOptions) -> f64 {
     (blocks.div_ceil(warpgroups as u64) * heads).div_ceil(options.processors as u64) as f64
-}
-
-/// Time of a tile of `warpgroups` blocks; more of them overlap better (measured on an H200).
-fn time_of_a_tile(warpgroups: u32) -> f64 {
-    match warpgroups {
-        1 => 1.3,
-        2 => 2.0,
-        _ => 2.5,
-    }
 }
 
 impl Config {

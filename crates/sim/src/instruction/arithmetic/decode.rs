@@ -210,7 +210,7 @@ impl<'m> Loader<'m> {
         let a = self.source(arg(i, 1)?, bits)?;
         let b = match cvt.source {
             CvtSource::TwoSingles => self.source(arg(i, 2)?, bits)?,
-            _ => a,
+            CvtSource::Scalar | CvtSource::Pair => a,
         };
         self.emit(i, Arithmetic::Cvt { cvt: Box::new(cvt), d, s: [a, b] });
         Ok(())

@@ -40,7 +40,10 @@ impl<'m> Loader<'m> {
             BarKind::Popc
         } else {
             let op = i.instruction.modifiers.iter().find_map(|m| BoolOp::from_name(m.as_str()));
-            BarKind::Reduce(op.ok_or("bar.red without an operation")?)
+            match op.ok_or("bar.red without an operation")? {
+                BoolOp::Xor => return Err("bar.red.xor: there are .and, .or and .popc".into()),
+                op @ (BoolOp::And | BoolOp::Or) => BarKind::Reduce(op),
+            }
         };
         let d = match arg(i, 0)? {
             Arg::Reg(_) => self.reg(i, 0)?,

@@ -129,12 +129,15 @@ impl Execution<'_, '_> {
             released = true;
             if let Some(result) = result {
                 let pc = warp.fragments[f].wait_pc as usize;
-                let value = match &self.machine.kernel.code[pc].op {
-                    Op::Barrier(Barrier::Bar { kind: BarKind::Popc, .. }) => bar.votes.count,
-                    Op::Barrier(Barrier::Bar { kind: BarKind::Reduce(BoolOp::And), .. }) => {
-                        bar.votes.all.into()
-                    }
-                    _ => bar.votes.any.into(),
+                let Op::Barrier(Barrier::Bar { kind, .. }) = &self.machine.kernel.code[pc].op
+                else {
+                    continue;
+                };
+                let value = match kind {
+                    BarKind::Popc => bar.votes.count,
+                    BarKind::Reduce(BoolOp::And) => bar.votes.all.into(),
+                    BarKind::Reduce(BoolOp::Or | BoolOp::Xor) => bar.votes.any.into(),
+                    BarKind::Sync | BarKind::Arrive => continue,
                 };
                 for lane in lanes(warp.fragments[f].mask) {
                     warp.registers.set_lane(result, lane, value.into());

@@ -129,7 +129,7 @@ impl<'m> Loader<'m> {
         let shared = match direction {
             TensorDirection::Prefetch => None,
             TensorDirection::Load => Some(self.address(i, 0)?),
-            _ => Some(self.address(i, 1)?),
+            TensorDirection::Store | TensorDirection::Reduce(_) => Some(self.address(i, 1)?),
         };
         let mbar = if load { Some(self.address(i, 2)?) } else { None };
         let multicast = match load && has("multicast::cluster") {

@@ -273,7 +273,9 @@ impl Execution<'_, '_> {
         let End::Shared(cta, offset) = to else { return Ok(()) };
         let direction = match copy.direction {
             TensorDirection::Load => Direction::Load,
-            _ => Direction::Store,
+            TensorDirection::Store | TensorDirection::Reduce(_) | TensorDirection::Prefetch => {
+                Direction::Store
+            }
         };
         if direction == Direction::Store
             && !copy.rows4
@@ -311,7 +313,7 @@ impl Execution<'_, '_> {
         }
         let reduce = match copy.direction {
             TensorDirection::Reduce(op) => Some(op),
-            _ => None,
+            TensorDirection::Load | TensorDirection::Store | TensorDirection::Prefetch => None,
         };
         let group = Group::Bulk(w, self.machine.warps[w].bulk_group);
         let work = Work::TensorStore { plan, map: Box::new(map), cta, reduce };

@@ -46,7 +46,11 @@ impl Execution<'_, '_> {
             MbarrierOp::Arrive { expect: None, .. } => {
                 self.judge.note_arrival_of_lanes(self.machine, w, mask)?
             }
-            _ => {}
+            MbarrierOp::Arrive { expect: Some(_), .. }
+            | MbarrierOp::Init(_)
+            | MbarrierOp::Invalidate
+            | MbarrierOp::ExpectTx(_)
+            | MbarrierOp::CompleteTx(_) => {}
         }
         for lane in lanes(mask) {
             let id = self.machine.barrier_at(self.judge, w, lane, op.addr, op.space)?;

@@ -146,7 +146,7 @@ impl<'m> Loader<'m> {
         dst.iter().flatten().try_for_each(|d| holding(*d, bits).map(|_| ()))?;
         let swap = match op {
             AtomOp::Cas => Some(self.source(arg(i, first + 2)?, bits)?),
-            _ => None,
+            AtomOp::Exch | AtomOp::Reduce(_) => None,
         };
         let space = space(i.instruction);
         self.emit(

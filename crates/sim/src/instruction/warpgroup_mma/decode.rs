@@ -41,7 +41,9 @@ impl<'m> Loader<'m> {
         let negate = [immediate(4)? == -1, immediate(5)? == -1];
         let transpose = match a {
             MatrixSource::Registers(_) => [false, immediate(6)? == 1],
-            _ => [immediate(6)? == 1, immediate(7)? == 1],
+            MatrixSource::Descriptor(_) | MatrixSource::Tensor(_) => {
+                [immediate(6)? == 1, immediate(7)? == 1]
+            }
         };
         Ok(WarpgroupMma::Mma(Arc::new(WgmmaOp { mma, d, a, b, accumulate, negate, transpose })))
     }

@@ -62,13 +62,10 @@ impl Execution<'_, '_> {
         self.judge.check_wgmma_fence(self.machine, w, op)?;
         let r = &self.machine.warps[w].registers;
         let uniform = |row: &Row64| row.0[0];
-        let a: Vec<Lanes> = match &op.a {
-            MatrixSource::Registers(rows) => rows.iter().map(|x| r.r32(*x).0).collect(),
-            _ => Vec::new(),
-        };
-        let a_descriptor = match &op.a {
-            MatrixSource::Descriptor(d) => uniform(r.r64(*d)),
-            _ => 0,
+        let (a, a_descriptor): (Vec<Lanes>, u64) = match &op.a {
+            MatrixSource::Registers(rows) => (rows.iter().map(|x| r.r32(*x).0).collect(), 0),
+            MatrixSource::Descriptor(d) => (Vec::new(), uniform(r.r64(*d))),
+            MatrixSource::Tensor(_) => (Vec::new(), 0),
         };
         let accumulate = (r.p(op.accumulate.0) & 1 != 0) != op.accumulate.1;
         let descriptors = [a_descriptor, uniform(r.r64(op.b))];
@@ -136,7 +133,9 @@ impl Execution<'_, '_> {
         }
         let a = match op.a {
             MatrixSource::Registers(_) => WgmmaA::Registers(&work.a),
-            _ => WgmmaA::Shared(op.mma.decode_a(work.descriptors[0], op.transpose[0])),
+            MatrixSource::Descriptor(_) | MatrixSource::Tensor(_) => {
+                WgmmaA::Shared(op.mma.decode_a(work.descriptors[0], op.transpose[0]))
+            }
         };
         let operands = WgmmaOperands {
             a,
