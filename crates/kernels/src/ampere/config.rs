@@ -80,9 +80,7 @@ fn shapes(keys: u32, values: u32, blocks: u32, roomy: bool) -> &'static [Shape] 
     }
     match (keys.max(values), blocks) {
         (0..=64, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 1, 64, 2)] },
-        (65..=128, 2..) if !roomy => {
-            const { &[shape(4, 2, 48, 2), shape(4, 2, 32, 2), shape(4, 1, 32, 1)] }
-        }
+        (65..=128, 2..) if !roomy => const { &[shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
         (65..=128, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
         (129..=256, 2..) => const { &[shape(8, 1, 64, 1), shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
         (0..=128, _) => const { &[shape(4, 1, 64, 2), shape(4, 1, 32, 2), shape(4, 1, 32, 1)] },
