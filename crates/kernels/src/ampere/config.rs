@@ -73,17 +73,29 @@ const fn shared_rows(tile: u32) -> Shape {
 }
 
 /// Shapes for rows of so many columns of keys and of values, the best first: the first one that fits is taken.
-fn shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
+/// Beside what takes registers of its own, as lookups do, tiles are smaller (`roomy` is false).
+fn shapes(keys: u32, values: u32, blocks: u32, roomy: bool) -> &'static [Shape] {
     if values > MOST_COLUMNS {
         return const { &[shared_rows(32), shared_rows(16), shape(4, 1, 16, 1)] };
     }
     match (keys.max(values), blocks) {
         (0..=64, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 1, 64, 2)] },
+        (65..=128, 2..) if !roomy => const { &[shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
         (65..=128, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
         (129..=256, 2..) => const { &[shape(8, 1, 64, 1), shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
         (0..=128, _) => const { &[shape(4, 1, 64, 2), shape(4, 1, 32, 2), shape(4, 1, 32, 1)] },
         _ => const { &[shape(4, 1, 64, 1), shape(4, 1, 32, 1), shape(4, 1, 16, 1)] },
     }
+}
+
+/// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, and there are no
+/// mask tensors or soft caps.
+fn is_roomy(problem: &Problem, n: usize) -> bool {
+    let segment = &problem.segments[n];
+    let in_order = segment.paging.is_none() && segment.indices.is_none();
+    let known = !segment.lengths.used && segment.lengths.packed.is_none();
+    let full = problem.query_lengths == QueryLengths::Full;
+    in_order && known && full && segment.attn_mask.is_none() && problem.softcap.is_none()
 }
 
 /// The most rows of a row block that are queries.
@@ -118,7 +130,7 @@ impl Config {
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
-        let shapes = shapes(key_dim, value_dim, blocks).iter();
+        let shapes = shapes(key_dim, value_dim, blocks, is_roomy(problem, n)).iter();
         let mut fitting = shapes.map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
         let config = fitting.next().expect("the smallest shape fits every chip");
         // Rows that are unpacked come while nothing else is under way.
