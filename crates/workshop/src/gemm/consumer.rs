@@ -108,5 +108,6 @@ impl Warpgroup<'_> {
     fn finish(&self, b: &mut Builder) {
         let leads = b.setp(Cmp::Eq, self.thread, 0);
         b.if_(leads, |b| b.bulk_wait(0));
+        b.warp_sync();
     }
 }

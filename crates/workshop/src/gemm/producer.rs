@@ -22,6 +22,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
             });
         });
     });
+    b.warp_sync();
 }
 
 /// Copies one step of both operands.
