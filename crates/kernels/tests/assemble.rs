@@ -72,8 +72,7 @@ fn gathered() -> Vec<Problem> {
     for dim in [512, 576] {
         let listed = Segment::shared(view([64, 1, 64, dim]), 512).paged(0).indexed(2048);
         problems.push(problem(128, 1, listed.clone()));
-        // Enough tokens that two CTAs share rows.
-        problems.push(problem(128, 192, listed));
+        problems.push(problem(128, 64, listed));
     }
     problems
 }

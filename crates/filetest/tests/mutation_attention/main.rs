@@ -178,11 +178,6 @@ fn sm90_wide_lists() {
 }
 
 #[test]
-fn sm90_wide_halves() {
-    check(&subjects::SM90_WIDE_HALVES);
-}
-
-#[test]
 fn sm90_wide_fp8() {
     check(&subjects::SM90_WIDE_FP8);
 }

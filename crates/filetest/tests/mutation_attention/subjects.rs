@@ -234,27 +234,6 @@ pub const SM90_WIDE_LISTS: Subject = Subject {
     files: &[],
 };
 
-/// Hopper, wide rows of lists that two CTAs gather half each.
-pub const SM90_WIDE_HALVES: Subject = Subject {
-    name: "sm90-wide-halves",
-    arch: Arch::Sm90,
-    case: r#"
-        dim = 512
-        heads = 128
-        kv_heads = 1
-        batch = 5
-        queries = 1
-        keys = 70
-        shared = true
-        indices = 200
-        entries = [200, 0, 140, 10, 70]
-        lists = "repeated"
-    "#,
-    options: pair,
-    function: None,
-    files: &["hopper/wide/sharing.rs", "moves/gather/mod.rs"],
-};
-
 /// Hopper, wide rows of fp8 numbers, unpacked by the warps that gather them.
 pub const SM90_WIDE_FP8: Subject = Subject {
     name: "sm90-wide-fp8",

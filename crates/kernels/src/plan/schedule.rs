@@ -38,7 +38,7 @@ impl Schedule {
                 Schedule::MmaSync(ampere::Config::choose(problem, n, arch, options))
             }
             Arch::Sm90 if wide::Config::suits(problem) => {
-                Schedule::HopperWide(wide::Config::choose(problem, n, options))
+                Schedule::HopperWide(wide::Config::choose(problem, n))
             }
             Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {

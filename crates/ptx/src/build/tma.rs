@@ -1,7 +1,7 @@
 //! Tensor copies by the TMA engine.
 
 use super::builder::Builder;
-use super::memory::{RemoteSmemPtr, SmemPtr, TensorMapParam};
+use super::memory::{SmemPtr, TensorMapParam};
 use super::sync::{Mbarrier, RemoteMbarrier};
 use super::value::{Arg, Reg};
 use crate::ast::{Address, AddressBase, Operand};
@@ -95,20 +95,6 @@ impl Builder {
         let text = format!("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group");
         let tensor = tensor(self, map, coordinates);
         self.emit(&text, vec![tensor, from.operand()]);
-    }
-
-    /// Copies `bytes` of this CTA's shared memory to that of a CTA of the cluster, where they are counted on `barrier`.
-    #[track_caller]
-    pub fn copy_to_cta(
-        &mut self,
-        to: RemoteSmemPtr,
-        from: SmemPtr,
-        bytes: u32,
-        barrier: RemoteMbarrier,
-    ) {
-        let text = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
-        let operands = vec![to.operand(), from.operand(), Operand::int(bytes), barrier.operand()];
-        self.emit(text, operands);
     }
 
     /// Closes the current bulk group.

@@ -6,7 +6,6 @@ use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather::{self, Format};
-use crate::plan::options::PlanOptions;
 use problem::{DType, Problem, Storage, Values};
 use ptx::build::HalfType;
 
@@ -63,7 +62,7 @@ impl Config {
     }
 
     /// The stages that fit, and a cluster where there are two row blocks.
-    pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
+    pub fn choose(problem: &Problem, n: usize) -> Self {
         let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
         let packing = match listed {
             true => Packing::of_one_token(problem, ROWS),
@@ -83,6 +82,7 @@ impl Config {
             value_dim: problem.value_dim() as u32,
             packing,
             group,
+            // Threads copy for their own CTA only.
             multicast: if blocks >= 2 && !gathers { 2 } else { 1 },
             parts: 1,
             stages: 1,
@@ -94,11 +94,6 @@ impl Config {
             storage,
             unpacks: storage != Storage::Elements,
             prefetches: gathers && blocks <= 4,
-        };
-        let pairs = packing.head_blocks(group).is_multiple_of(2) && shared_kv && listed;
-        let config = match pairs && !config.unpacks && fills(problem, packing, options) {
-            true => Config { multicast: 2, ..config },
-            false => config,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
         let with = |(stages, p_stages)| Config { stages, p_stages, ..config };
@@ -218,15 +213,9 @@ impl Config {
         }
     }
 
-    /// Whether two CTAs gather half of every tile each, and give it to the other.
-    pub fn shares_rows(&self) -> bool {
-        self.gathers && self.multicast > 1
-    }
-
     /// Arrivals that make a piece of keys or values full.
     pub fn arrivals(&self) -> u32 {
         match self {
-            _ if self.shares_rows() => 1,
             Config { unpacks: true, .. } => gather::UNPACKING_WARPS,
             Config { gathers: true, .. } => gather::ARRIVALS,
             _ => 1,
@@ -257,13 +246,4 @@ impl Config {
     pub fn threads(&self) -> u32 {
         (self.loading_warpgroups() + 2) * 128
     }
-}
-
-/// Whether the lists of a problem keep all processors busy for several rounds: what a cluster gains in bytes it loses
-/// in parts of the keys otherwise.
-fn fills(problem: &Problem, packing: Packing, options: &PlanOptions) -> bool {
-    let tokens = problem.q.batch().saturating_mul(problem.q.tokens());
-    let heads =
-        problem.kv_heads().saturating_mul(packing.head_blocks(problem.group() as u32).into());
-    tokens.saturating_mul(heads) > 4 * u64::from(options.processors)
 }

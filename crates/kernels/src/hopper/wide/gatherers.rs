@@ -1,10 +1,9 @@
 //! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
 //! (one thread, by TMA) and values, where those are not the keys. Where rows are packed (they are keys and values
-//! in one) eight warps unpack them. Where two CTAs share rows, one more warp gives halves of tiles to the other.
+//! in one) eight warps unpack them.
 
 use super::kernel::Frame;
 use super::loaders::Queries;
-use super::sharing;
 use crate::moves::gather::{Stream, Unpack, WARPS};
 use ptx::build::{Builder, Cmp, Reg, Roles};
 
@@ -14,9 +13,6 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
         let keys = keys(b, frame, warp);
         frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
     });
-    if let Some(halves) = &frame.shared.halves {
-        roles.warp(WARPS + 1, |b| sharing::emit(b, frame, halves));
-    }
     if frame.config.shared_kv {
         return roles.warp(WARPS, |b| emit_queries(b, frame));
     }
@@ -27,11 +23,9 @@ fn keys<'f>(b: &mut Builder, frame: &'f Frame, warp: Reg<u32>) -> Stream<'f> {
     let (params, shared) = (&frame.params, &frame.shared);
     let keys = params.segments.iter().map(|keys| (keys, keys.k));
     let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
-    let halves = shared.halves.as_ref().map(|halves| (frame.block, halves.cursors(b)));
     Stream::new(b, params, keys, shared.k, pieces, warp)
         .marking(shared.marks.as_ref())
         .prefetching(frame.config.prefetches)
-        .halving(halves)
 }
 
 /// Emits one of the warps that unpack rows; the first one loads queries, too.

@@ -2,7 +2,6 @@
 
 use super::config::{Config, TILE};
 use super::merge::Meeting;
-use super::sharing::Halves;
 use super::{gatherers, loaders, right_columns, scoring};
 use crate::call::index::SplitIndex;
 use crate::call::rows::Block;
@@ -37,8 +36,6 @@ pub struct Shared {
     pub p_ring: Pipeline,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
-    /// Where halves of tiles arrive that are shared.
-    pub halves: Option<Halves>,
     /// Where packed rows wait until they are unpacked.
     pub waiting: Option<SharedArray<u32>>,
     /// Counts a piece of values whose tail must be cleared before it is published.
@@ -98,7 +95,6 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
-        halves: Halves::reserve(b, base, config),
         waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
@@ -168,9 +164,6 @@ impl Frame {
             if !shared_kv {
                 shared.v_rings.iter().for_each(|ring| ring.init(b, arrivals, WARPS * multicast));
             }
-            if let Some(halves) = &shared.halves {
-                halves.init(b);
-            }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
             if parts > 1 {
@@ -188,18 +181,10 @@ impl Frame {
     #[track_caller]
     pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
         slot.wait(b);
-        // Warps that unpack have fenced what they stored, and the one that shares what was copied; copies fence nothing.
-        let fenced = self.config.unpacks || self.config.shares_rows();
-        if self.config.gathers && !fenced {
+        // The warps that unpack have fenced what they stored; copies fence nothing.
+        if self.config.gathers && !self.config.unpacks {
             b.fence_proxy_async();
         }
-    }
-
-    /// The CTA whose row block gets the same copies as this one's, of two.
-    #[track_caller]
-    pub fn other_block(&self, b: &mut Builder) -> Reg<u32> {
-        let other = b.xor(self.block, 1);
-        b.eval(self.part.reg() * self.config.multicast + other)
     }
 
     /// Whether there are output columns for the right warpgroup.

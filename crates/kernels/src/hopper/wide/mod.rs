@@ -18,8 +18,6 @@
 //! A tile is kept in two pieces (the columns of the left and of the right warpgroup), each with
 //! barriers of its own, so that the next tile's first half can arrive while the second is in use.
 //!
-//! Where each token has its own list, the CTAs of a cluster have heads of one token, and share its rows ([`sharing`]).
-//!
 //! All segments of a call are visited in one launch, one behind the other, under one softmax.
 //!
 //! Where there are fewer blocks than processors, further CTAs of the cluster take parts of the keys, and
@@ -38,7 +36,6 @@ mod loaders;
 mod merge;
 mod right_columns;
 mod scoring;
-mod sharing;
 
 pub use config::{Config, TILE};
 pub use kernel::emit;

@@ -32,9 +32,7 @@ use crate::call::task::{Keys, OpenTile, Params, Source};
 use crate::call::tensors::{self, CHUNK};
 use crate::moves::marks::Marks;
 use problem::{Segment, Storage, View};
-use ptx::build::{
-    Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, SignalCursor, Slot, VECTOR_BYTES,
-};
+use ptx::build::{Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, Slot, VECTOR_BYTES};
 use share::NOWHERE;
 use std::ops::Range;
 
@@ -139,8 +137,6 @@ pub struct Stream<'p> {
     marks: Option<&'p Marks>,
     /// Whether the next tile comes to L2 ahead of time.
     prefetches: bool,
-    /// Where only half of each tile is brought, which one, and where it arrives in each piece.
-    half: Option<(Reg<u32>, Vec<SignalCursor>)>,
 }
 
 impl<'p> Stream<'p> {
@@ -169,7 +165,7 @@ impl<'p> Stream<'p> {
             (first..panel, pipeline.producer(b))
         });
         let pieces = pieces.collect();
-        Stream { params, sources, ring, pieces, warp, marks: None, prefetches: false, half: None }
+        Stream { params, sources, ring, pieces, warp, marks: None, prefetches: false }
     }
 
     /// The same, which also writes which keys exist.
@@ -180,11 +176,6 @@ impl<'p> Stream<'p> {
     /// The same, which brings the next tile to L2 ahead of time if it `prefetches`.
     pub fn prefetching(self, prefetches: bool) -> Self {
         Stream { prefetches, ..self }
-    }
-
-    /// The same, which brings half `half` of every tile, and tells of it where it arrives.
-    pub fn halving(self, half: Option<(Reg<u32>, Vec<SignalCursor>)>) -> Self {
-        Stream { half, ..self }
     }
 
     /// Brings what a work tile asks for, last keys first. Rows are looked up two tiles ahead.
@@ -224,16 +215,8 @@ impl<'p> Stream<'p> {
             let to = slot.tile(b, self.ring).blocks(panels.clone());
             let full = slot.full(b);
             let share = Share::new(b, self.warp, places, panels.start * CHUNK, to);
-            let share = match &self.half {
-                Some((half, _)) => share.half(b, *half),
-                None => share,
-            };
             source.elements().copy(b, &share);
-            let arrived = match &self.half {
-                Some((_, halves)) => halves[piece].at_stage(slot.stage()).barrier(b),
-                None => full,
-            };
-            arrived.arrive_when_copied(b);
+            full.arrive_when_copied(b);
             if let (0, Some(marks)) = (piece, self.marks) {
                 let exist: Vec<_> = places.iter().map(|place| place.exists(b)).collect();
                 let lead = b.setp(Cmp::Eq, share.lane(), 0);

@@ -28,8 +28,6 @@ pub struct Share<'a> {
     to: SharedTile,
     /// Where this lane's vector of the first panel of the first run goes.
     at: SmemPtr,
-    /// Runs of rows.
-    runs: u32,
 }
 
 /// A row of a run: what the lanes that copy it know of it.
@@ -56,18 +54,7 @@ impl<'a> Share<'a> {
         let (row, vector) = (b.eval(lane / LANES_PER_ROW), b.eval(lane % LANES_PER_ROW));
         let line = b.eval(warp * ROWS + row);
         let at = to.row(b, line).from_vector(b, vector).vector(b, 0);
-        let runs = to.layout().lines() as u32 / WARPS / ROWS;
-        Share { places, lane, row, vector, column, to, at, runs }
-    }
-
-    /// Half `half` of it: the rows of its first runs, or of the others.
-    #[track_caller]
-    pub fn half(self, b: &mut Builder, half: Reg<u32>) -> Self {
-        let runs = self.runs / 2;
-        assert!(runs * ROWS * 2 <= LANES, "a lane looks up one row");
-        let first = b.eval(half * (runs * self.run_bytes()));
-        let row = b.eval(half * (runs * ROWS) + self.row);
-        Share { row, at: b.smem_add(self.at, first), runs, ..self }
+        Share { places, lane, row, vector, column, to, at }
     }
 
     /// The lane's number.
@@ -82,7 +69,7 @@ impl<'a> Share<'a> {
 
     /// Runs of rows.
     pub fn runs(&self) -> u32 {
-        self.runs
+        self.to.layout().lines() as u32 / WARPS / ROWS
     }
 
     /// The place of this lane's row of run `run`, from the lane that looked it up.
