@@ -1,6 +1,7 @@
 use super::{CtaRank, Machine};
 use crate::error::{Error, Fault, Site, Unsupported};
 use crate::instruction::Pc;
+use crate::register::Lane;
 use crate::warp::WarpId;
 
 /// Results of executing instructions; errors are rare and large.
@@ -8,10 +9,10 @@ pub type Run<T> = Result<T, Box<Error>>;
 
 impl Machine<'_> {
     /// Where `warp` is when it executes `pc`.
-    pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<usize>) -> Site {
+    pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<Lane>) -> Site {
         let warp = &self.warps[warp];
         let (cta, warp) = (self.ctas[warp.cta].id, warp.index);
-        Site { cta, warp, lane: lane.map(|l| l as u32), ..self.source_of(pc) }
+        Site { cta, warp, lane: lane.map(|l| l.0 as u32), ..self.source_of(pc) }
     }
 
     /// Where a warp of another cluster is when it executes `pc`.
@@ -40,7 +41,7 @@ impl Machine<'_> {
     pub(crate) fn fault<T>(
         &self,
         warp: WarpId,
-        lane: Option<usize>,
+        lane: Option<Lane>,
         rule: &'static str,
         message: String,
         help: Option<&str>,
