@@ -2,6 +2,8 @@
 
     PYTHONPATH=python/src python benches/dsv4.py --json dsv4-lists.json
     python benches/dsv4.py --only csa-pro --rounds 5
+    python benches/dsv4.py --prefill            # 4,096 new tokens: bf16 rows, and fp8 pages read in place
+    python benches/dsv4.py --bits 10000         # same input, same bits, for every gathered kernel (dsv4_bits.py)
 
 One query per sequence, head dim 512, K = V, sinks. Every sequence has rows of its own, in pages, and a random list
 of them. Both sides compute the same thing: the bf16 rows are the unpacked fp8 rows. Calls are captured in CUDA
@@ -10,6 +12,7 @@ graphs and replayed in turn; times are medians of one call.
 
 import argparse
 import json
+import sys
 
 import torch
 
@@ -76,12 +79,80 @@ def measure(heads, compressed, page_rows, batch, rounds):
     return [side.median() for side in sides]
 
 
+# Name, heads, compressed rows of a query.
+PREFILLS = [("csa-flash", 64, 512), ("csa-pro", 128, 1024), ("swa", 64, 0)]
+TOKENS, PAST, COMPRESSED = 4096, 4096, 16384
+
+
+def prefill_calls(heads, top_k):
+    """The same layer three times: bf16 rows, fp8 pages, and FlashMLA on bf16 rows where it is installed."""
+    torch.manual_seed(heads)
+    q = torch.randn(TOKENS, heads, dsv4.DIM, device=DEVICE, dtype=torch.bfloat16)
+    sinks, scale = torch.randn(heads, device=DEVICE), dsv4.DIM**-0.5
+    random = lambda n: torch.randn(n, dsv4.DIM, device=DEVICE, dtype=torch.bfloat16) / 4
+    pages, held = pack(random(PAST + TOKENS), WINDOW_PAGE)
+    near = held.view(-1, dsv4.DIM)[PAST - dsv4.WINDOW + 1 :]
+    more, fp8 = {}, {}
+    if top_k:
+        far_pages, far = pack(random(COMPRESSED), WINDOW_PAGE)
+        far = far.view(-1, dsv4.DIM)
+        some = torch.stack([torch.randperm(COMPRESSED, device=DEVICE, dtype=torch.int32)[:top_k] for _ in range(64)])
+        lists = some.repeat(TOKENS // 64, 1).contiguous()
+        more = dict(compressed=far, compressed_lists=lists)
+        fp8 = dict(compressed=far_pages, compressed_lists=lists)
+    ends = torch.tensor([0, TOKENS], device=DEVICE, dtype=torch.int32)
+    position = torch.tensor([PAST], device=DEVICE, dtype=torch.int32)
+    table = torch.arange(len(pages), device=DEVICE, dtype=torch.int32)[None]
+    calls = [
+        lambda: dsv4.prefill(q, near, sinks, scale=scale, **more)[0],
+        lambda: dsv4.prefill_pages(q, ends, position, pages, table, sinks, page_rows=WINDOW_PAGE, scale=scale, **fp8)[0],
+    ]
+    try:
+        from flash_mla import flash_mla_sparse_fwd
+    except ImportError:
+        return calls
+    window = torch.arange(TOKENS, device=DEVICE, dtype=torch.int32)[:, None]
+    window = window + torch.arange(dsv4.WINDOW, device=DEVICE, dtype=torch.int32)
+    kv = torch.cat([near, *([far] if top_k else [])]).view(-1, 1, dsv4.DIM)
+    indices = torch.cat([window, *([lists + len(near)] if top_k else [])], 1).view(TOKENS, 1, -1).contiguous()
+    return [*calls, lambda: flash_mla_sparse_fwd(q, kv, indices, sm_scale=scale, attn_sink=sinks)[0]]
+
+
+def prefill(only, rounds):
+    """Microseconds of each way to prefill."""
+    print(f"{'layer':24s} {'bf16 us':>8s} {'fp8 us':>8s} {'FlashMLA us':>12s} TFLOP/s of each")
+    for name, heads, top_k in PREFILLS:
+        if not name.startswith(only):
+            continue
+        with torch.inference_mode():
+            calls = prefill_calls(heads, top_k)
+            first, *others = (call() for call in calls)
+            for other in others:
+                torch.testing.assert_close(other, first, atol=2e-2, rtol=2e-2)
+            sides = [Replayed(call) for call in calls]
+            interleaved(sides, rounds)
+        times = [side.median() for side in sides]
+        flops = 4.0 * TOKENS * heads * (dsv4.WINDOW + top_k) * dsv4.DIM
+        rates = " ".join(f"{flops / time / 1e6:.0f}" for time in times)
+        print(f"{f'{name} h{heads}':24s} " + " ".join(f"{time:8.1f}" for time in times) + f"   {rates}", flush=True)
+        torch.cuda.empty_cache()
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="layers whose names begin so")
     parser.add_argument("--rounds", type=int, default=7, help="replays of each side")
     parser.add_argument("--json", help="writes the figures to this file")
+    parser.add_argument("--bits", type=int, metavar="RUNS", help="compares bits of so many runs instead")
+    parser.add_argument("--prefill", action="store_true", help="measures prefill instead")
     options = parser.parse_args()
+    if options.prefill:
+        return prefill(options.only, options.rounds)
+    if options.bits:
+        from dsv4_bits import run
+
+        return run(options.bits, options.only)
     figures = []
     print(f"{'layer':24s} {'fp8 us':>8s} {'bf16 us':>8s}")
     for name, heads, compressed, page_rows, batches in LAYERS:
@@ -94,7 +165,8 @@ def main():
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": figures}, file, indent=1)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,6 +25,11 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = HERE / "rust" if (HERE / "rust" / "Cargo.toml").exists() else HERE.parent
 PACKAGE = HERE / "src" / "sixwarp"
 NAME, VERSION = "sixwarp", "0.1.0"
+# What other programs find the package by; `pyproject.toml` says the same.
+ENTRY_POINTS = {
+    "vllm.general_plugins": "sixwarp = sixwarp.vllm:register",
+    "sglang.srt.plugins": "sixwarp = sixwarp.sglang:register",
+}
 
 
 def library_names():
@@ -84,6 +89,16 @@ def wheel_metadata():
     return f"Wheel-Version: 1.0\nGenerator: sixwarp\nRoot-Is-Purelib: false\nTag: {tag()}\n"
 
 
+def entry_points():
+    """The entry_points.txt file."""
+    return "\n".join(f"[{group}]\n{entry}\n" for group, entry in ENTRY_POINTS.items())
+
+
+def metadata_files():
+    """The files of a wheel's `.dist-info`, but for its RECORD."""
+    return {"METADATA": metadata(), "WHEEL": wheel_metadata(), "entry_points.txt": entry_points()}
+
+
 @contextlib.contextmanager
 def whole(path):
     """A file beside `path` that takes its place when the block ends well, and else is gone."""
@@ -112,8 +127,8 @@ class Wheel:
         self.zip.writestr(entry, data)
 
     def close(self):
-        self.add(f"{self.info}/METADATA", metadata().encode())
-        self.add(f"{self.info}/WHEEL", wheel_metadata().encode())
+        for name, text in metadata_files().items():
+            self.add(f"{self.info}/{name}", text.encode())
         self.records.append(f"{self.info}/RECORD,,\n")
         self.zip.writestr(f"{self.info}/RECORD", "".join(self.records))
         self.zip.close()
@@ -145,8 +160,8 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     folder = f"{NAME}-{VERSION}.dist-info"
     path = pathlib.Path(metadata_directory) / folder
     path.mkdir(parents=True, exist_ok=True)
-    (path / "METADATA").write_text(metadata(), encoding="utf-8")
-    (path / "WHEEL").write_text(wheel_metadata(), encoding="utf-8")
+    for name, text in metadata_files().items():
+        (path / name).write_text(text, encoding="utf-8")
     return folder
 
 

@@ -30,7 +30,7 @@ def expand(row):
 
 def is_plain(case):
     """Whether `sixwarp.attention` asks it: one segment, no lists, no packed rows."""
-    fields = ("second", "indices", "model1")
+    fields = ("second", "indices", "model1", "storage")
     return not any(case.get(field) for field in fields) and "compressed" not in case.get("mask", "")
 
 

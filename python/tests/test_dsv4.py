@@ -290,3 +290,62 @@ def test_spoiled_tensors_are_refused():
                 with pytest.raises((TypeError, ValueError)) as error:
                     call(**{**tensors, name: bad}, **options)
                 assert any(other in str(error.value) for other in tensors), error.value
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layer", ["swa", "csa", "hca"])
+def test_requests_at_different_positions_are_prefilled_from_pages(layer, packed):
+    generator = torch.Generator().manual_seed(3)
+    new, first = [3, 0, 5], [0, 9, 250]
+    q = torch.randn(sum(new), HEADS, dsv4.DIM, generator=generator).bfloat16()
+    sinks = torch.randn(HEADS, generator=generator)
+    window, compressed = rows(24 * PAGE, 1), rows(6 * PAGE, 2)
+    pools = [x.reshape(-1, PAGE, dsv4.DIM) for x in (window, compressed)]
+    if packed:
+        pools = [dsv4.pack_rows(x, PAGE) for x in (window, compressed)]
+        window, compressed = (
+            dsv4.unpack_rows(pool, len(x), PAGE).bfloat16() for pool, x in zip(pools, (window, compressed))
+        )
+    order = torch.randperm(24, generator=generator).int()
+    table = torch.zeros(3, 16, dtype=torch.int32)
+    table[0, :1], table[1, :1], table[2, 7:16] = order[:1], order[1:2], order[2:11]   # 250 - 127 is on page 7
+    few = torch.randperm(6, generator=generator).int().reshape(3, 2)
+    chosen = lists(generator, sum(new), 20, len(compressed), [20, 0, 3, 20, 1, 20, 7, 20])
+    more = {"swa": {}, "csa": dict(compressed_lists=chosen), "hca": dict(page_table=few)}[layer]
+    if more:
+        more["compressed"] = pools[1]
+    got = dsv4.prefill_pages(
+        q, torch.tensor([0, 3, 3, 8]), torch.tensor(first), pools[0], table, sinks, longest=5, page_rows=PAGE, **more
+    )
+    wants, at = [], 0
+    for request, (tokens, position) in enumerate(zip(new, first)):
+        for p in range(position, position + tokens):
+            near = [int(table[request, t // PAGE]) * PAGE + t % PAGE for t in range(max(0, p - 127), p + 1)]
+            keys = window[near]
+            if layer == "csa":
+                keys = torch.cat([keys, compressed[chosen[at][chosen[at] >= 0].long()]])
+            if layer == "hca":
+                far = [int(few[request, r // PAGE]) * PAGE + r % PAGE for r in range((p + 1) // 128)]
+                keys = torch.cat([keys, compressed[far]])
+            wants.append(reference(q[at], keys, sinks))
+            at += 1
+    check((got[0], got[1][0].T), wants)
+
+
+def test_prefill_from_pages_names_what_is_wrong():
+    q, pages = torch.zeros(2, HEADS, dsv4.DIM), torch.zeros(2, PAGE, dsv4.DIM)
+    ends, positions, table = torch.tensor([0, 2]), torch.tensor([0]), torch.zeros(1, 2, dtype=torch.int32)
+    call = lambda **given: dsv4.prefill_pages(**{
+        **dict(q=q, cu_seqlens=ends, positions=positions, window=pages, window_table=table), **given
+    })  # fmt: skip
+    assert call()[0].shape == q.shape
+    for given, error in [
+        (dict(cu_seqlens=torch.tensor([0, 1, 2])), "cu_seqlens has shape"),
+        (dict(window_table=table[0]), "window_table has shape"),
+        (dict(compressed=pages), "need compressed_lists"),
+        (dict(page_table=table), "page_table is given without compressed"),
+        (dict(compressed=pages, compressed_lists=table.expand(2, 2), page_table=table), "beside compressed_lists"),
+        (dict(longest=-1), "longest"),
+    ]:
+        with pytest.raises(ValueError, match=error):
+            call(**given)

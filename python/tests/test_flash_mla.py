@@ -306,15 +306,14 @@ def test_support_is_said_in_the_planners_words():
     assert dsv4.supports(q, cache.pages, indices, device="sm_90a") is None
     assert dsv4.supports(q, cache.pages, indices) is None
     fp4 = Format(288, False, 2, 8, seed=1)
-    reason = dsv4.supports(q, fp4.pages, indices, device="sm_90a")
-    assert reason == "V4.1-fp4 rows is not supported: of packed formats, sm_90a kernels read MODEL1"
-    assert dsv4.supports(q, fp4.pages, indices, device="cpu") is None
+    for device in ("cpu", "sm_90a", "sm_100a", "sm_103a"):
+        assert dsv4.supports(q, fp4.pages, indices, device=device) is None
     odd = Format(584, False, 2, 8, seed=1, gap=1)
     assert "bytes between pages is not supported" in dsv4.supports(q, odd.pages, indices, device="sm_90a")
     with pytest.raises(ValueError, match="window_lists has shape"):
         dsv4.supports(q, cache.pages, indices[:1], device="sm_90a")
-    with pytest.raises(RuntimeError, match="no device is called `sm_80`: cpu, sm_90a, sm_100a, sm_103a"):
-        dsv4.supports(q, cache.pages, indices, device="sm_80")
+    with pytest.raises(RuntimeError, match="no device is called `sm_75`: cpu, sm_80, sm_86, sm_89, sm_90a"):
+        dsv4.supports(q, cache.pages, indices, device="sm_75")
 
 
 def test_support_of_attention():
@@ -328,3 +327,20 @@ def test_support_of_attention():
     assert "dim 520 is not supported" in sixwarp.supports(wide, wide, wide, device="sm_90a", causal=True)
     with pytest.raises(ValueError, match="k: must have q's dim"):
         sixwarp.supports(x, wide.float(), wide.float(), device="sm_90a")
+
+
+@pytest.mark.parametrize("row_bytes", [584, 656, 528, 288])
+def test_sparse_prefill_reads_packed_pages_in_place(row_bytes):
+    cache = Format(row_bytes, False, 3, 20, seed=4)
+    indices = some_lists((6, 1, 30), 60, 5)
+    q = queries(6, 1, 4, 576 if row_bytes == 656 else 512)
+    lengths = torch.tensor([30, 0, 1, 7, 30, 12], dtype=torch.int32)
+    out, most, lse = flash_mla.flash_mla_sparse_fwd(
+        q[:, 0], cache.pages, indices, 0.05, topk_length=lengths, need_max_logits=False
+    )
+    wanted, wanted_lse = flash_mla_with_kvcache(
+        q, cache.pages, None, None, 512, None, softmax_scale=0.05, is_fp8_kvcache=True, indices=indices, topk_length=lengths
+    )
+    assert most is None and torch.equal(out, wanted[:, 0]) and torch.equal(lse, wanted_lse[..., 0])
+    with pytest.raises(NotImplementedError, match="max_logits of packed rows"):
+        flash_mla.flash_mla_sparse_fwd(q[:, 0], cache.pages, indices, 0.05)

@@ -132,5 +132,19 @@ def test_metadata_are_those_of_the_wheel(machine, tmp_path, monkeypatch):
 
     folder = sixwarp_build.prepare_metadata_for_build_wheel(str(tmp_path))
     wheel = zipfile.ZipFile(tmp_path / sixwarp_build.build_wheel(str(tmp_path)))
-    for name in ("METADATA", "WHEEL"):
+    for name in ("METADATA", "WHEEL", "entry_points.txt"):
         assert (tmp_path / folder / name).read_bytes() == wheel.read(f"{folder}/{name}")
+
+
+def test_serving_engines_find_the_plug_ins_that_the_project_names(tmp_path, monkeypatch):
+    import tomllib
+
+    monkeypatch.syspath_prepend(str(PACKAGE / "backend"))
+    import sixwarp_build
+
+    folder = tmp_path / sixwarp_build.prepare_metadata_for_build_wheel(str(tmp_path))
+    named = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["entry-points"]
+    found = importlib.metadata.PathDistribution(folder).entry_points
+    assert {(x.group, x.name, x.value) for x in found} == {(g, n, v) for g, e in named.items() for n, v in e.items()}
+    for entry in found:
+        assert callable(entry.load())

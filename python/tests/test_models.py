@@ -131,6 +131,24 @@ def test_a_model_says_what_eager_says(name, way, calls):
     assert len(calls) >= made(name, "sixwarp").config.num_hidden_layers
 
 
+# DeepSeek-V4 with its own window, ratios and head dim; the indexer chooses among more rows than it may take.
+_SERVED = dict(
+    head_dim=512, qk_rope_head_dim=64, sliding_window=128, max_position_embeddings=512, index_topk=16, index_head_dim=128,
+    compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
+)  # fmt: skip
+
+
+def test_deepseek_v4_as_it_is_served_says_eagers_tokens(calls):
+    tokens = torch.randint(2, zoo.VOCABULARY, (1, 270), generator=torch.Generator().manual_seed(2))
+    models = [zoo.make("deepseek_v4", name, **_SERVED) for name in ("eager", "sixwarp")]
+    with torch.no_grad():
+        want, got = (model.generate(tokens, max_new_tokens=6, min_new_tokens=6, do_sample=False) for model in models)
+        assert torch.equal(got, want)
+        close(models[1](tokens).logits, models[0](tokens).logits)
+    # Six steps and one prefill more, of three layers each.
+    assert len(calls) == 7 * 3
+
+
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_model_that_asks_no_implementation_is_refused(name, calls):
     with pytest.raises((NotImplementedError, KeyError), match=ELSEWHERE[name]), torch.no_grad():

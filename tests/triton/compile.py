@@ -1,6 +1,6 @@
 """Compiles the Triton kernels of this folder to PTX ahead of time; no GPU is needed.
 
-usage: compile.py [--out DIR] [--list] [NAME ...]
+usage: compile.py [--out DIR] [--list] [--home] [NAME ...]
 
 Each kernel is written as `NAME_smARCH.ptx` beside `NAME_smARCH.json`, which says how to launch it:
 
@@ -153,6 +153,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=CACHE / "ptx")
     parser.add_argument("--list", action="store_true", help="print the kernels and stop")
+    parser.add_argument("--home", action="store_true", help="print where Triton is installed and stop")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (NAME_smARCH)")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
@@ -163,6 +164,11 @@ def main():
         raise SystemExit(f"no such kernel: {', '.join(unknown)}; there are {', '.join(wanted)}")
     if options.list:
         print("\n".join(wanted))
+        return
+    if options.home:
+        with exclusive(CACHE / "lock"):
+            install_triton()
+        print(CACHE / TRITON)
         return
     with exclusive(CACHE / "lock"):
         options.out.mkdir(parents=True, exist_ok=True)

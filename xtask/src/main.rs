@@ -1,6 +1,5 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
-//! `cargo xtask candle`, `cargo xtask public-api`,
-//! `cargo xtask aarch64`.
+//! `cargo xtask candle`, `cargo xtask template`, `cargo xtask vllm`, `cargo xtask public-api`, `cargo xtask aarch64`.
 
 mod aarch64;
 mod asan;
@@ -9,6 +8,8 @@ mod miri;
 mod public_api;
 mod python;
 mod sections;
+mod template;
+mod vllm;
 
 use std::process::{Command, ExitCode};
 
@@ -19,6 +20,8 @@ cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on 
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
+cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engines themselves, on the CPU (4 GB, 15 min)
+cargo xtask template          what `sixwarp new kernel` writes, built and tested outside this workspace (minutes)
 cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
 cargo xtask aarch64           the CPU engine's tests as an aarch64 program, under qemu
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
@@ -34,6 +37,8 @@ fn main() -> ExitCode {
         ["asan"] => asan::run(),
         ["aarch64"] => aarch64::run(),
         ["candle"] => candle::run(),
+        ["vllm", files @ ..] => vllm::run(files),
+        ["template"] => template::run(),
         ["public-api"] => public_api::run(false),
         ["public-api", "--update"] => public_api::run(true),
         ["list"] => {

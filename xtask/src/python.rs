@@ -26,22 +26,28 @@ pub fn oracles() -> Result<(), String> {
 pub fn tests() -> Result<(), String> {
     let package = root().join("python");
     let python = environment()?;
-    // Isolated: modules of the current folder and of PYTHONPATH are not run in pip's stead.
-    let pip = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     let mut install = Command::new(&python);
-    install.args(pip).args(["pytest", "numpy"]).args(TYPE_CHECKERS);
+    install.args(PIP).args(["pytest", "numpy"]).args(TYPE_CHECKERS);
     run_command(install)?;
     let mut install = Command::new(&python);
     install.arg(package.join("tests/install_torch.py"));
     run_command(install)?;
-    let mut install = Command::new(&python);
-    install.args(pip).args(["--force-reinstall", "--no-deps"]).arg(&package);
-    run_command(install)?;
+    install_package(&python)?;
     check_types(&python)?;
     let mut test = Command::new(&python);
     test.args(["-m", "pytest", "-q", "-rs"]).arg(package.join("tests"));
     run_command(test)
 }
+
+/// Builds the package and installs it, alone.
+pub fn install_package(python: &Path) -> Result<(), String> {
+    let mut install = Command::new(python);
+    install.args(PIP).args(["--force-reinstall", "--no-deps"]).arg(root().join("python"));
+    run_command(install)
+}
+
+/// Isolated: modules of the current folder and of PYTHONPATH are not run in pip's stead.
+const PIP: [&str; 6] = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
 
 const TYPE_CHECKERS: [&str; 2] = ["mypy==2.4.1", "pyright[nodejs]==1.1.414"];
 
@@ -58,11 +64,16 @@ fn check_types(python: &Path) -> Result<(), String> {
 
 /// The interpreter of `target/venv`, made when missing; it sees what the base interpreter has.
 fn environment() -> Result<PathBuf, String> {
-    let directory = root().join("target/venv");
+    environment_at("target/venv", &["--system-site-packages"])
+}
+
+/// The interpreter of the environment in a folder of the workspace, made with `options` when missing.
+pub fn environment_at(folder: &str, options: &[&str]) -> Result<PathBuf, String> {
+    let directory = root().join(folder);
     let python = directory.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !python.is_file() {
         let mut venv = Command::new(base_python());
-        venv.args(["-I", "-m", "venv", "--system-site-packages"]).arg(&directory);
+        venv.args(["-I", "-m", "venv"]).args(options).arg(&directory);
         run_command(venv)?;
     }
     Ok(python)

@@ -100,6 +100,9 @@ pub struct Keys {
     /// Whether rows are packed in DeepSeek-V4's fp8 format.
     #[serde(default)]
     pub model1: bool,
+    /// The format of rows that are packed otherwise, `V3.2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<String>,
     /// A mask tensor: element type and dimensions, `bool-bhqk`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attn_mask: Option<String>,
@@ -205,7 +208,7 @@ pub(crate) const CASE_FIELDS: [&str; 20] = [
     "special",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
-pub(crate) const KEYS_FIELDS: [&str; 10] = [
+pub(crate) const KEYS_FIELDS: [&str; 11] = [
     "keys",
     "mask",
     "layout",
@@ -215,6 +218,7 @@ pub(crate) const KEYS_FIELDS: [&str; 10] = [
     "entries",
     "lists",
     "model1",
+    "storage",
     "attn_mask",
 ];
 
@@ -250,6 +254,14 @@ impl Lengths {
 }
 
 impl Keys {
+    /// How rows lie in memory.
+    pub fn storage(&self) -> Result<Storage, InvalidProblem> {
+        let Some(name) = &self.storage else {
+            return Ok(if self.model1 { Storage::Model1 } else { Storage::Elements });
+        };
+        name.parse().map_err(|rule: String| InvalidProblem::new("storage", rule, name))
+    }
+
     /// Rows per page.
     pub fn page_rows(&self) -> u64 {
         self.page.unwrap_or(1)
@@ -370,7 +382,7 @@ impl Case {
             used: keys.has_used(),
             pages_per_sequence: (keys.layout == Layout::Paged).then(|| keys.pages()),
             indices: keys.indices,
-            storage: keys.model1.then_some(Storage::Model1),
+            storage: Some(keys.storage()?),
             ..SegmentDescription::new(self.view(batch, self.kv_heads(), tokens, self.dim))
         };
         let Some(text) = &keys.attn_mask else { return Ok(described) };

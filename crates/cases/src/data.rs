@@ -1,8 +1,7 @@
 use crate::attn_mask;
+use crate::packed;
 use crate::special::{self, Special, Tensor};
 use crate::{Case, Keys, Layout, Lengths, Lists, Rng, Sinks};
-use cpu::model1;
-use half::bf16;
 use problem::{
     AttnMask, DType, HostBuffers, HostMut, HostVec, InvalidProblem, Problem, Segment, SegmentSlot,
     Slot, Storage, Values, View,
@@ -10,7 +9,7 @@ use problem::{
 use std::collections::BTreeMap;
 
 /// What entries of lists hold that name no row.
-const UNUSED: [i32; 2] = [-1, i32::MIN];
+const UNUSED: [i32; 3] = [-1, i32::MAX, i32::MIN];
 /// What entries of tables and lists hold that nobody may read.
 const NONSENSE: [i32; 3] = [i32::MAX, -1, i32::MIN];
 
@@ -185,7 +184,7 @@ impl Maker<'_> {
         }
         let k = match segment.storage {
             Storage::Elements => self.rows(Tensor::K, slot(SegmentSlot::K), &segment.k, &placed),
-            _ => self.model1_rows(segment, &placed),
+            storage => self.packed_rows(storage, segment, &placed),
         };
         tensors.insert(slot(SegmentSlot::K), k);
         if let Values::Separate(view) = segment.values {
@@ -336,9 +335,9 @@ impl Maker<'_> {
         -self.case.lean.unwrap_or(0.0)
     }
 
-    fn model1_rows(&mut self, segment: &Segment, placed: &Placed) -> HostVec {
+    fn packed_rows(&mut self, storage: Storage, segment: &Segment, placed: &Placed) -> HostVec {
         let [pages, _, page_rows, dim] = segment.k.shape;
-        let page_bytes = Storage::model1_page_bytes(page_rows) as usize;
+        let page_bytes = segment.page_stride() as usize;
         // 0xff is NaN in e4m3, in bf16 and as a scale.
         let mut bytes = vec![0xff; pages as usize * page_bytes];
         if bytes.is_empty() {
@@ -349,13 +348,11 @@ impl Maker<'_> {
             for r in 0..page_rows as usize {
                 let Some(key) = placed.keys[p * page_rows as usize + r] else { continue };
                 self.row(&mut row, self.keys_lean(), Tensor::K, key);
-                let rounded: Vec<bf16> = row.iter().map(|x| bf16::from_f32(*x)).collect();
-                let packed = model1::pack(page, page_rows as usize, r, &rounded);
-                packed.expect("the page has this row");
+                packed::pack(storage, page, page_rows as usize, r, &row);
             }
         }
         // Padding is between pages, and not behind the last.
-        let rows_end = Storage::Model1.packed().map_or(0, |format| format.page_bytes(page_rows));
+        let rows_end = storage.packed().map_or(0, |format| format.page_bytes(page_rows));
         bytes.truncate(bytes.len() - (page_bytes - rows_end as usize));
         HostVec::U8(bytes)
     }

@@ -8,6 +8,7 @@
 mod attn_mask;
 mod case;
 mod data;
+mod packed;
 mod random;
 mod rng;
 mod run;

@@ -76,7 +76,18 @@ fn without_mask_tensors(seed: u64) -> Case {
         special: Vec::new(),
     };
     random_extremes(&mut rng, &mut case);
+    vary_format(seed, &mut case);
     case
+}
+
+/// Packed rows of one case in two have another format of as many numbers.
+fn vary_format(seed: u64, case: &mut Case) {
+    const FORMATS: [&str; 4] = ["V4.1-fp8", "V4.1-fp8-inline", "V4.1-fp4", "V4.1-fp4-inline"];
+    let Some(format) = FORMATS.get((seed >> 20) as usize % (2 * FORMATS.len())) else { return };
+    for keys in std::iter::once(&mut case.first).chain(&mut case.second).filter(|k| k.model1) {
+        keys.model1 = false;
+        keys.storage = Some((*format).to_string());
+    }
 }
 
 /// Makes one case in six uncommon: numbers that are not finite, values near the largest number, soft caps far from
@@ -146,6 +157,7 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
             false => Lists::Mixed,
         },
         model1,
+        storage: None,
         attn_mask: None,
     }
 }
@@ -187,7 +199,10 @@ mod tests {
         }
         assert!(cases.iter().any(|c| c.segments().any(|keys| keys.attn_mask.is_some())));
         assert_eq!(random_case(7), cases[7]);
-        assert!(cases.iter().any(|c| c.first.model1) && cases.iter().any(|c| c.second.is_some()));
+        assert!(
+            cases.iter().any(|c| c.first.model1 || c.first.storage.is_some())
+                && cases.iter().any(|c| c.second.is_some())
+        );
         let inputs =
             CaseData::new(&cases[0]).unwrap().inputs().get(problem::Slot::Q).unwrap().len();
         assert!(inputs > 0);

@@ -64,8 +64,8 @@ fn simpler_keys(keys: &Keys, add: &mut dyn FnMut(Keys)) {
     add(Keys { lists: Lists::Mixed, ..keys.clone() });
     add(Keys { mask: Mask::Full, ..keys.clone() });
     add(Keys { attn_mask: None, ..keys.clone() });
-    add(Keys { model1: false, ..keys.clone() });
-    add(Keys { shared: false, model1: false, ..keys.clone() });
+    add(Keys { model1: false, storage: None, ..keys.clone() });
+    add(Keys { shared: false, model1: false, storage: None, ..keys.clone() });
     add(Keys { keys: Lengths::Same(keys.keys.longest()), ..keys.clone() });
     add(Keys { keys: map(&keys.keys, |n| n / 2), ..keys.clone() });
     add(Keys { keys: map(&keys.keys, |n| n.saturating_sub(1)), ..keys.clone() });

@@ -67,6 +67,8 @@ struct Gpu {
     /// How long the driver took to compile and load a small kernel, or why it could not.
     compiles: Result<f64, String>,
     targets: Vec<Target>,
+    /// Whose kernels it takes unless others are asked for; none before Ampere.
+    kernels: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -175,6 +177,7 @@ impl Gpu {
             memory_bytes: info.memory_bytes,
             compiles: compile_small_kernel(device),
             targets: Arch::ALL.map(|arch| Target::new(arch, info)).into(),
+            kernels: Arch::of_capability(info.compute_capability).map(|arch| arch.to_string()),
         }
     }
 }
@@ -253,6 +256,14 @@ impl Display for Gpu {
         match &self.compiles {
             Ok(milliseconds) => writeln!(f, "        compiles a kernel in {milliseconds:.1} ms")?,
             Err(why) => writeln!(f, "        cannot compile: {why}")?,
+        }
+        match &self.kernels {
+            Some(name) => writeln!(f, "        takes the {name} kernels")?,
+            None => writeln!(
+                f,
+                "        has no kernels: they need compute capability 8.0 (Ampere) or later; the device `cpu` \
+                 computes the same"
+            )?,
         }
         for target in &self.targets {
             let verdict = if target.runs { "run" } else { "do not run" };

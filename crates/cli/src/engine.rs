@@ -1,7 +1,13 @@
 //! Devices by name, as engines of the case table.
 
 use cases::{CaseData, EngineError, Outputs};
-use sixwarp::{Device, Error, Plan, Problem};
+use sixwarp::{Arch, Device, DeviceName, Error, Plan, Problem};
+
+/// The device called `name`, with the kernels of `arch` if that is asked for.
+pub fn open(name: DeviceName, arch: Option<Arch>) -> Result<Device, Error> {
+    let device = Device::open(name)?;
+    arch.map_or(Ok(device.clone()), |arch| device.with_arch(arch))
+}
 
 /// Computes a case's problem on its data, with fresh outputs.
 pub fn compute(

@@ -1,11 +1,13 @@
 //! The `sixwarp` program.
 
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod engine;
 mod inputs;
 mod layout;
+mod new;
 mod output;
 mod problem_args;
 mod ptx;
@@ -37,9 +39,11 @@ enum Command {
     Verify(verify::Args),
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
+    Check(Box<check::Args>),
     Sim(Box<sim::Args>),
     Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
+    New(new::Args),
     Doctor(doctor::Args),
     Warm(warm::Args),
     /// Prints a completion script for a shell
@@ -73,9 +77,11 @@ fn dispatch(command: Command) -> Outcome {
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
+        Command::Check(args) => check::run(*args),
         Command::Sim(args) => sim::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),
+        Command::New(args) => new::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Warm(args) => warm::run(args),
         Command::Completions { shell } => completions(shell),

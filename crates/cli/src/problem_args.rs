@@ -112,6 +112,7 @@ impl ProblemArgs {
                 entries: vec![],
                 lists: Lists::Mixed,
                 model1: self.model1,
+                storage: None,
                 attn_mask: self.attn_mask.clone(),
             },
             second,

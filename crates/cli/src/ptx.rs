@@ -22,7 +22,7 @@ once (see `sixwarp doctor`).";
 pub struct Args {
     #[command(flatten)]
     problem: ProblemArgs,
-    /// Whose kernels: sim-sm90, sim-sm100 or sim-sm103 without a GPU, or cuda[:n] as it runs them
+    /// Whose kernels: sim-sm80 to sim-sm120 without a GPU, or cuda[:n] as it runs them
     #[arg(long, default_value = "sim-sm100")]
     device: DeviceName,
     /// Prints registers, spills, shared memory and warnings instead
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Outcome {
 fn planner(name: DeviceName) -> Result<(Arch, PlanOptions), AnyError> {
     let device = Device::open(name)?;
     device.arch().zip(device.plan_options()).ok_or_else(|| {
-        format!("{name} runs no kernels: cuda[:n], sim-sm90, sim-sm100 and sim-sm103 do").into()
+        format!("{name} runs no kernels: cuda[:n] and sim-sm80 to sim-sm120 do").into()
     })
 }
 

@@ -5,7 +5,7 @@ use crate::problem_args::{ProblemArgs, describe};
 use crate::{Outcome, engine, output, timing};
 use cases::{CaseData, Expected, Outputs};
 use serde::Serialize;
-use sixwarp::{Device, DeviceName, Problem};
+use sixwarp::{Arch, DeviceName, Problem};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -23,9 +23,12 @@ Without files, inputs are random (--input-seed). Tensors in files are [batch, he
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu, cuda[:n], sim-sm90, sim-sm100, sim-sm103 or oracle
+    /// cpu, cuda[:n], sim-sm80, -sm86, -sm89, -sm90, -sm100, -sm103, -sm120 or oracle
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
+    /// Takes the kernels of another generation that the device runs, as sm80 on a newer GPU
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
     #[command(flatten)]
     problem: ProblemArgs,
     #[command(flatten)]
@@ -51,7 +54,7 @@ pub fn run(args: Args) -> Outcome {
     let needed: u64 = problem.slots().iter().map(|slot| problem.slot_bytes(*slot)).sum();
     sixwarp::ensure_memory("this problem", needed)?;
     let data = args.files.fill(CaseData::of(&case, problem.clone())?)?;
-    let device = Device::open(args.device)?;
+    let device = engine::open(args.device, args.arch)?;
     let plan = sixwarp::plan(&problem, &device)?;
     let start = Instant::now();
     let outputs = engine::run(&plan, &data)?;

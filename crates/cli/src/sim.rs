@@ -1,16 +1,18 @@
 //! `sixwarp sim`: any PTX file on the simulator.
 
 mod corpus;
+mod geometry;
 mod gpu;
-mod limits;
+pub mod limits;
 mod outcome;
 mod parameters;
-mod rules;
+pub mod rules;
+
+pub use geometry::LaunchArgs;
 
 use crate::Outcome;
 use filetest::{Capture, FileTest, Prepared, SimEngine};
 use outcome::Finished;
-use parameters::Parameters;
 use sim::Options;
 use std::path::{Path, PathBuf};
 use std::process::exit;
@@ -80,23 +82,8 @@ pub struct Source {
     /// Lets a captured launch read and write outside its folder: only for files one has written oneself
     #[arg(long, conflicts_with = "file")]
     any_path: bool,
-    /// Kernel, where the file has several
-    #[arg(long)]
-    pub kernel: Option<String>,
-    /// CTAs, as x,y,z
-    #[arg(long, default_value = "1")]
-    grid: String,
-    /// Threads of a CTA, as x,y,z
-    #[arg(long, default_value = "1")]
-    block: String,
-    /// CTAs of a cluster, as x,y,z
-    #[arg(long, default_value = "1")]
-    cluster: String,
-    /// Dynamic shared memory in bytes
-    #[arg(long, default_value_t = 0)]
-    smem: u32,
     #[command(flatten)]
-    parameters: Parameters,
+    pub options: LaunchArgs,
 }
 
 /// Options that a GPU cannot follow.
@@ -190,27 +177,12 @@ impl Source {
         })
     }
 
-    fn leaves_launch_to_file(&self) -> bool {
-        let geometry = [&self.grid, &self.block, &self.cluster];
-        geometry.iter().all(|extent| *extent == "1")
-            && (self.smem, self.kernel.as_ref(), self.parameters.is_empty()) == (0, None, true)
-    }
-
     /// The file as a test whose only run is the one asked for.
     fn file_test(&self, path: &Path) -> Result<FileTest, AnyError> {
         let source =
             std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let kernel = self.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));
-        let run = format!(
-            "--grid {} --block {} --cluster {} --smem {}{kernel}{}",
-            self.grid, self.block, self.cluster, self.smem, self.parameters
-        );
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let run = match self.leaves_launch_to_file() && source.contains("// run:") {
-            true => None,
-            false => Some(run.as_str()),
-        };
-        let test = FileTest::parse_launch(&name, &source, run);
+        let test = self.options.file_test(&name, &source);
         Ok(test.map_err(|error| format!("{}: {error}", path.display()))?)
     }
 }

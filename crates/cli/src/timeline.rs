@@ -138,6 +138,7 @@ mod tests {
                 slice(Row::Warp(0), "wait for mbarrier", 360, 720),
                 slice(Row::Tensor, "mma", 715, 720),
             ],
+            steps: Vec::new(),
         };
         let text = picture(&lanes(&trace, [0; 3], |row| format!("{row:?}")));
         let lines: Vec<&str> = text.lines().collect();

@@ -34,7 +34,7 @@ whom, not how long a GPU takes.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// For a problem: sim-sm90, sim-sm100 or sim-sm103
+    /// For a problem: sim-sm80, -sm86, -sm89, -sm90, -sm100, -sm103 or -sm120
     #[arg(long, default_value = "sim-sm100")]
     device: DeviceName,
     /// The CTA to draw, as x,y,z
@@ -114,13 +114,13 @@ pub fn of_kernel(
 fn of_problem(args: &Args) -> Result<(String, Trace), AnyError> {
     let DeviceName::Simulated(arch) = args.device else {
         let device = args.device;
-        return Err(format!("{device} draws no timeline: sim-sm90, sim-sm100, sim-sm103 do").into());
+        return Err(format!("{device} draws no timeline: sim-sm80 to sim-sm120 do").into());
     };
     let case = args.problem.case()?;
     let data = CaseData::new(&case)?;
     let plan = sixwarp::plan(&data.problem, &Device::simulated(arch))?;
     let program = plan.program().ok_or("a plan without kernels")?;
-    let kernel = args.source.kernel.as_deref();
+    let kernel = args.source.options.kernel.as_deref();
     let report = of_kernel(program, &data, kernel)?;
     let first = program.launches.first().map(|launch| launch.kernel.as_str());
     let name = kernel.or(first).unwrap_or_default();

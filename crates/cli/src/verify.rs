@@ -3,7 +3,7 @@
 use crate::{Outcome, engine, output};
 use cases::{Case, CaseData, EngineError, Problem};
 use serde::Serialize;
-use sixwarp::{Device, DeviceName};
+use sixwarp::{Arch, DeviceName};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
@@ -21,9 +21,12 @@ The last line is `N passed, N failed`, with `, N skipped` where the device decli
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu, cuda[:n], sim-sm90, sim-sm100, sim-sm103 or oracle
+    /// cpu, cuda[:n], sim-sm80, -sm86, -sm89, -sm90, -sm100, -sm103, -sm120 or oracle
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
+    /// Takes the kernels of another generation that the device runs, as sm80 on a newer GPU
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
     /// Only cases whose names match (`*` stands for anything)
     #[arg(long, value_name = "GLOB")]
     cases: Option<String>,
@@ -47,7 +50,7 @@ pub fn run(args: Args) -> Outcome {
     if args.list {
         return cases.into_iter().try_for_each(|case| output::print(&format!("{}\n", case.name)));
     }
-    let device = Device::open(args.device)?;
+    let device = engine::open(args.device, args.arch)?;
     let mut compute = |problem: &Problem, data: &CaseData| engine::compute(&device, problem, data);
     let mut report = Report { device: args.device.to_string(), ..Report::default() };
     let progress = Progress::new(count, args.json);
@@ -151,7 +154,8 @@ impl Failure {
             Some(seed) => format!("--random 1 --seed {seed}"),
             None => format!("--cases '{name}'"),
         };
-        let repro = format!("sixwarp verify --device {device} {which}");
+        let arch = args.arch.map_or_else(String::new, |arch| format!(" --arch {arch}"));
+        let repro = format!("sixwarp verify --device {device}{arch} {which}");
         Self { case: name.clone(), why: outcome.to_string(), repro, smallest: None }
     }
 }

@@ -23,7 +23,7 @@ pub struct Args {
     /// Compiles the kernels of these cases of the project's table (`*` and `?` match)
     #[arg(long, value_name = "GLOB")]
     cases: Option<String>,
-    /// What to compile for: cuda[:n], or sim-sm90, sim-sm100 or sim-sm103 for GPUs of that generation
+    /// What to compile for: cuda[:n], or sim-sm80 to sim-sm120 for GPUs of that generation
     /// that are not here, as when an image is built
     #[arg(long, default_value = "cuda")]
     device: DeviceName,
@@ -73,10 +73,9 @@ impl Compiler {
             DeviceName::Simulated(arch) => {
                 Ok(Compiler { device: None, arch, options: PlanOptions::for_arch(arch) })
             }
-            DeviceName::Cpu | DeviceName::Oracle => Err(format!(
-                "{name} runs no kernels: cuda[:n], sim-sm90, sim-sm100 and sim-sm103 do"
-            )
-            .into()),
+            DeviceName::Cpu | DeviceName::Oracle => {
+                Err(format!("{name} runs no kernels: cuda[:n], sim-sm80 to sim-sm120 do").into())
+            }
         }
     }
 

@@ -58,9 +58,12 @@ fn kernels_are_compiled_into_the_cache_without_a_gpu() {
 
 #[test]
 fn ptx_is_printed_for_a_device_by_its_name() {
-    for (device, target) in
-        [("sim-sm90", "sm_90a"), ("sim-sm100", "sm_100a"), ("sim-sm103", "sm_103a")]
-    {
+    for (device, target) in [
+        ("sim-sm80", "sm_80"),
+        ("sim-sm90", "sm_90a"),
+        ("sim-sm100", "sm_100a"),
+        ("sim-sm103", "sm_103a"),
+    ] {
         let printed = sixwarp(&["ptx", "--device", device, "--case", "mqa-d64-t1-s128"]);
         let line = format!(".target {target}\n");
         assert!(text(&printed.stdout).contains(&line), "{device}: {}", text(&printed.stderr));
@@ -69,7 +72,7 @@ fn ptx_is_printed_for_a_device_by_its_name() {
     assert!(text(&usual.stdout).contains(".target sm_100a\n"));
     let wrong = sixwarp(&["ptx", "--device", "cpu"]);
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n], sim-sm90"));
+    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n] and sim-sm80"));
     // The driver is asked; a machine without one says so.
     let gpu = sixwarp(&["ptx", "--device", "cuda:99"]);
     assert_eq!(gpu.status.code(), Some(1));

@@ -14,6 +14,10 @@ fn main() {
         std::process::exit(2);
     }
     let arch = match a.remove(0).as_str() {
+        "sm80" => Arch::Sm80,
+        "sm86" => Arch::Sm86,
+        "sm89" => Arch::Sm89,
+        "sm120" => Arch::Sm120,
         "sm90" => Arch::Sm90,
         "sm100" => Arch::Sm100,
         _ => Arch::Sm103,

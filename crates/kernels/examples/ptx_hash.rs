@@ -65,9 +65,9 @@ fn hash(program: &program::Program) -> String {
     format!("{ptx:016x} {rest:016x}")
 }
 
-/// Whether a line says where in the source something was emitted.
+/// Whether a line says where in the source something was emitted, or separates such lines.
 fn is_place(line: &str) -> bool {
-    line.starts_with(".loc") || line.starts_with(".file")
+    line.is_empty() || line.starts_with(".loc") || line.starts_with(".file")
 }
 
 fn of(feed: impl FnOnce(&mut DefaultHasher)) -> u64 {

@@ -12,15 +12,15 @@
 //! [`BATCH`] parts are under way at once in each warp: with one part after the other, the latency of
 //! memory would be paid for each.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
+use crate::call::memory::Memory;
 use crate::call::sequence::element;
+use crate::math::weights::{Headroom, Weights};
 use crate::plan::Partial;
 use layout::Layout;
 use problem::{DType, Problem, QueryLengths, Slot};
 use program::Launch;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
-use std::f32::consts::{LN_2, LOG2_E};
 
 /// Warps of a CTA.
 const WARPS: u32 = 4;
@@ -41,7 +41,7 @@ struct Combine {
     partial_lse: GlobalPtr,
     partial_sums: Option<GlobalPtr>,
     parts: Reg<u32>,
-    /// What is added to the exponents of weights: minus the logarithm of the number of parts, rounded up.
+    /// What is added to the exponents of weights.
     headroom: Reg<f32>,
     rows: Reg<u32>,
     out: GlobalPtr,
@@ -105,9 +105,12 @@ pub fn emit(
         grid: [rows, columns, 1],
         block: [WARPS * 32, 1, 1],
         cluster: [1, 1, 1],
-        shared_bytes: kernel.shared_bytes.max(spread(rows * columns, processors)),
+        shared_bytes: match target.overlaps_launches() {
+            true => kernel.shared_bytes.max(spread(rows * columns, processors)),
+            false => kernel.shared_bytes,
+        },
         args: args.into_values(),
-        overlaps_previous: true,
+        overlaps_previous: target.overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -140,7 +143,7 @@ fn declare(
         partial_lse: args.pointer(b, "partial_lse", partial.lse),
         partial_sums: partial.sums.map(|sums| args.pointer(b, "partial_sums", sums)),
         parts: args.u32(b, "parts", parts),
-        headroom: args.f32(b, "headroom", -(parts.next_power_of_two().ilog2() as f32)),
+        headroom: args.f32(b, "headroom", Headroom::of(parts)),
         rows: args.u32(b, "rows", problem.lse_len() as u32),
         out: args.pointer(b, "out", memory.slot(Slot::Out)),
         strides: [0, 1, 2]
@@ -198,13 +201,12 @@ impl Combine {
     fn find(&self, b: &mut Builder) -> Row {
         let (cta, columns) = (b.special("%ctaid.x"), b.special("%ctaid.y"));
         let warp = b.warp().index();
-        let (team, member) = (b.div(warp, self.team), b.rem(warp, self.team));
-        let index = b.mad(cta, WARPS / self.team, team);
+        let (team, member) = (b.eval(warp / self.team), b.eval(warp % self.team));
+        let index = b.eval(cta * (WARPS / self.team) + team);
         let (head_row, token) = self.tokens.divide(b, index);
         let (batch, head) = self.heads.divide(b, head_row);
         let lane = b.special("%laneid");
-        let columns = b.mul(columns, COLUMNS);
-        let column = b.mad(lane, 4, columns);
+        let column = b.eval(lane * 4 + columns * COLUMNS);
         Row { index, place: [batch, head, token], warp, member, lane, column }
     }
 
@@ -225,8 +227,7 @@ impl Combine {
             |b| b.setp(Cmp::Lt, first, self.parts),
             |b| {
                 body(b, first);
-                let next = b.add(first, LANES);
-                b.assign(first, next);
+                b.assign(first, first + LANES);
             },
         );
     }
@@ -245,10 +246,10 @@ impl Combine {
         numbers: GlobalPtr,
         none: f32,
     ) -> Reg<f32> {
-        let part = b.add(first, row.lane);
+        let part = b.eval(first + row.lane);
         let exists = b.setp(Cmp::Lt, part, self.parts);
         let number = b.value::<f32>(none);
-        let index = b.mad(part, self.rows, row.index);
+        let index = b.eval(part * self.rows + row.index);
         let at = element(b, numbers, index);
         b.ld_global_if(exists, at, &[number]);
         number
@@ -269,7 +270,7 @@ impl Combine {
 
     fn weight(&self, b: &mut Builder, row: &Row, first: Reg<u32>, max: Reg<f32>) -> Weight {
         let lse = self.part_lse(b, row, first);
-        let exponent = self.exponent(b, lse, max);
+        let exponent = self.weighing(max).exponent(b, lse);
         let empty = b.setp(Cmp::Eq, lse, f32::NEG_INFINITY);
         let counts = b.not(empty);
         let power = b.ex2(exponent);
@@ -283,10 +284,9 @@ impl Combine {
         Weight { of_lane, counts: b.ballot(counts) }
     }
 
-    /// The exponent of the weight of a part, or of the sink.
-    fn exponent(&self, b: &mut Builder, lse: Reg<f32>, max: Reg<f32>) -> Reg<f32> {
-        let difference = b.sub(lse, max);
-        b.fma(difference, LOG2_E, self.headroom)
+    /// How the parts of a row are weighed whose largest log-sum-exp is `max`.
+    fn weighing(&self, max: Reg<f32>) -> Weights {
+        Weights { headroom: Headroom::Parameter(self.headroom), max }
     }
 
     /// Adds the rows of this warp's share of the 32 parts from `first` on, those that have seen a key, however
@@ -299,16 +299,15 @@ impl Combine {
         weight: Weight,
         sums: [Reg<f32>; 4],
     ) {
-        let left = b.sub(self.parts, first);
-        let lanes = b.min(left, LANES);
-        let from = b.mul(row.member, BATCH);
+        let lanes = b.eval((self.parts - first).min(LANES));
+        let from = b.eval(row.member * BATCH);
         b.while_(
             |b| b.setp(Cmp::Lt, from, lanes),
             |b| {
                 let parts: Vec<_> = (0..BATCH)
                     .map(|n| {
-                        let lane = b.add(from, n);
-                        let part = b.add(first, lane);
+                        let lane = b.eval(from + n);
+                        let part = b.eval(first + lane);
                         self.load_part(b, row, part, weight, lane)
                     })
                     .collect();
@@ -318,8 +317,7 @@ impl Combine {
                         b.assign(sum, added);
                     }
                 }
-                let next = b.add(from, BATCH * self.team);
-                b.assign(from, next);
+                b.assign(from, from + BATCH * self.team);
             },
         );
     }
@@ -350,8 +348,8 @@ impl Combine {
         row: &Row,
         later: u32,
     ) -> SmemPtr {
-        let column = b.mul(row.lane, 4);
-        let warp = b.add(row.warp, later);
+        let column = b.eval(row.lane * 4);
+        let warp = b.eval(row.warp + later);
         shared.element(b, &[column, warp])
     }
 
@@ -364,14 +362,13 @@ impl Combine {
         weight: Weight,
         lane: Reg<u32>,
     ) -> (Reg<f32>, [Reg<f32>; 4]) {
-        let counts = b.shr(weight.counts, lane);
-        let counts = b.and(counts, 1);
+        let counts = b.eval(weight.counts >> lane);
+        let counts = b.eval(counts % 2);
         let counts = b.setp(Cmp::Ne, counts, 0);
         let counts = self.within(b, row, counts);
         let weight = b.lane_value(weight.of_lane, lane);
-        let index = b.mad(part, self.rows, row.index);
-        let column = b.mul_wide(row.column, 4);
-        let offset = b.mad_wide(index, self.value_dim * 4, column);
+        let index = b.eval(part * self.rows + row.index);
+        let offset = b.eval(index.widening_mul(self.value_dim * 4) + row.column.widening_mul(4));
         let at = b.global_add(self.partial, offset);
         let values: [Reg<f32>; 4] = std::array::from_fn(|_| b.value::<f32>(0.0));
         b.ld_global_if(counts, at, &values);
@@ -389,36 +386,22 @@ impl Combine {
 
     /// Writes the LSE and returns the factor on the row.
     fn finish(&self, b: &mut Builder, row: &Row, max: Reg<f32>, total: Reg<f32>) -> Reg<f32> {
-        let empty = b.setp(Cmp::Le, total, 0.0);
-        let log = b.lg2(total);
-        let log = b.sub(log, self.headroom);
-        let lse = b.fma(log, LN_2, max);
-        let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
+        let weighing = self.weighing(max);
+        let (lse, empty) = weighing.lse(b, total);
         if let Some(out) = self.lse {
             let first = b.setp(Cmp::Eq, row.column, 0);
             let at = element(b, out, row.index);
             b.st_global_if(first, at, lse);
         }
         let [_, head, _] = row.place;
-        let denominator = match self.sinks {
-            None => total,
-            Some(sinks) => {
-                let at = element(b, sinks, head);
-                let sink = b.ld_global::<f32>(at);
-                let exponent = self.exponent(b, sink, max);
-                let power = b.ex2(exponent);
-                b.add(total, power)
-            }
-        };
-        let inverse = b.rcp(denominator);
-        b.select::<f32>(empty, 0.0, inverse)
+        weighing.factor(b, total, empty, self.sinks.map(|sinks| (sinks, head)))
     }
 
     fn write(&self, b: &mut Builder, row: &Row, factor: Reg<f32>, sums: [Reg<f32>; 4]) {
-        let mut offset = b.mul_wide(row.column, 2);
+        let mut offset = b.eval(row.column.widening_mul(2));
         for (index, stride) in row.place.into_iter().zip(self.strides) {
             let index = b.widen(index);
-            offset = b.mad(index, stride, offset);
+            offset = b.eval(index * stride + offset);
         }
         let at = b.global_add(self.out, offset);
         let scaled = sums.map(|sum| b.mul(sum, factor));

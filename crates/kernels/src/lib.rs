@@ -5,14 +5,16 @@
 //!
 //! From the top down:
 //! - `plan`: from a problem to launches; `plan/schedule.rs` lists the kernels there are;
-//! - `hopper` (`narrow`, `wide`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
+//! - `ampere` (`mma.sync`, everything since), `hopper` (`narrow`, `wide`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
 //!   `combine`: the kernel that merges parts and adds the sink; `merge`: the same for parts that a caller has;
 //!   `realign`: copies of tensors that begin at any address;
+//! - `roles`: what warps of every architecture do alike;
 //! - `work`: which CTA does what, and in which order;
 //! - `call`: what a kernel is told: parameters, lengths, rows of a tile, keys that a row sees;
 //! - `moves`: rows on their way to shared memory and back to memory;
 //! - `math`: softmax, exponentials, soft caps, mask tensors, rows that are computed again.
 
+mod ampere;
 mod blackwell;
 mod call;
 mod combine;
@@ -22,7 +24,8 @@ pub mod merge;
 mod moves;
 mod plan;
 mod realign;
+mod roles;
 mod work;
 
-pub use plan::options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split};
+pub use plan::options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, UnknownArch};
 pub use plan::{Plan, check, plan};

@@ -8,14 +8,13 @@
 //! `combine` merges parts that lie in one workspace, any number of them; here each part has two pointers, and
 //! the loop over parts is unrolled.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
 use crate::call::sequence::element;
+use crate::math::weights::{self, Headroom};
 use crate::plan::options::Arch;
 use problem::{DType, Unsupported, View};
+use program::build::{Arguments, Divisor};
 use program::{Access, Buffer, BufferId, Launch, Program};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, module};
-use std::f32::consts::{LN_2, LOG2_E};
 use std::fmt;
 use std::sync::Arc;
 
@@ -162,7 +161,7 @@ struct Kernel {
     strides: [Reg<u64>; 3],
     dim: u32,
     elements: Elements,
-    /// What is added to the exponents of weights: minus the logarithm of the number of parts, rounded up.
+    /// What is added to the exponents of weights.
     headroom: f32,
 }
 
@@ -212,7 +211,7 @@ impl Kernel {
             tokens: Divisor::declare(b, args, "tokens", shape[2] as u32),
             dim: shape[3] as u32,
             elements: Elements { dtype, count: merge.vector() as u32 },
-            headroom: -(merge.parts.max(1).next_power_of_two().ilog2() as f32),
+            headroom: Headroom::of(merge.parts.max(1) as u32),
         }
     }
 
@@ -224,7 +223,7 @@ impl Kernel {
             let factor = self.finish(b, &row, &weights);
             let step = LANES * self.elements.count;
             b.range(0, self.dim.div_ceil(step), |b, n| {
-                let first = b.mul(n, step);
+                let first = b.eval(n * step);
                 self.columns(b, &row, &weights, factor, first);
             });
         });
@@ -232,13 +231,13 @@ impl Kernel {
 
     fn find(&self, b: &mut Builder) -> Row {
         let (cta, warp) = (b.special("%ctaid.x"), b.warp().index());
-        let index = b.mad(cta, WARPS, warp);
+        let index = b.eval(cta * WARPS + warp);
         let (head_row, token) = self.tokens.divide(b, index);
         let (batch, head) = self.heads.divide(b, head_row);
         let mut offset = b.value::<u64>(0);
         for (n, stride) in [batch, head, token].into_iter().zip(self.strides) {
             let n = b.widen(n);
-            offset = b.mad(n, stride, offset);
+            offset = b.eval(n * stride + offset);
         }
         Row { index, head, offset, lane: b.special("%laneid") }
     }
@@ -263,7 +262,7 @@ impl Kernel {
         b.assign_if(none, max, 0.0);
         let total = b.value::<f32>(0.0);
         let weight = |b: &mut Builder, lse: Reg<f32>| {
-            let exponent = self.exponent(b, lse, max);
+            let exponent = self.weighing(max).exponent(b, lse);
             let weight = b.ex2(exponent);
             let sum = b.add(total, weight);
             b.assign(total, sum);
@@ -273,35 +272,21 @@ impl Kernel {
         Weights { of, max, total }
     }
 
-    fn exponent(&self, b: &mut Builder, lse: Reg<f32>, max: Reg<f32>) -> Reg<f32> {
-        let difference = b.sub(lse, max);
-        let headroom = b.value::<f32>(self.headroom);
-        b.fma(difference, LOG2_E, headroom)
+    /// How the parts of a row are weighed whose largest log-sum-exp is `max`.
+    fn weighing(&self, max: Reg<f32>) -> weights::Weights {
+        weights::Weights { headroom: Headroom::Constant(self.headroom), max }
     }
 
     /// Writes the LSE, and returns the factor on sums of the row.
     fn finish(&self, b: &mut Builder, row: &Row, weights: &Weights) -> Reg<f32> {
         let Weights { max, total, .. } = *weights;
-        let empty = b.setp(Cmp::Le, total, 0.0);
-        let log = b.lg2(total);
-        let log = b.sub(log, self.headroom);
-        let lse = b.fma(log, LN_2, max);
-        let lse = b.select::<f32>(empty, f32::NEG_INFINITY, lse);
+        let weighing = self.weighing(max);
+        let (lse, empty) = weighing.lse(b, total);
         let first = b.setp(Cmp::Eq, row.lane, 0);
         let at = element(b, self.lse, row.index);
         b.st_global_if(first, at, lse);
-        let denominator = match self.sinks {
-            None => total,
-            Some(sinks) => {
-                let at = element(b, sinks, row.head);
-                let sink = b.ld_global::<f32>(at);
-                let exponent = self.exponent(b, sink, max);
-                let power = b.ex2(exponent);
-                b.add(total, power)
-            }
-        };
-        let inverse = b.rcp(denominator);
-        b.select::<f32>(empty, 0.0, inverse)
+        let sinks = self.sinks.map(|sinks| (sinks, row.head));
+        weighing.factor(b, total, empty, sinks)
     }
 
     /// Merges the columns of a warp from `first` on.
@@ -313,10 +298,9 @@ impl Kernel {
         factor: Reg<f32>,
         first: Reg<u32>,
     ) {
-        let column = b.mad(row.lane, self.elements.count, first);
+        let column = b.eval(row.lane * self.elements.count + first);
         let there = b.setp(Cmp::Lt, column, self.dim);
-        let bytes = b.mul_wide(column, self.elements.dtype.bytes() as u32);
-        let offset = b.add(row.offset, bytes);
+        let offset = b.eval(row.offset + column.widening_mul(self.elements.dtype.bytes() as u32));
         let sums: Vec<Reg<f32>> = (0..self.elements.count).map(|_| b.value::<f32>(0.0)).collect();
         for ([out, _], (weight, counts)) in self.parts.iter().zip(&weights.of) {
             let at = b.global_add(*out, offset);

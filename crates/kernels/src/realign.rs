@@ -5,8 +5,9 @@
 //! copied element by element in every call, and the kernels read the copies. That costs a pass over the whole span
 //! of the tensors, a page pool included, and as many bytes of workspace.
 
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::memory::Memory;
 use problem::{Problem, SegmentSlot, Slot};
+use program::build::Arguments;
 use program::{Argument, BufferId, Launch};
 use ptx::build::{Builder, Cmp, Kernel, Target};
 

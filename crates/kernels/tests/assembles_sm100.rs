@@ -120,6 +120,8 @@ fn two_blocks_of_rows() {
         let capped = capped(ragged(key_dim, value_dim, Mask::Causal));
         assembles(&capped, Arch::Sm100, &options);
     }
+    // Blackwell Ultra's softmax threads are other ones.
+    assembles(&ragged(128, 128, Mask::Causal), Arch::Sm103, &options);
 }
 
 #[test]
@@ -156,22 +158,41 @@ fn listed_rows() {
     }
 }
 
-/// Rows of fp8 numbers: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
+/// Packed rows of a format.
+fn packed(storage: Storage, value_dim: u64) -> (Segment, impl Fn(Segment) -> Problem) {
+    let dim = storage.packed().expect("a packed format").dim;
+    let rows = View::bshd(DType::Bf16, [64, 1, 64, dim]);
+    let problem = move |segment: Segment| {
+        let q = View::bshd(DType::Bf16, [2, 128, 2, dim]);
+        Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
+    };
+    (Segment::shared(rows, value_dim).stored(storage), problem)
+}
+
+/// Packed rows: in pages and by lists, on a pair of CTAs and, for other value dims, on one.
 #[test]
 fn packed_rows() {
     for (value_dim, arch) in [(512, Arch::Sm100), (512, Arch::Sm103), (128, Arch::Sm100)] {
-        let rows = View::bshd(DType::Bf16, [64, 1, 64, 512]);
-        let rows = || Segment::shared(rows, value_dim).stored(Storage::Model1);
-        let problem = |segment: Segment| {
-            let q = View::bshd(DType::Bf16, [2, 128, 2, 512]);
-            Problem::builder(q).segment(segment).sinks().build().expect("a valid problem")
-        };
+        let (rows, problem) = packed(Storage::Model1, value_dim);
         let options = PlanOptions::for_arch(arch);
-        let paged = problem(rows().paged(32).mask(Mask::Causal));
+        let paged = problem(rows.clone().paged(32).mask(Mask::Causal));
         assembles(&paged, arch, &options);
         assembles(&with_mask(&paged, BIAS), arch, &options);
-        let listed = problem(rows().paged(0).indexed(700));
+        let listed = problem(rows.paged(0).indexed(700));
         assembles(&capped(listed.clone()), arch, &options);
         assembles(&listed, arch, &options);
     }
+}
+
+/// Of every other format the largest kernels: lists, and two warps that unpack.
+#[test]
+fn packed_rows_of_other_formats() {
+    let archs = [Arch::Sm100, Arch::Sm103].into_iter().cycle();
+    for (storage, arch) in Storage::ALL[2..].iter().zip(archs) {
+        let (rows, problem) = packed(*storage, 512);
+        assembles(&problem(rows.paged(0).indexed(700)), arch, &PlanOptions::for_arch(arch));
+    }
+    let (rows, problem) = packed(Storage::V32, 128);
+    let paged = problem(rows.paged(32).mask(Mask::Causal));
+    assembles(&paged, Arch::Sm100, &PlanOptions::for_arch(Arch::Sm100));
 }

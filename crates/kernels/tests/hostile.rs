@@ -83,6 +83,11 @@ fn check(arch: Arch) {
 }
 
 #[test]
+fn mma_sync_stays_within_its_tensors() {
+    check(Arch::Sm86);
+}
+
+#[test]
 fn hopper_stays_within_its_tensors() {
     check(Arch::Sm90);
 }

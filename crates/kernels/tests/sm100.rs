@@ -57,6 +57,16 @@ fn the_table_on_two_blocks_of_rows() {
     assert!(passed > 150, "only {passed} cases ran");
 }
 
+/// Blackwell Ultra computes no exponential on the FMA pipe: numbers, masks, and what is not finite.
+#[test]
+fn two_blocks_of_rows_on_blackwell_ultra() {
+    const CASES: &[&str] =
+        &["tokens-300", "keys-causal-200", "special-value-nan-d64", "special-key-full-128"];
+    let mut engine = Simulated::on(Arch::Sm103);
+    engine.options.row_blocks = RowBlocks::Two;
+    assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+}
+
 #[test]
 fn probabilities_through_shared_memory() {
     let mut engine = blackwell();
@@ -124,6 +134,10 @@ fn gathered_rows_in_any_order() {
         "lists-second-only-d512",
         "dsv4-csa-decode-fp8",
         "fp8-value-dim-128",
+        "packed-lists-V3.2",
+        "packed-lists-V4.1-fp8",
+        "packed-lists-V4.1-fp4-inline",
+        "packed-value-dim-128",
     ];
     let random = (0..2).map(|seed| ("random", seed));
     let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));

@@ -94,6 +94,7 @@ fn gathered_rows_in_any_order() {
         "lists-second-only-d512",
         "lists-merged",
         "dsv4-*-fp8",
+        "packed-lists-*",
     ];
     let random = (0..4).map(|seed| ("random", seed));
     let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));
@@ -101,8 +102,28 @@ fn gathered_rows_in_any_order() {
         let mut engine = hopper();
         let simulator = sim::Options::mode(mode, seed).expect("a mode");
         engine.simulator = sim::Options { pedantic: true, ..simulator };
-        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 14);
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 19);
     }
+}
+
+/// Two CTAs on the heads of one token gather half of its rows each, where there are tokens enough.
+#[test]
+fn rows_of_lists_shared_by_two_ctas() {
+    const CASES: &[&str] = &["lists-shared-rows", "lists-shared-rows-varlen"];
+    let modes = [("eager", 0), ("latest", 0), ("adversarial", 0), ("random", 0), ("random", 1)];
+    for (mode, seed) in modes {
+        let mut engine = hopper();
+        engine.options.processors = 2;
+        let simulator = sim::Options::mode(mode, seed).expect("a mode");
+        engine.simulator = sim::Options { pedantic: true, ..simulator };
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+    let options = PlanOptions { processors: 2, ..PlanOptions::for_arch(Arch::Sm90) };
+    let shared = |case: cases::Case| {
+        let problem = case.problem().expect("a valid problem");
+        plan(&problem, Arch::Sm90, &options).expect("supported").summary.contains("2 CTAs share")
+    };
+    assert!(cases::table().into_iter().filter(named(CASES)).all(shared));
 }
 
 /// Places of gathered rows have 32 bits: where a tensor needs more, tensor copies bring rows of pages, and lists

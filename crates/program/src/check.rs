@@ -306,7 +306,8 @@ fn mismatch(argument: &Argument, param: &Variable) -> Option<Violation> {
     (!fits).then(|| Rule::L(10).broken(format!("needs a {needs} parameter, this is `{param}`")))
 }
 
-fn variable_bytes(variable: &Variable) -> u64 {
+/// Bytes of a variable or parameter; an open extent counts nothing.
+pub fn variable_bytes(variable: &Variable) -> u64 {
     let count = variable.extents.iter().fold(1u64, |n, e| n.saturating_mul(e.unwrap_or(0)));
     let lanes = u64::from(variable.vector.unwrap_or(1));
     count.saturating_mul(lanes * u64::from(variable.ty.bits()).div_ceil(8))
@@ -323,7 +324,7 @@ fn parameter_bytes(params: &[Variable]) -> u64 {
 }
 
 /// Bytes of the sized `.shared` variables that the kernel declares, and of the module's that it names.
-fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
+pub fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
     let body = kernel.body.as_deref().unwrap_or_default();
     let mut named = HashSet::new();
     names_in(body, &mut named);

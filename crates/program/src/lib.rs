@@ -3,6 +3,7 @@
 //! A [`Program`] knows no device. The CUDA backend and the simulator both take a `Program` and
 //! memory for its buffers; what works on one works on the other.
 
+pub mod build;
 pub mod check;
 mod display;
 mod limits;

@@ -66,6 +66,7 @@ impl<'a> Cluster<'a> {
         for w in machine.warps.ids() {
             let (since, time) = (machine.warps[w].running_since, machine.warps[w].time);
             machine.trace_slice(Track::Warp(w), "run", since, time);
+            machine.trace_steps(w);
         }
         machine.counters.cycles += end;
         let Machine { counters, trace, notes, .. } = machine;
@@ -94,6 +95,7 @@ impl Results {
     pub fn add(&mut self, other: Results) {
         self.counters += other.counters;
         self.trace.slices.extend(other.trace.slices);
+        self.trace.steps.extend(other.trace.steps);
         let room = MOST_NOTES.saturating_sub(self.notes.len());
         self.notes.extend(other.notes.into_iter().take(room));
         other.allowed.into_iter().for_each(|allowed| add_allowed(&mut self.allowed, allowed));

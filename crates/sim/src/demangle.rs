@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// The path of a name mangled by the Itanium ABI, `<...>` for template arguments; else the name.
-pub(crate) fn readable(name: &str) -> Cow<'_, str> {
+pub fn readable(name: &str) -> Cow<'_, str> {
     let encoding = name.strip_prefix("_Z").map(str::as_bytes);
     let path = encoding.and_then(|rest| Mangled { rest, depth: 0 }.name());
     let path = path.filter(|path| !path.contains(UNKNOWN));

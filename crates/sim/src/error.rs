@@ -5,6 +5,7 @@
 //! ([`Unsupported`]) are different types. Each names the PTX line, the rule and what to do.
 
 use crate::demangle::readable;
+use crate::hang::Deadlock;
 use crate::rules::Rule;
 use program::Violation;
 use std::fmt::{self, Display, Formatter};
@@ -96,6 +97,8 @@ pub struct Site {
     pub warp: u32,
     /// Lane, where one is to blame.
     pub lane: Option<u32>,
+    /// Simulated cycle at which it was there, where that is known.
+    pub cycle: Option<u64>,
 }
 
 impl Site {
@@ -198,36 +201,6 @@ impl Display for Finding {
     }
 }
 
-/// Warps that cannot go on, at one place and for one reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// Where they wait; the first of them.
-    pub site: Site,
-    /// How many there are.
-    pub warps: usize,
-    /// Which: `CTA (0,0,0) warps 0 to 3`.
-    pub who: String,
-    /// For what.
-    pub what: String,
-}
-
-/// No warp can go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlock {
-    /// What is the matter, as far as it can be told.
-    pub cause: String,
-    /// Where that is, if not where warps wait.
-    pub origin: Option<Site>,
-    /// Who waits for what; those that the cause is about come first.
-    pub waiting: Vec<Waiting>,
-    /// Kinds of waiters that are not listed.
-    pub unlisted: usize,
-    /// What is known of each barrier waited for.
-    pub notes: Vec<String>,
-    /// What to do.
-    pub help: Vec<String>,
-}
-
 /// Warps of a launch that took too long, at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
@@ -298,7 +271,7 @@ impl Display for Site {
 }
 
 /// A site without those who were there.
-struct Place<'s>(&'s Site);
+pub(crate) struct Place<'s>(pub(crate) &'s Site);
 
 impl Display for Place<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -341,37 +314,6 @@ impl Display for Hazard {
             write!(f, "\n  {what}\n  --> {site}")?;
         }
         help(f, self.help.as_ref())
-    }
-}
-
-impl Display for Waiting {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Waiting { site, warps, who, what } = self;
-        let wait = if *warps == 1 { "warp waits" } else { "warps wait" };
-        write!(f, "{warps} {wait} for {what}: {who}\n  --> {}", Place(site))?;
-        write!(f, "\n   | {}", site.instruction)
-    }
-}
-
-impl Display for Deadlock {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "deadlock: {}", self.cause)?;
-        if let Some(origin) = &self.origin {
-            write!(f, "\n  --> {origin}")?;
-        }
-        for waiting in &self.waiting {
-            write!(f, "\n  {waiting}")?;
-        }
-        for note in &self.notes {
-            write!(f, "\n   = note: {note}")?;
-        }
-        if self.unlisted > 0 {
-            write!(f, "\n   = note: {} more kinds of waiters are not listed", self.unlisted)?;
-        }
-        for line in &self.help {
-            write!(f, "\n   = help: {line}")?;
-        }
-        Ok(())
     }
 }
 

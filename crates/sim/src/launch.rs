@@ -1,5 +1,6 @@
 //! A launch: what all of its clusters share.
 
+use crate::doubts::Doubt;
 use crate::judge::{Clusters, Earlier, Unwritten};
 use crate::load::{Frame, Kernel};
 use crate::matrix::{TMEM_COLUMNS, TMEM_LANES};
@@ -32,6 +33,8 @@ pub struct LaunchState<'a> {
     pub dynamic_shared: u32,
     /// Options.
     pub options: &'a Options,
+    /// Loads whose values must not be used.
+    pub(crate) doubts: &'a [Doubt],
     /// What warps start without, where that is checked.
     pub(crate) undefined: Option<Box<Unwritten>>,
     /// What earlier launches wrote that may still be at work.

@@ -76,10 +76,12 @@
 mod alu;
 mod cluster;
 mod demangle;
+mod doubts;
 mod engine;
 mod error;
 mod exec;
 mod geometry;
+mod hang;
 mod instruction;
 mod judge;
 mod launch;
@@ -103,13 +105,14 @@ mod variables;
 mod warp;
 mod watchdog;
 
-pub use error::{
-    Deadlock, Error, Fault, Finding, Hazard, Running, Site, Stopped, Unsupported, Waiting,
-};
+pub use demangle::readable;
+pub use error::{Error, Fault, Finding, Hazard, Running, Site, Stopped, Unsupported};
+pub use hang::{Arrivals, BarrierState, Deadlock, LastDeed, Waiting};
 pub use limits::Limits;
 pub use options::{Completion, Options, Schedule};
 pub use report::{Counters, Outcome, Report};
 pub use rules::{Allowed, Rule, UnknownRule};
-pub use run::{outcome, run};
+pub use run::{Placement, outcome, outcome_at, run};
 pub use timing::{CLASSES, Class};
-pub use trace::{Row, Slice, Trace, svg};
+pub use trace::{Row, Slice, Step, Trace, svg};
+pub use variables::{ModuleVariable, initial_value, module_variables};

@@ -18,6 +18,21 @@ pub struct Touch {
     pub pc: Pc,
 }
 
+/// The arrivals of a warp so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The warp, and the last of its instructions that arrived.
+    pub by: Touch,
+    /// Arrivals in all phases.
+    pub count: i64,
+    /// Phases in which it arrived.
+    pub phases: u64,
+    /// The last of them.
+    pub last_phase: u64,
+    /// Simulated time of the last arrival.
+    pub time: u64,
+}
+
 /// A look by parity that found a phase incomplete.
 #[derive(Clone, Copy, Debug)]
 struct Poll {
@@ -68,6 +83,8 @@ pub struct Mbarrier {
     /// Most arrivals seen in one phase.
     pub most_arrivals: i64,
     arrivals: i64,
+    /// Arrivals by warp, in the order in which warps first came.
+    arrived: Vec<Arrived>,
     /// What the lanes of each warp saw of it.
     sights: HashMap<WarpId, Sight>,
     /// Where lanes of each warp last looked in vain, by parity and without blocking.
@@ -183,6 +200,7 @@ impl Mbarrier {
             last: by,
             most_arrivals: 0,
             arrivals: 0,
+            arrived: Vec::new(),
             sights: HashMap::new(),
             polls: HashMap::new(),
             done_time: 0,
@@ -203,10 +221,33 @@ impl Mbarrier {
             return Err(MbarrierError::TooManyArrivals { arrivals: count, pending: self.pending });
         }
         self.last = by;
+        self.note_arrival(count, by, time);
         self.pending -= count;
         self.arrivals += count;
         self.most_arrivals = self.most_arrivals.max(self.arrivals);
         Ok(self.settle(time))
+    }
+
+    fn note_arrival(&mut self, count: i64, by: Touch, time: u64) {
+        let phase = self.phase;
+        match self.arrived.iter_mut().find(|arrived| arrived.by.warp == by.warp) {
+            Some(arrived) => {
+                arrived.by = by;
+                arrived.count += count;
+                arrived.phases += u64::from(arrived.last_phase != phase);
+                arrived.last_phase = phase;
+                arrived.time = time;
+            }
+            None => {
+                let first = Arrived { by, count, phases: 1, last_phase: phase, time };
+                self.arrived.push(first);
+            }
+        }
+    }
+
+    /// Arrivals by warp, in the order in which warps first came.
+    pub fn arrived(&self) -> &[Arrived] {
+        &self.arrived
     }
 
     /// Adds to the transaction count (negative completes); whether the phase completed.
@@ -285,6 +326,18 @@ mod tests {
             (bar.next_in_turn(WarpId(5), 0x1, 1), bar.next_in_turn(WarpId(5), !0x1, 0)),
             (3, 0)
         );
+    }
+
+    #[test]
+    fn arrivals_are_counted_by_warp() {
+        let mut bar = Mbarrier::new(2, BY).unwrap();
+        let other = Touch { warp: WarpId(1), pc: 7 };
+        for (by, time) in [(BY, 1), (other, 2), (BY, 3)] {
+            bar.arrive(1, by, time).unwrap();
+        }
+        let [first, second] = bar.arrived() else { panic!("{:?}", bar.arrived()) };
+        assert_eq!((first.count, first.phases, first.last_phase, first.time), (2, 2, 1, 3));
+        assert_eq!((second.by, second.count, second.last_phase), (other, 1, 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Running programs: memory, parameters, launches, host threads.
 
 use crate::cluster::{Cluster, Results};
+use crate::doubts::{self, Doubt};
 use crate::error::Error;
 use crate::geometry;
 use crate::judge::{Earlier, Meeting, Unwritten, Written};
@@ -15,7 +16,7 @@ use crate::variables;
 use crate::watchdog::Watchdog;
 use program::{Access, Argument, BufferId, Launch, Pointer, Program};
 use rayon::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,10 +30,44 @@ pub fn run(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Result<
 
 /// As [`run`], but keeps what was found before an error ended the run.
 pub fn outcome(program: &Program, buffers: &[Vec<u8>], options: &Options) -> Outcome {
-    repeatable(options, |options| {
-        let mut device = prepare(program, buffers, &options.limits)?;
-        let ended = device.run(program, options);
-        Ok((device, ended))
+    doubts::settle(options, |doubts| {
+        repeatable(options, |options| {
+            let mut device = prepare(program, buffers, &options.limits)?;
+            device.doubts = doubts.to_vec();
+            let ended = device.run(program, options);
+            Ok((device, ended))
+        })
+    })
+}
+
+/// Where a caller has a program's memory: addresses that stand in parameters and in memory then mean what they
+/// mean to the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a> {
+    /// The address of each of [`Program::buffers`], growing, outside the windows of other state spaces.
+    pub addresses: &'a [u64],
+    /// Module-scope variables and their addresses, which lie in buffers; all others start with their initial value.
+    pub variables: &'a HashMap<ptx::Symbol, u64>,
+}
+
+/// As [`outcome`], with buffers and variables where `placement` says.
+pub fn outcome_at(
+    program: &Program,
+    buffers: &[Vec<u8>],
+    placement: &Placement,
+    options: &Options,
+) -> Outcome {
+    doubts::settle(options, |doubts| {
+        repeatable(options, |options| {
+            let warnings = program.check().map_err(Error::Invalid)?;
+            let global = place(program, buffers, Some(placement.addresses), &options.limits)?;
+            let mut device = Device::new(global);
+            device.variables = placement.variables.clone();
+            device.doubts = doubts.to_vec();
+            device.report.notes.extend(warnings.iter().map(ToString::to_string));
+            let ended = device.run(program, options);
+            Ok((device, ended))
+        })
     })
 }
 
@@ -55,19 +90,28 @@ fn repeatable(
 /// A device with a program's buffers in its memory, if a GPU would take the program.
 fn prepare(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Device, Error> {
     let warnings = program.check().map_err(Error::Invalid)?;
-    let mut device = Device::new(place(program, buffers, limits)?);
+    let mut device = Device::new(place(program, buffers, None, limits)?);
     device.report.notes.extend(warnings.iter().map(ToString::to_string));
     Ok(device)
 }
 
-/// Global memory with a program's buffers in it.
-fn place(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Global, Error> {
+/// Global memory with a program's buffers in it, at `addresses` where they are given.
+fn place(
+    program: &Program,
+    buffers: &[Vec<u8>],
+    addresses: Option<&[u64]>,
+    limits: &Limits,
+) -> Result<Global, Error> {
     if buffers.len() != program.buffers.len() {
         let (have, need) = (buffers.len(), program.buffers.len());
         return Err(Error::Load(format!("{have} buffers were given; the program has {need}")));
     }
+    if let Some(addresses) = addresses.filter(|given| given.len() != buffers.len()) {
+        let (have, need) = (addresses.len(), buffers.len());
+        return Err(Error::Load(format!("{have} addresses were given for {need} buffers")));
+    }
     let mut global = Global::new(limits);
-    for (buffer, bytes) in program.buffers.iter().zip(buffers) {
+    for (i, (buffer, bytes)) in program.buffers.iter().zip(buffers).enumerate() {
         let contents = match buffer.access {
             Access::Write | Access::Workspace => Contents::Poison,
             _ => Contents::Bytes(bytes),
@@ -80,13 +124,17 @@ fn place(program: &Program, buffers: &[Vec<u8>], limits: &Limits) -> Result<Glob
                 buffer.bytes
             )));
         }
-        global.allocate(&Request {
+        let request = Request {
             name: &buffer.name,
             bytes: buffer.bytes,
             align: buffer.align,
             contents,
             read_only: buffer.access == Access::Read,
-        })?;
+        };
+        match addresses {
+            Some(addresses) => global.allocate_at(&request, addresses[i])?,
+            None => global.allocate(&request)?,
+        };
     }
     write_pointers(program, &global);
     Ok(global)
@@ -110,11 +158,22 @@ struct Device {
     behind: Option<Written>,
     /// Whether clusters met in memory on several host threads.
     raced: bool,
+    /// Loads whose values must not be used.
+    doubts: Vec<Doubt>,
+    /// Variables that have memory before the first launch.
+    variables: HashMap<ptx::Symbol, u64>,
 }
 
 impl Device {
     fn new(global: Global) -> Self {
-        Device { global, report: Report::default(), behind: None, raced: false }
+        Device {
+            global,
+            report: Report::default(),
+            behind: None,
+            raced: false,
+            doubts: Vec::new(),
+            variables: HashMap::new(),
+        }
     }
 
     fn outcome(self, ended: Result<(), Error>) -> Outcome {
@@ -174,10 +233,11 @@ impl Device {
     ) -> Result<(), Error> {
         geometry::check_clusters(launch)?;
         geometry::check_length(kernel, options)?;
-        let variables = variables::place(module, kernel, &mut self.global)?;
+        let variables = variables::place(module, kernel, &mut self.global, &self.variables)?;
         let behind = self.behind.take();
         let grid_workspace = variables::grid_workspace(kernel, &mut self.global)?;
         let state = LaunchState {
+            doubts: &self.doubts,
             grid_workspace,
             kernel,
             params,
@@ -208,6 +268,7 @@ impl Device {
         if options.trace {
             let trace = self.report.trace.get_or_insert_default();
             trace.slices.extend(results.trace.slices);
+            trace.steps.extend(results.trace.steps);
         }
         error.map_or(Ok(()), Err)
     }

@@ -2,6 +2,7 @@
 
 pub mod svg;
 
+use crate::error::Site;
 use crate::machine::{CtaRank, Machine};
 use crate::warp::WarpId;
 use std::fmt::Write;
@@ -43,9 +44,26 @@ pub enum Row {
     Tensor,
 }
 
+/// One of the last instructions of a warp that were more than arithmetic, branches and looks at an mbarrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// `%ctaid`.
+    pub cta: [u32; 3],
+    /// Warp of the CTA.
+    pub warp: u32,
+    /// When.
+    pub cycle: u64,
+    /// PTX line.
+    pub line: u32,
+    /// The instruction.
+    pub instruction: String,
+}
+
 /// The timeline of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
+    /// The last instructions of every warp, its earliest first.
+    pub steps: Vec<Step>,
     /// All slices, in no particular order.
     pub slices: Vec<Slice>,
 }
@@ -96,6 +114,19 @@ impl Machine<'_> {
         self.trace.slices.push(Slice { cta, row, name: name.into(), start, end });
     }
 
+    /// Records the last instructions of a warp, if a timeline is wanted.
+    pub(crate) fn trace_steps(&mut self, w: WarpId) {
+        if !self.launch.options.trace {
+            return;
+        }
+        let mut latest: Vec<_> = self.warps[w].recent.latest().collect();
+        latest.reverse();
+        for (pc, cycle) in latest {
+            let Site { cta, warp, line, instruction, .. } = self.site(w, pc, None);
+            self.trace.steps.push(Step { cta, warp, cycle, line, instruction });
+        }
+    }
+
     /// Records that a warp ran since its last wait, and now waits.
     pub(crate) fn trace_wait(&mut self, w: WarpId, name: &str, start: u64, end: u64) {
         let since = self.warps[w].running_since;
@@ -113,7 +144,8 @@ mod tests {
     fn the_json_has_one_event_per_slice() {
         let slice =
             |row, start| Slice { cta: [0; 3], row, name: "run".into(), start, end: start + 5 };
-        let trace = Trace { slices: vec![slice(Row::Warp(0), 0), slice(Row::Tensor, 3)] };
+        let slices = vec![slice(Row::Warp(0), 0), slice(Row::Tensor, 3)];
+        let trace = Trace { slices, steps: Vec::new() };
         let json = trace.to_json();
         assert_eq!(json.matches("\"ph\":\"X\"").count(), 2);
         assert!(json.contains("\"tid\":\"tensor unit\",\"ts\":3,\"dur\":5}\n]}"));

@@ -1,15 +1,16 @@
 //! Module-scope variables: their memory and initial values.
 
 use crate::error::Error;
+use crate::limits::Limits;
 use crate::load::{Kernel, align_of, extents_of, function_address, size_of};
 use crate::memory::{Allocation, Contents, Global, Request};
 use crate::register::R64;
-use ptx::ast::{Initializer, Item, Operand, Space, Variable};
+use ptx::ast::{Initializer, Item, Linkage, Operand, Space, Variable};
 use ptx::{Module, Symbol};
 use std::collections::HashMap;
 
 /// Addresses of the variables that have memory.
-type Addresses = HashMap<Symbol, u64>;
+pub(crate) type Addresses = HashMap<Symbol, u64>;
 
 /// Allocates the module variables a kernel uses, and those whose addresses they hold; the register
 /// row and address of each that it names.
@@ -17,11 +18,12 @@ pub(crate) fn place(
     module: &Module,
     kernel: &Kernel,
     global: &mut Global,
+    given: &Addresses,
 ) -> Result<Vec<(R64, u64)>, Error> {
     let mut wanted: Vec<Symbol> =
         kernel.globals.iter().map(|(name, _)| Symbol::new(name)).collect();
     let mut placed = Vec::new();
-    let mut addresses = Addresses::new();
+    let mut addresses = given.clone();
     while let Some(name) = wanted.pop() {
         if addresses.contains_key(&name) {
             continue;
@@ -43,14 +45,79 @@ pub(crate) fn place(
         variable.init.iter().for_each(|init| names(init, &mut wanted));
     }
     for (variable, index) in placed {
-        let Some(init) = &variable.init else { continue };
-        let width = u64::from(variable.ty.bits().max(8) / 8);
-        let writer = Writer { width, addresses: &addresses, memory: global.get(index) };
-        writer
-            .write(init, &extents_of(variable), 0)
-            .map_err(|what| Error::Load(format!("initial value of `{}`: {what}", variable.name)))?;
+        initialise(variable, global.get(index), &addresses)?;
     }
     Ok(kernel.globals.iter().map(|(name, row)| (*row, addresses[&Symbol::new(name)])).collect())
+}
+
+/// A module-scope variable that has memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleVariable {
+    /// Name.
+    pub name: Symbol,
+    /// Size.
+    pub bytes: u64,
+    /// Alignment.
+    pub align: u64,
+    /// Whether kernels may only read it.
+    pub read_only: bool,
+}
+
+/// The variables of a module in global and constant memory, those defined elsewhere left out.
+pub fn module_variables(module: &Module) -> Vec<ModuleVariable> {
+    let has_memory = |v: &&Variable| {
+        matches!(v.space, Space::Global | Space::Const) && v.linkage != Some(Linkage::Extern)
+    };
+    let variables = module.items.iter().filter_map(|item| match item {
+        Item::Variable(variable) => Some(variable),
+        _ => None,
+    });
+    let described = variables.filter(has_memory).map(|variable| ModuleVariable {
+        name: variable.name,
+        bytes: size_of(variable).1.max(1),
+        align: align_of(variable),
+        read_only: variable.space == Space::Const,
+    });
+    described.collect()
+}
+
+/// The bytes a variable starts with, where all variables of the module are at `addresses`.
+///
+/// # Errors
+/// If the module has no such variable, or its initial value is not one.
+pub fn initial_value(
+    module: &Module,
+    name: Symbol,
+    addresses: &HashMap<Symbol, u64>,
+) -> Result<Vec<u8>, Error> {
+    let variable = find(module, name)?;
+    let mut global = Global::new(&Limits::default());
+    let index = global.allocate(&Request {
+        name: name.as_str(),
+        bytes: size_of(variable).1.max(1),
+        align: align_of(variable),
+        contents: ZEROS,
+        read_only: false,
+    })?;
+    let mut addresses = addresses.clone();
+    let mut named = Vec::new();
+    variable.init.iter().for_each(|init| names(init, &mut named));
+    let code = |name: Symbol| Some((name, function_address(module, name)?));
+    addresses.extend(named.into_iter().filter_map(code));
+    initialise(variable, global.get(index), &addresses)?;
+    Ok(global.get(index).to_vec())
+}
+
+fn initialise(
+    variable: &Variable,
+    memory: &Allocation,
+    addresses: &Addresses,
+) -> Result<(), Error> {
+    let Some(init) = &variable.init else { return Ok(()) };
+    let width = u64::from(variable.ty.bits().max(8) / 8);
+    Writer { width, addresses, memory }
+        .write(init, &extents_of(variable), 0)
+        .map_err(|what| Error::Load(format!("initial value of `{}`: {what}", variable.name)))
 }
 
 const ZEROS: Contents = Contents::Bytes(&[]);

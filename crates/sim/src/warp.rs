@@ -210,6 +210,43 @@ impl WgmmaState {
     }
 }
 
+/// Instructions of a warp that are remembered.
+const REMEMBERED: usize = 64;
+
+/// The last instructions of a warp, each with its simulated time.
+pub(crate) struct Recent {
+    ring: [(Pc, u64); REMEMBERED],
+    count: usize,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { ring: [(0, 0); REMEMBERED], count: 0 }
+    }
+}
+
+impl Recent {
+    /// Remembers an instruction, and forgets the oldest.
+    #[inline]
+    pub(crate) fn note(&mut self, pc: Pc, time: u64) {
+        // A loop that looks at one place again and again takes one entry.
+        let again = self.count > 0 && self.ring[(self.count - 1) % REMEMBERED].0 == pc;
+        self.count += usize::from(!again);
+        self.ring[(self.count - 1) % REMEMBERED] = (pc, time);
+    }
+
+    /// The latest first.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = (Pc, u64)> + '_ {
+        let kept = self.count.min(REMEMBERED);
+        (1..=kept).map(|back| self.ring[(self.count - back) % REMEMBERED])
+    }
+
+    /// When an instruction was last executed, if that is not long ago.
+    pub(crate) fn time_of(&self, pc: Pc) -> Option<u64> {
+        self.latest().find(|(at, _)| *at == pc).map(|(_, time)| time)
+    }
+}
+
 /// One warp.
 pub struct Warp {
     /// CTA in the cluster.
@@ -234,6 +271,8 @@ pub struct Warp {
     pub time: u64,
     /// Simulated time at which it last began to run.
     pub running_since: u64,
+    /// Its last instructions that were more than arithmetic, branches and looks at an mbarrier.
+    pub(crate) recent: Recent,
     /// Number of the open `cp.async` group.
     pub cp_group: u64,
     /// Number of the open bulk group.
@@ -273,6 +312,7 @@ impl Warp {
             global_hint: 0,
             time: 0,
             running_since: 0,
+            recent: Recent::default(),
             cp_group: 0,
             bulk_group: 0,
             wgmma: WgmmaState::default(),
@@ -399,6 +439,16 @@ mod tests {
         warp.fragments[0].wait = Wait::Cluster(1);
         assert_eq!(warp.select(), Some(Pc::MAX));
         assert_eq!((warp.fragments[0].pc, warp.fragments[0].mask), (20, 1));
+    }
+
+    #[test]
+    fn the_latest_instructions_are_remembered() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.latest().count(), 0);
+        (0..100).for_each(|i| recent.note(i % 80, u64::from(i)));
+        assert_eq!(recent.latest().next(), Some((19, 99)));
+        assert_eq!((recent.latest().count(), recent.time_of(19)), (REMEMBERED, Some(99)));
+        assert_eq!((recent.time_of(40), recent.time_of(30)), (Some(40), None));
     }
 
     #[test]

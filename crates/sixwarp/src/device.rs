@@ -1,6 +1,10 @@
 use crate::{Arch, DeviceName, Error, PlanOptions};
+use kernels::UnknownArch;
 use std::fmt;
 use std::str::FromStr;
+
+/// Names the generation whose kernels GPUs take instead of those of their own.
+const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 
 /// Who computes.
 ///
@@ -57,16 +61,44 @@ impl Device {
         Self(Kind::Oracle)
     }
 
-    /// GPU number `ordinal`.
+    /// GPU number `ordinal`, with the kernels of its generation, or of the one that the environment variable
+    /// `SIXWARP_ARCH` names (`sm80`).
     ///
     /// # Errors
-    /// If there is no driver, no such GPU, or it is of a generation without kernels.
+    /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
-            Error::NoDevice(format!("there are no kernels for {}", device.info()))
+            Error::NoDevice(format!(
+                "there are no kernels for {}: they need compute capability 8.0 (Ampere) or later; the device `cpu` \
+                 computes the same",
+                device.info()
+            ))
         })?;
-        Ok(Self(Kind::Cuda { ordinal, arch, device }))
+        let device = Self(Kind::Cuda { ordinal, arch, device });
+        let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
+        let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
+        device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
+    }
+
+    /// The same device with the kernels of another generation, which it must be able to run: those of `sm_80`,
+    /// `sm_86` and `sm_89` run on every later GPU.
+    ///
+    /// # Errors
+    /// If the device is no GPU, simulated or not, or cannot run the kernels.
+    pub fn with_arch(self, arch: Arch) -> Result<Self, Error> {
+        match self.0 {
+            Kind::Cuda { ordinal, device, .. } if device.info().runs(&arch.to_string()) => {
+                Ok(Self(Kind::Cuda { ordinal, arch, device }))
+            }
+            Kind::Cuda { device, .. } => {
+                Err(Error::NoDevice(format!("{} does not run {arch} kernels", device.info())))
+            }
+            Kind::Simulated { options, .. } => Ok(Self(Kind::Simulated { arch, options })),
+            Kind::Cpu | Kind::Oracle => {
+                Err(Error::NoDevice(format!("{self} runs no kernels, of {arch} or another")))
+            }
+        }
     }
 
     /// The simulator of a GPU of generation `arch`: the same kernels, on this machine's CPU, with

@@ -2,8 +2,8 @@ use crate::{Arch, Error};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a device is called, the same everywhere: `cpu`, `oracle`, `cuda[:n]`, `sim-sm90`, `sim-sm100`,
-/// `sim-sm103`. A name opens nothing; [`Device::open`](crate::Device::open) does.
+/// What a device is called, the same everywhere: `cpu`, `oracle`, `cuda[:n]`, and `sim-sm80`, `sim-sm86`, `sim-sm89`,
+/// `sim-sm90`, `sim-sm100`, `sim-sm103`, `sim-sm120`. A name opens nothing; [`Device::open`](crate::Device::open) does.
 ///
 /// ```
 /// use sixwarp::{Arch, DeviceName};
@@ -23,12 +23,20 @@ pub enum DeviceName {
 }
 
 /// Every architecture with kernels, and what its simulator is called.
-const SIMULATORS: [(Arch, &str); 3] =
-    [(Arch::Sm90, "sim-sm90"), (Arch::Sm100, "sim-sm100"), (Arch::Sm103, "sim-sm103")];
+const SIMULATORS: [(Arch, &str); 7] = [
+    (Arch::Sm80, "sim-sm80"),
+    (Arch::Sm86, "sim-sm86"),
+    (Arch::Sm89, "sim-sm89"),
+    (Arch::Sm90, "sim-sm90"),
+    (Arch::Sm100, "sim-sm100"),
+    (Arch::Sm103, "sim-sm103"),
+    (Arch::Sm120, "sim-sm120"),
+];
 
 impl DeviceName {
     /// The names there are, for people.
-    pub const ALL: &str = "cpu, cuda[:n], sim-sm90, sim-sm100, sim-sm103, oracle";
+    pub const ALL: &str = "cpu, cuda[:n], sim-sm80, sim-sm86, sim-sm89, sim-sm90, sim-sm100, sim-sm103, sim-sm120, \
+                           oracle";
 }
 
 impl fmt::Display for DeviceName {
@@ -99,8 +107,12 @@ mod tests {
 
     #[test]
     fn every_name_reads_back() {
-        for name in ["cpu", "cuda:0", "cuda:3", "sim-sm90", "sim-sm100", "sim-sm103", "oracle"] {
+        for name in ["cpu", "cuda:0", "cuda:3", "oracle"] {
             assert_eq!(name.parse::<DeviceName>().expect("a name").to_string(), name);
+        }
+        for arch in Arch::ALL {
+            let name = DeviceName::Simulated(arch).to_string();
+            assert_eq!(name.parse(), Ok(DeviceName::Simulated(arch)));
         }
         assert_eq!("cuda".parse(), Ok(DeviceName::Cuda(0)));
         assert!(SIMULATORS.iter().all(|(_, name)| DeviceName::ALL.contains(name)));

@@ -23,6 +23,10 @@
 //! # Ok::<(), sixwarp::Error>(())
 //! ```
 
+mod prefill;
+
+pub use prefill::NewTokens;
+
 use crate::Error;
 use crate::memory::ensure_memory;
 pub use cpu::model1;
@@ -169,7 +173,7 @@ impl Core {
     ///
     /// Segment 0 holds the new tokens' rows after those of up to 127 tokens before them
     /// (`window_rows` in all), segment 1 `compressed_rows` rows: masked by position in an HCA layer,
-    /// chosen by index lists in a CSA layer. Rows are bf16.
+    /// chosen by index lists in a CSA layer. Rows are bf16. (Pages and several requests: [`Core::prefill_pages`].)
     ///
     /// # Errors
     /// If a CSA or HCA layer has no compressed rows, or a window-only layer has some.
@@ -328,5 +332,9 @@ mod tests {
         assert_eq!(hca.segments[1].longest(), 6);
         assert!(core(Layer::Csa { top_k: 4 }).prefill(3, 130, 0).is_err());
         assert!(core(Layer::Hca).prefill(3, 130, 1).unwrap().needs_positions());
+        let new = NewTokens { requests: 2, tokens: 9, longest: 5 };
+        assert!(core(Layer::Swa).prefill_pages(new, pool, Some(pool)).is_err());
+        assert!(core(Layer::Csa { top_k: 4 }).prefill_pages(new, pool, None).is_err());
+        assert!(core(Layer::Hca).prefill_pages(new, pool, Some(pool)).unwrap().needs_positions());
     }
 }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 /// What computes a problem: this machine's CPU, or kernels for a GPU generation. It need not be there.
 ///
-/// Its name is `cpu`, or that of the generation: `sm_90a`, `sm_100a`, `sm_103a`. The names of devices that say
-/// as much are read too: `oracle`, `sim-sm90`, `sim-sm100`, `sim-sm103`.
+/// Its name is `cpu`, or that of the generation: `sm_80`, `sm_86`, `sm_89`, `sm_90a`, `sm_100a`, `sm_103a`, `sm_120`.
+/// The names of devices that say as much are read too: `oracle`, and `sim-sm80` to `sim-sm120`.
 ///
 /// ```
 /// use sixwarp::{Arch, Target};
@@ -42,7 +42,7 @@ pub fn supports(problem: &Problem, target: Target) -> Option<Error> {
 
 impl Target {
     /// The names there are, for people.
-    pub const ALL: &str = "cpu, sm_90a, sm_100a, sm_103a";
+    pub const ALL: &str = "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120";
 }
 
 impl Device {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn other_names_are_refused_with_the_list() {
-        for name in ["sm_80", "cuda:0", ""] {
+        for name in ["sm_75", "cuda:0", ""] {
             let error = name.parse::<Target>().expect_err("no name").to_string();
             assert_eq!(error, format!("no device is called `{name}`: {}", Target::ALL));
         }

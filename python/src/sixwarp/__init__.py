@@ -11,6 +11,7 @@
 NumPy arrays and CPU tensors of torch run on the CPU; CUDA tensors run on their GPU, on the current
 stream. `sixwarp.torch` has drop-in functions for torch and flash-attn, `sixwarp.transformers` the
 attention implementation for models, `sixwarp.dsv4` DeepSeek-V4's layers, `sixwarp.flash_mla` FlashMLA's functions.
+`sixwarp.vllm` and `sixwarp.sglang` are plug-ins that these engines find by themselves.
 """
 
 from ._attention import PlannedAttention, attention, plan, supports
@@ -22,7 +23,7 @@ __all__ = ["PlannedAttention", "Unsupported", "__version__", "attention", "merge
 
 
 def __getattr__(name: str):
-    if name in ("dsv4", "flash_mla", "torch", "transformers"):
+    if name in ("dsv4", "flash_mla", "sglang", "torch", "transformers", "vllm"):
         import importlib
 
         return importlib.import_module(f".{name}", __name__)

@@ -2,7 +2,7 @@
 
 A row of 512 numbers is key and value. Caches are pages of rows, in bfloat16 (`[pages, page_rows, 512]`) or
 in the served fp8 format MODEL1: `[pages, page_rows, 1, 584]` as serving engines view it, or `[pages, page_bytes]`
-(uint8, see `pack_rows`). Rows of DeepSeek-V4.1, of 528 and 288 bytes, are read on the CPU.
+(uint8, see `pack_rows`). Rows of DeepSeek-V4.1 have 528 or 288 bytes.
 
 - Window-only layers: no compressed rows.
 - CSA layers: rows of 4 tokens each, chosen per query by an indexer (`compressed_lists`).
@@ -20,7 +20,7 @@ import json
 from typing import Any, Optional, Tuple
 
 from . import _describe as describe
-from ._caches import Cache, Call, lists_of, page_stride, planned
+from ._caches import Cache, Call, lists_of, page_stride, pages_of, planned
 from ._library import check, library
 from ._options import real, whole
 from ._plan import Bound, packed
@@ -182,7 +182,8 @@ def prefill(
 
     `window` (`[rows, 512]`) holds the new tokens' rows after those of up to 127 tokens before them.
     `compressed` (`[rows, 512]`) is seen by position (HCA; the first token is at `position`, by default 0), or
-    through `compressed_lists` (`[tokens, top_k]`, CSA). `sinks` is one logit per head, or None.
+    through `compressed_lists` (`[tokens, top_k]`, CSA). `sinks` is one logit per head, or None. Requests whose rows are
+    in pages are `prefill_pages`'s.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -215,13 +216,97 @@ def prefill(
     return _run(a, q, query, segments, sinks, slots, scale)
 
 
-def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any) -> Tuple[Any, Any]:
+def prefill_pages(
+    q: Any,
+    cu_seqlens: Any,
+    positions: Any,
+    window: Any,
+    window_table: Any,
+    sinks: Any = None,
+    *,
+    longest: Optional[int] = None,
+    page_rows: Optional[int] = None,
+    compressed: Any = None,
+    compressed_lists: Any = None,
+    page_table: Any = None,
+    compressed_page_rows: Optional[int] = None,
+    scale: Optional[float] = None,
+) -> Tuple[Any, Any]:
+    """New tokens of several requests, from pages: `(out, lse)` for `q` of `[tokens, heads, 512]`.
+
+    Requests lie one behind the other in `q`, from `cu_seqlens` (`[requests + 1]` int32) on. `positions` (`[requests]`
+    int32) is where the first new token of each stands. `window` and `compressed` are pages of rows in any format, as
+    `decode` takes them. They are read in place: nothing is gathered or unpacked before. `window_table`
+    (`[requests, pages]`) names the pages of each request from its first token on; before its windows they may be any.
+    Compressed rows are seen through `compressed_lists` (`[tokens, top_k]`, CSA), or by position in `page_table`
+    (`[requests, pages]`, HCA). `longest` bounds the tokens of a request: all of `q` if it is not given.
+
+    The log-sum-exp is `[1, heads, tokens]`.
+
+    >>> import numpy as np
+    >>> from sixwarp import dsv4
+    >>> q = np.zeros((5, 8, 512), np.float32)                    # 2 tokens of one request, 3 of another
+    >>> pages = np.ones((4, 64, 512), np.float32)
+    >>> ends, positions = np.array([0, 2, 5], np.int32), np.array([0, 70], np.int32)
+    >>> table = np.array([[3, 0], [0, 2]], np.int32)
+    >>> out, lse = dsv4.prefill_pages(q, ends, positions, pages, table)
+    >>> out.shape, [round(float(x)) for x in np.exp(lse[0, 0])]  # as many rows as each token sees
+    ((5, 8, 512), [1, 2, 71, 72, 73])
+    """
+    ensure_given(q=q, cu_seqlens=cu_seqlens, positions=positions, window=window, window_table=window_table)
+    a = _adapter({
+        "q": q, "cu_seqlens": cu_seqlens, "positions": positions, "window": window, "window_table": window_table,
+        "sinks": sinks, "compressed": compressed, "compressed_lists": compressed_lists, "page_table": page_table,
+    })  # fmt: skip
+    query = _queries(a, q)
+    tokens, requests = query["shape"][2], tuple(a.shape(positions))[0] if len(a.shape(positions)) == 1 else 0
+    describe.ensure_shape(a, "cu_seqlens", cu_seqlens, (requests + 1,))
+    ends, first = a.integers("cu_seqlens", cu_seqlens), a.integers("positions", positions)
+    slots = {"cu_seqlens_q": ends, "seqused_k": first + ends[1:] - ends[:-1]}
+
+    def paged(n: int, names: tuple, pages: Any, rows: Optional[int], table: Any, **more: Any) -> dict:
+        prefix = f"segment {n} " if n else ""
+        keys, slots[f"{prefix}k"] = pages_of(a, pages, names[0], rows, False)
+        if table is None:
+            return {**keys, "mask": "full", "value_dim": DIM, "pages_per_sequence": 0, **more}
+        shape = tuple(a.shape(table))
+        if len(shape) != 2 or shape[0] != requests:
+            raise ValueError(f"{names[1]} has shape {shape}: ({requests}, entries) is needed")
+        slots[f"{prefix}page_table"] = a.integers(names[1], table)
+        return {**keys, "value_dim": DIM, "pages_per_sequence": shape[1], **more}
+
+    names = ("window", "window_table")
+    segments = [paged(0, names, window, page_rows, window_table, mask=f"window({WINDOW - 1},0)", used=True)]
+    rows = page_rows if compressed_page_rows is None else compressed_page_rows
+    if compressed is None:
+        given = dict(compressed_lists=compressed_lists, page_table=page_table, compressed_page_rows=compressed_page_rows)
+        _refuse("without compressed", **given)
+    elif compressed_lists is not None:
+        _refuse("beside compressed_lists", page_table=page_table)
+        places, slots["segment 1 indices"] = lists_of(a, "compressed_lists", compressed_lists, tokens, 1)
+        segments.append(paged(1, ("compressed", "page_table"), compressed, rows, None, **places))
+    elif page_table is None:
+        raise ValueError("compressed rows need compressed_lists (CSA), or page_table (HCA)")
+    else:
+        segments.append(paged(1, ("compressed", "page_table"), compressed, rows, page_table, mask="compressed(128)"))
+        slots["positions"] = first
+    most = tokens if longest is None else whole("longest", longest)
+    arguments = {"k": "window", "page_table": "window_table", "segment 1 page_table": "page_table"}
+    packed_queries = {"packed_queries": [requests, most]}
+    return _run(a, q, query, segments, sinks, slots, scale, packed_queries, {**_ARGUMENTS, **arguments})
+
+
+def _run(
+    a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any, more: dict = {},
+    arguments: Optional[dict] = None,
+) -> Tuple[Any, Any]:  # fmt: skip
     describe.ensure_shape(a, "sinks", sinks, (query["shape"][1],))
     shape = tuple(a.shape(q))
     out = a.empty(shape, query["dtype"], q)
     description = {
         "q": query, "out": {**query, "strides": [0, DIM, shape[1] * DIM, 1]}, "segments": segments,
         "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
+        **more,
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)
@@ -232,7 +317,7 @@ def _run(a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, s
         bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
     except ValueError as error:
         slot, colon, rest = str(error).partition(": ")
-        raise ValueError(_ARGUMENTS.get(slot, slot) + colon + rest) from None
+        raise ValueError((arguments or _ARGUMENTS).get(slot, slot) + colon + rest) from None
     return out, lse
 
 

@@ -139,8 +139,11 @@ def flash_mla_sparse_fwd(
     `[s_q, heads, d_v]`; `max_logits` (-inf for a row without keys) and `lse` (+inf) are float32 `[s_q, heads]`,
     natural logarithms without the sink. With SGLang's `return_log2_lse` both are to base 2.
 
+    Beyond FlashMLA, `kv` may be pages of packed rows as `flash_mla_with_kvcache` takes them (`[pages, rows, 1, bytes]`);
+    an index is then `page · rows + row`, and no pass has to gather or unpack rows before.
+
     sixwarp has no use for the largest logit: it is computed by torch, which takes as long again. vLLM and SGLang drop
-    it; with `need_max_logits=False` it is None.
+    it; with `need_max_logits=False` it is None. Of packed rows it is not computed.
 
     >>> import torch
     >>> from sixwarp.flash_mla import flash_mla_sparse_fwd
@@ -155,14 +158,18 @@ def flash_mla_sparse_fwd(
     if q.dim() != 3:
         raise ValueError(f"q has shape {tuple(q.shape)}: [s_q, heads, dim] is needed")
     width, tokens = whole("d_v", d_v, 1), q.shape[0]
-    if kv.dim() != 3 or kv.shape[1] != 1 or kv.dtype is not q.dtype:
+    packed = kv.element_size() == 1 and kv.dim() == 4
+    if not packed and (kv.dim() != 3 or kv.shape[1] != 1 or kv.dtype is not q.dtype):
         raise ValueError(f"kv is {kv.dtype} of shape {tuple(kv.shape)}: {q.dtype} of [s_kv, 1, {q.shape[2]}] is needed")
     if tuple(indices.shape[:2]) != (tokens, 1) or indices.dim() != 3:
         raise ValueError(f"indices has shape {tuple(indices.shape)}: [{tokens}, 1, topk] is needed")
-    if kv.shape[0] == 0:
+    if packed and need_max_logits:
+        raise NotImplementedError("flash_mla_sparse_fwd: max_logits of packed rows is not supported: need_max_logits=False")
+    if kv.shape[0] == 0 and not packed:
         kv, indices = kv.new_zeros(1, 1, kv.shape[2]), torch.full_like(indices, -1)
     # All rows are one page.
-    cache = Cache(("kv", "indices", "block_table", "topk_length"), kv.transpose(0, 1), indices[:, 0], None, topk_length)
+    pages = kv if packed else kv.transpose(0, 1)
+    cache = Cache(("kv", "indices", "block_table", "topk_length"), pages, indices[:, 0], None, topk_length)
     result, lse = _call(q, [cache], attn_sink, width, real("sm_scale", sm_scale), out).run()
     lse = lse.reshape(lse.shape[:2])
     largest = _max_logits(q, kv[:, 0], indices[:, 0], sm_scale, topk_length) if need_max_logits else None

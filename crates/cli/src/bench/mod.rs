@@ -9,7 +9,7 @@ use crate::{Outcome, output, timing};
 use cases::CaseData;
 use floor::Rates;
 use serde::Serialize;
-use sixwarp::{Device, DeviceName, Error, Plan};
+use sixwarp::{Arch, Device, DeviceName, Error, Plan};
 use std::path::PathBuf;
 use suites::{Row, Suite};
 
@@ -28,6 +28,9 @@ pub struct Args {
     /// cpu or cuda[:n]
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
+    /// Takes the kernels of another generation that the device runs, as sm80 on a newer GPU
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
     /// The shapes [default: cpu on the CPU, dense on a GPU]
     #[arg(long)]
     suite: Option<Suite>,
@@ -80,7 +83,7 @@ struct Report {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Outcome {
-    let device = Device::open(args.device)?;
+    let device = crate::engine::open(args.device, args.arch)?;
     let gpu = matches!(args.device, DeviceName::Cuda(_));
     let suite = args.suite.unwrap_or(if gpu { Suite::Dense } else { Suite::Cpu });
     let rates = Rates::of(args.device, &device.describe(), args.matmul_tflops, args.copy_gbs);

@@ -120,6 +120,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         entries: vec![],
         lists: Lists::Mixed,
         model1,
+        storage: None,
         attn_mask: None,
     };
     let layers = [
@@ -200,6 +201,7 @@ impl Shape {
                 entries: vec![],
                 lists: Lists::Mixed,
                 model1: false,
+                storage: None,
                 attn_mask: None,
             },
             second: None,

@@ -102,6 +102,16 @@ impl Capture {
         Ok(Capture { path: path.to_owned(), description })
     }
 
+    /// Where the PTX is; it must be in the folder of the description unless `any_path`.
+    ///
+    /// # Errors
+    /// If there is no such file, or it is elsewhere.
+    pub fn ptx_path(&self, any_path: bool) -> Result<PathBuf> {
+        let folder = Folder::of(&self.path)?;
+        let folder = if any_path { folder.open() } else { folder };
+        Ok(folder.existing(&self.description.ptx)?)
+    }
+
     /// Whether there is memory for the buffers.
     ///
     /// # Errors

@@ -123,6 +123,16 @@ fn check(subject: &Subject) {
 }
 
 #[test]
+fn sm80() {
+    check(&subjects::SM80);
+}
+
+#[test]
+fn sm80_shared() {
+    check(&subjects::SM80_SHARED);
+}
+
+#[test]
 fn sm90() {
     check(&subjects::SM90);
 }
@@ -165,6 +175,11 @@ fn sm90_wide_shared() {
 #[test]
 fn sm90_wide_lists() {
     check(&subjects::SM90_WIDE_LISTS);
+}
+
+#[test]
+fn sm90_wide_halves() {
+    check(&subjects::SM90_WIDE_HALVES);
 }
 
 #[test]

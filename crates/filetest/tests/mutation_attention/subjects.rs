@@ -23,12 +23,12 @@ pub struct Subject {
 }
 
 /// What gathers rows, and waits for what that says about them.
-const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs"];
+const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs", "step.rs", "queries.rs"];
 
-/// What hands parts of units from one CTA to another.
+/// What hands parts of work tiles from one CTA to another.
 const EXCHANGE: &[&str] = &["work/exchange.rs", "blackwell/parts.rs"];
 
-/// Three processors, among which units are cut.
+/// Three processors, among which work tiles are cut.
 fn three(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 3, ..options }
 }
@@ -42,6 +42,44 @@ fn alone(options: PlanOptions) -> PlanOptions {
 fn pair(options: PlanOptions) -> PlanOptions {
     PlanOptions { processors: 2, split: Split::Never, ..options }
 }
+
+/// What copies and waits in the `mma.sync` family.
+const COPIES: &[&str] = &["ampere/ring.rs", "ampere/warp.rs"];
+
+/// The `mma.sync` family, two buffers of keys and of values.
+pub const SM80: Subject = Subject {
+    name: "sm80",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 64
+        amplitude = 2.5
+        queries = [100, 20, 70, 100, 90]
+        keys = [300, 0, 130, 200, 90]
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: COPIES,
+};
+
+/// The `mma.sync` family, keys that are values, looked up a tile ahead.
+pub const SM80_SHARED: Subject = Subject {
+    name: "sm80-shared",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 64
+        shared = true
+        amplitude = 2.5
+        queries = [100, 20, 70, 100, 90]
+        keys = [300, 0, 130, 200, 90]
+        layout = "paged"
+        page = 16
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: COPIES,
+};
 
 /// Hopper, two warpgroups.
 pub const SM90: Subject = Subject {
@@ -194,6 +232,27 @@ pub const SM90_WIDE_LISTS: Subject = Subject {
     options: alone,
     function: None,
     files: &[],
+};
+
+/// Hopper, wide rows of lists that two CTAs gather half each.
+pub const SM90_WIDE_HALVES: Subject = Subject {
+    name: "sm90-wide-halves",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 128
+        kv_heads = 1
+        batch = 5
+        queries = 1
+        keys = 70
+        shared = true
+        indices = 200
+        entries = [200, 0, 140, 10, 70]
+        lists = "repeated"
+    "#,
+    options: pair,
+    function: None,
+    files: &["hopper/wide/sharing.rs", "moves/gather/mod.rs"],
 };
 
 /// Hopper, wide rows of fp8 numbers, unpacked by the warps that gather them.

@@ -1,17 +1,13 @@
 //! Tensor memory for the time of a kernel.
 
 use crate::call::task::Params;
-use ptx::build::{Builder, Cmp, CtaGroup, SharedArray, SmemPtr, TmemPtr, Warp};
+use ptx::build::{Builder, Cmp, CtaGroup, SmemPtr, TensorMemory, TmemPtr, Warp};
 
 /// What is allocated, and by whom.
 pub struct Allocation {
-    /// One CTA, or a pair that allocates together.
+    /// One CTA, or a CTA pair that allocates together.
     group: CtaGroup,
-    /// The warp that owns it.
-    owner: u32,
-    columns: u32,
-    /// Where the allocator leaves the address.
-    address: SmemPtr,
+    memory: TensorMemory,
 }
 
 impl Allocation {
@@ -23,7 +19,7 @@ impl Allocation {
         owner: u32,
         columns: u32,
     ) -> Self {
-        Allocation { group, owner, columns, address: SharedArray::<u32>::one(b, shared).at() }
+        Allocation { group, memory: TensorMemory::reserve(b, shared, group, owner, columns) }
     }
 
     /// A kernel around its `roles`. One thread initialises the barriers (`init`), the owning warp
@@ -42,21 +38,13 @@ impl Allocation {
             init(b);
             b.fence_mbarrier_init();
         });
-        let allocates = b.setp(Cmp::Eq, warp.index(), self.owner);
-        b.if_(allocates, |b| {
-            b.tmem_alloc(self.group, self.address, self.columns);
-            b.tmem_relinquish(self.group);
-        });
+        self.memory.allocate(b, warp);
         self.begin(b, params);
-        let tmem = TmemPtr { base: b.ld_shared::<u32>(self.address), column: 0 };
+        let tmem = self.memory.pointer(b);
         roles(b, warp, tmem);
         b.tcgen05_fence_before();
         self.meet(b);
-        let frees = b.setp(Cmp::Eq, warp.index(), self.owner);
-        b.if_(frees, |b| {
-            b.tcgen05_fence_after();
-            b.tmem_dealloc(self.group, tmem.base, self.columns);
-        });
+        self.memory.free(b, warp, tmem);
     }
 
     /// Everyone waits for everyone else, and a CTA finds its work.

@@ -28,7 +28,7 @@ impl Budget<'_> {
 
     fn exponentials(&self) -> u32 {
         let all = self.0.blocks * ROWS * TILE / EXPONENTIALS_PER_CYCLE;
-        if self.0.is_paired() { all * 3 / 4 } else { all }
+        if self.0.has_two_blocks() { all * 3 / 4 } else { all }
     }
 
     /// Q and K for the scores, V and, where it is in shared memory, P for the output.
@@ -60,7 +60,7 @@ impl fmt::Display for Budget<'_> {
             "| {}/{} | {} | {} | {} | {} | {} | {} | {} × {} | {} | {} | {} | {} | {} |",
             c.key_dim,
             c.value_dim,
-            if c.is_paired() { 16 } else { 6 },
+            if c.has_two_blocks() { 16 } else { 6 },
             c.blocks * ROWS,
             c.slices,
             self.columns(),
@@ -102,7 +102,7 @@ mod tests {
         let problem = Problem::builder(view(dims.0)).segment(segment).build().expect("valid");
         let config = Config::choose(&problem, 0, &options);
         let wanted = row_blocks == RowBlocks::Two;
-        (config.is_paired() == wanted).then(|| Budget(&config).to_string())
+        (config.has_two_blocks() == wanted).then(|| Budget(&config).to_string())
     }
 
     #[test]

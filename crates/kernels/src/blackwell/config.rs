@@ -39,7 +39,7 @@ pub struct Config {
     pub slices: u32,
     /// How queries fill the rows of a block.
     pub packing: Packing,
-    /// Blocks of rows per CTA.
+    /// Row blocks per CTA.
     pub blocks: u32,
     /// Query heads per KV head.
     pub group: u32,
@@ -60,7 +60,7 @@ pub struct Config {
     pub gathering: Option<Gathering>,
 }
 
-/// The columns of a tile of keys or values that one slot of the ring holds.
+/// The columns of the keys or the values of a KV tile that one slot of the ring holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// First column.
@@ -100,14 +100,14 @@ impl Config {
             shared_kv: false,
             gathering,
         };
-        let left = SHARED_LIMIT - config.shared_bytes();
-        config.slots = (left / config.slot_bytes()).min(12);
+        let free = SHARED_LIMIT - config.shared_bytes();
+        config.slots = (free / config.slot_bytes()).min(12);
         let same = matches!(problem.segments[n].values, Values::SameAsKeys { .. });
         config.shared_kv = same && config.holds_two_tiles();
         config
     }
 
-    /// Whether the ring holds a tile of keys, whole rows of values among them, while the scores of
+    /// Whether the ring holds the keys of a KV tile, whole rows of values among them, while the scores of
     /// the next one are computed.
     fn holds_two_tiles(&self) -> bool {
         self.slices == 1 && self.slots as usize >= 2 * self.key_pieces().len()
@@ -147,11 +147,6 @@ impl Config {
         TILE * self.slot_columns * ELEMENT_BITS as u32 / 8
     }
 
-    /// Bytes of a panel of `ROWS` rows (of queries, keys or values).
-    pub fn panel_bytes(&self) -> u32 {
-        ROWS * self.panel.columns() * ELEMENT_BITS as u32 / 8
-    }
-
     fn swizzle(&self) -> SmemSwizzle {
         match self.panel {
             Panel::Swizzled => SmemSwizzle::B128,
@@ -189,12 +184,12 @@ impl Config {
         self.tile(ROWS, TILE, Major::K)
     }
 
-    /// How a tile of keys is cut into slots.
+    /// How the keys of a KV tile are cut into slots.
     pub fn key_pieces(&self) -> Vec<Piece> {
         self.pieces(self.key_dim)
     }
 
-    /// How a CTA's tile of values is cut into slots.
+    /// How a CTA's values of a KV tile are cut into slots.
     pub fn value_pieces(&self) -> Vec<Piece> {
         self.pieces(self.slice_dim())
     }
@@ -211,8 +206,8 @@ impl Config {
             .collect()
     }
 
-    /// Whether the CTA works on two blocks of rows.
-    pub fn is_paired(&self) -> bool {
+    /// Whether the CTA works on two row blocks.
+    pub fn has_two_blocks(&self) -> bool {
         self.blocks == 2
     }
 
@@ -232,7 +227,7 @@ impl Config {
         }
     }
 
-    /// Slots of a tile of keys and values.
+    /// Slots of a KV tile.
     pub fn slots_per_tile(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.value_pieces().len() };
         (self.key_pieces().len() + values) as u32
@@ -255,8 +250,8 @@ impl Config {
     }
 }
 
-/// Whether two blocks of rows fit a CTA: two outputs beside two tiles of scores in tensor memory, two
-/// blocks of queries beside the slots of one tile of keys and values in shared memory. The 128 registers of its threads
+/// Whether two row blocks fit a CTA: two outputs beside two tiles of scores in tensor memory, two
+/// blocks of queries beside the slots of one KV tile in shared memory. The 128 registers of its threads
 /// have no room for the elements of a mask tensor.
 fn fits_two_blocks(problem: &Problem, options: &PlanOptions) -> bool {
     problem.key_dim() <= 192

@@ -1,4 +1,4 @@
-//! The end of a block of rows: normalise, write LSE and output.
+//! The end of a row block: normalise, write LSE and output.
 //!
 //! A thread holds a whole row, so neighbouring lanes write different rows. Output goes through shared
 //! memory, 64 columns at a time: each warp stores its 32 rows with the swizzle, reads them back 16
@@ -7,13 +7,13 @@
 //! are computed again at the end of the kernel ([`crate::math::exact`]).
 
 use super::config::{ELEMENT_BITS, ROWS};
-use super::operand::UNIT;
+use super::operand::VECTOR;
 use super::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::math::exact::{Again, Finite};
 use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
-use ptx::build::{Builder, GlobalPtr, Reg, RowUnits, SharedTile, SmemPtr, TmemPtr};
+use ptx::build::{Builder, GlobalPtr, Reg, RowVectors, SharedTile, SmemPtr, TmemPtr};
 
 /// Columns staged at a time.
 const PANEL: u32 = 64;
@@ -73,8 +73,7 @@ pub fn write(
                 let from = at.columns(panel);
                 stage(b, thread, (result, &finite), from, columns, run.staging);
                 b.warp_sync();
-                let column = b.add(run.column, panel);
-                let byte = b.shl(column, 1);
+                let byte = b.eval((run.column + panel) << 1);
                 let first = thread.first_row;
                 let staged = SharedTile::new(run.staging, staging_tile());
                 output.write_staged(b, staged, first, WARP_ROWS, columns, byte);
@@ -122,13 +121,13 @@ fn stage(
     columns: u32,
     to: SmemPtr,
 ) {
-    let units = RowUnits::new(b, staging_tile(), to, thread.row);
+    let vectors = RowVectors::new(b, staging_tile(), to, thread.row);
     for first in (0..columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (columns - first).min(COLUMNS_AT_ONCE);
         let values = load_some(b, thread, finished, at.columns(first), some);
-        for (i, unit) in values.chunks(UNIT as usize).enumerate() {
-            let packed = thread.round(b, unit);
-            let to = units.unit(b, first + i as u32 * UNIT);
+        for (i, vector) in values.chunks(VECTOR as usize).enumerate() {
+            let packed = thread.round(b, vector);
+            let to = vectors.vector(b, first + i as u32 * VECTOR);
             b.st_shared_vector(to, &packed);
         }
     }
@@ -145,7 +144,7 @@ fn write_partial(
     at: TmemPtr,
     rows: GlobalPtr,
 ) {
-    let byte = b.mul_wide(run.column, 4);
+    let byte = b.eval(run.column.widening_mul(4));
     let row = output.partial_row(b, place, rows, byte);
     for first in (0..run.columns).step_by(COLUMNS_AT_ONCE as usize) {
         let some = (run.columns - first).min(COLUMNS_AT_ONCE);
@@ -163,7 +162,7 @@ fn write_zeros(b: &mut Builder, output: &BlockOutput<'_>, place: &RowPlace, run:
     b.if_(place.live, |b| {
         let zero = b.value::<u32>(0);
         let bytes = if partial.is_some() { 4 } else { 2 };
-        let column = b.mul_wide(run.column, bytes);
+        let column = b.eval(run.column.widening_mul(bytes));
         let row = match partial {
             Some(rows) => output.partial_row(b, place, rows, column),
             None => output.output_row(b, place, column),

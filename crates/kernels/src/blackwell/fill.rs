@@ -4,12 +4,16 @@
 //! them. A tile wider than a slot takes several, so the ring runs at its own grain whatever the head
 //! dim.
 
-use super::config::{Config, Piece, ROWS};
+use super::config::{Config, Piece};
 use super::frame::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
-use crate::moves::copies::{Column, Counter, Panels, Tail};
+use crate::moves::copies::{Column, Panels};
+use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
+use crate::roles::queries::QueryLoader;
 use ptx::build::{
-    Builder, Cursor, Pipeline, Producer, Reg, SharedTiles, Signals, Slot, SmemPtr, TensorMapParam,
+    Builder, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTiles, Signals, Slot, SmemPtr,
+    TensorMapParam,
 };
 
 /// What is filled: buffers of queries, and the ring of keys and values.
@@ -35,6 +39,17 @@ impl Buffers {
         }
     }
 
+    /// The queries that the `lead` of a warp loads.
+    #[track_caller]
+    pub fn queries<'f>(
+        &self,
+        b: &mut Builder,
+        frame: &'f Frame,
+        lead: Reg<bool>,
+    ) -> QueryLoader<'f> {
+        QueryLoader::new(b, &frame.params, lead, (self.q, &self.q_ring), CtaGroup::One)
+    }
+
     /// Initialises the barriers (one thread): queries are free after `q_releases` arrivals, a slot is full after
     /// `fills`.
     pub fn init(&self, b: &mut Builder, q_releases: u32, fills: u32) {
@@ -44,35 +59,13 @@ impl Buffers {
     }
 }
 
-/// What the issuing warp multiplies first: the scores of a tile, or the output of the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Keys of the next tile, then values of this one.
-    KeysFirst,
-    /// Values of a tile, then keys of the next.
-    ValuesFirst,
-}
-
-/// The loading warp's side of the queries.
-pub struct Queries<'f> {
-    frame: &'f Frame,
-    /// True in the one thread that issues copies.
-    lead: Reg<bool>,
-    /// Buffers: every block of rows of a tile.
-    ring: SharedTiles,
-    cursor: Cursor<Producer>,
-}
-
-/// The loading warp's side of the buffers.
+/// The warp that loads.
 struct Filler<'f> {
     frame: &'f Frame,
-    /// True in the one thread that issues copies.
-    lead: Reg<bool>,
-    queries: Queries<'f>,
+    queries: QueryLoader<'f>,
     /// The ring of keys and values.
     kv: (SharedTiles, Cursor<Producer>),
-    /// Publishes values whose last rows must be cleared first.
-    tail: Tail,
+    copier: Copier,
 }
 
 /// Emits the loading warp.
@@ -80,65 +73,19 @@ pub fn emit(b: &mut Builder, frame: &Frame, buffers: &Buffers, order: Order) {
     let lead = b.elect();
     let filler = Filler {
         frame,
-        lead,
-        queries: Queries::new(b, frame, buffers, lead),
+        queries: buffers.queries(b, frame, lead),
         kv: (buffers.kv, buffers.kv_ring.producer(b)),
-        tail: Tail::new(b, lead, &buffers.tail),
+        copier: Copier::new(b, lead, &buffers.tail),
     };
-    frame.params.for_each_tile(b, |b, open| filler.load_tile(b, &open, order));
+    frame.params.for_each_tile(b, |b, open| filler.load_work_tile(b, &open, order));
 }
 
-impl<'f> Queries<'f> {
-    /// The queries that the `lead` of a warp loads.
-    #[track_caller]
-    pub fn new(b: &mut Builder, frame: &'f Frame, buffers: &Buffers, lead: Reg<bool>) -> Self {
-        Queries { frame, lead, ring: buffers.q, cursor: buffers.q_ring.producer(b) }
+impl LoadRows for Filler<'_> {
+    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+        self.queries.load(b, open, |b, n| open.first_block.plus(b, n));
     }
 
-    /// Loads the queries of a tile.
-    #[track_caller]
-    pub fn load(&self, b: &mut Builder, open: &OpenTile) {
-        let config = &self.frame.config;
-        let slot = self.cursor.take(b);
-        slot.wait(b);
-        b.if_(self.lead, |b| {
-            let full = slot.full(b);
-            let count = config.query_tile().blocks() as u32;
-            let bytes = config.packing.used() * config.panel_bytes() / ROWS;
-            full.arrive_expect(b, config.blocks * count * bytes);
-            let tiles = slot.tiles(b, self.ring);
-            for block in 0..config.blocks {
-                let number = b.add(open.first_block, block);
-                let to = Panels::of(tiles.tile(block));
-                self.frame.params.copy_queries(b, open, number, to, full);
-            }
-        });
-    }
-}
-
-impl Filler<'_> {
-    /// Queries, then keys and values alternating.
-    fn load_tile(&self, b: &mut Builder, open: &OpenTile, order: Order) {
-        open.range.if_any(b, |b, n| {
-            self.queries.load(b, open);
-            self.load_keys(b, open, n, true);
-            open.range.while_more(b, n, |b, next| match order {
-                Order::KeysFirst => {
-                    self.load_keys(b, open, next, false);
-                    self.load_values(b, open, n);
-                }
-                Order::ValuesFirst => {
-                    self.load_values(b, open, n);
-                    self.load_keys(b, open, next, false);
-                }
-            });
-            self.load_values(b, open, n);
-        });
-    }
-
-    /// Loads the keys of tile `n`, and with them its values where they are the same. Rows end only
-    /// within the `last` tile.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: KvTile, last: bool) {
         let (config, params) = (&self.frame.config, &self.frame.params);
         for piece in config.key_pieces() {
             let column = Column::fixed(piece.column);
@@ -146,23 +93,24 @@ impl Filler<'_> {
         }
     }
 
-    /// Loads this CTA's columns of the values of tile `n`, where they did not come with the keys.
-    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
         let Some(values) = self.frame.params.keys().v else { return };
-        let base = open.slice.map(|slice| b.mul(slice, self.frame.config.slice_dim()));
+        let base = open.slice.map(|slice| b.eval(slice.reg() * self.frame.config.slice_dim()));
         for piece in self.frame.config.value_pieces() {
             let column = Column { base, offset: piece.column };
             self.load(b, open, n, values.map(), piece, column, true);
         }
     }
+}
 
-    /// Loads a piece of tile `n` into the next slot; rows past the end of the sequence must be zero
+impl Filler<'_> {
+    /// Loads a piece of KV tile `n` into the next slot; rows past the end of the sequence must be zero
     /// where they are `values`.
     fn load(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         map: TensorMapParam,
         piece: Piece,
         column: Column,
@@ -172,17 +120,11 @@ impl Filler<'_> {
         let used = piece.stored / self.frame.config.panel.columns();
         let to = Panels::of(slot.tile(b, self.kv.0).blocks(0..used));
         let full = slot.full(b);
-        let copy = |b: &mut Builder, on: Counter| {
-            b.if_(self.lead, |b| {
-                on.arrive_expect(b, to.total_bytes());
-                self.frame.params.keys().copy_rows(b, open, n, map, column, to, on);
-            });
-        };
-        if values && self.frame.params.keys().dirty_tail {
-            self.tail.publish(b, open, n, to, full, copy);
-        } else {
-            copy(b, full.into());
-        }
+        let keys = self.frame.params.keys();
+        let past_end = RowsPastEnd::cleared_if(values && keys.dirty_tail);
+        self.copier.fill(b, open, n, to, full, past_end, |b, on| {
+            keys.copy_rows(b, open, n, map, column, to, on);
+        });
     }
 
     /// Waits for the next slot of the ring.

@@ -1,6 +1,6 @@
 //! Warps that gather rows which no tensor copy brings in order: rows that lists name, and packed ones.
 //!
-//! [`WARPS`] warps look up the rows of a tile of keys two tiles ahead, and fill the slots of the ring of keys and
+//! [`WARPS`] warps look up the rows of a KV tile two tiles ahead, and fill the slots of the ring of keys and
 //! values in the order in which the issuing warp multiplies them ([`Gatherer`]).
 //!
 //! Rows of 16-bit elements come by `cp.async`. When a thread's copies to a slot are done, the hardware arrives for it
@@ -9,9 +9,11 @@
 //! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly.
 
 use super::marked::{MarkRing, MarkWriter};
+use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
 use crate::moves::copies::Counter;
 use crate::moves::gather::{self, Lookup, Place, Row, Rows, Scattered, Share, WARPS};
+use crate::roles::queries::QueryLoader;
 use problem::{Segment, Storage};
 use ptx::build::{
     Builder, Cmp, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTile, SharedTiles, SignalCursor,
@@ -129,31 +131,24 @@ impl<'f> Gatherer<'f> {
         }
     }
 
-    /// Brings the keys of each tile of keys, and behind those of the next one its values. `keys` and `values` are given
-    /// the rows that this warp looked up, one of each half of the tile per lane.
+    /// Brings the keys of each KV tile, and behind those of the next one its values.
     #[track_caller]
-    pub fn bring(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        keys: impl Fn(&mut Builder, &[Row]),
-        values: impl Fn(&mut Builder, &[Row]),
-    ) {
+    pub fn bring(&self, b: &mut Builder, open: &OpenTile, rows: &impl CopyRows) {
         open.range.if_any(b, |b, n| {
             let [now, next, ahead] = [0, 1, 2].map(|tiles| {
-                let n = b.sub(n, tiles);
+                let n = n.before(b, tiles);
                 self.lookup.look_up(b, open, n)
             });
-            keys(b, &now);
+            rows.copy_keys(b, open, &now);
             open.range.while_more(b, n, |b, before| {
-                keys(b, &next);
-                values(b, &now);
+                rows.copy_keys(b, open, &next);
+                rows.copy_values(b, open, &now);
                 now.iter().zip(&next).for_each(|(row, next)| row.assign(b, next));
                 next.iter().zip(&ahead).for_each(|(row, ahead)| row.assign(b, ahead));
-                let n = b.sub(before, 2);
+                let n = before.before(b, 2);
                 self.lookup.look_up_into(b, open, n, &ahead);
             });
-            values(b, &now);
+            rows.copy_values(b, open, &now);
         });
     }
 
@@ -209,6 +204,35 @@ impl<'f> Gatherer<'f> {
     }
 }
 
+/// How a warp copies what it looked up.
+pub trait CopyRows {
+    /// Copies the keys of a KV tile whose rows were looked up, one of each half of the tile per lane.
+    fn copy_keys(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]);
+    /// Copies its values, where they do not come with the keys.
+    fn copy_values(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]);
+}
+
+/// Emits a warp that gathers: what `gatherer` looks up goes to slots by `rows`.
+pub fn emit(b: &mut Builder, params: &Params, gatherer: &Gatherer<'_>, rows: &impl CopyRows) {
+    params.for_each_tile(b, |b, open| gatherer.bring(b, &open, rows));
+}
+
+/// Emits the warp that loads queries, and tells of slots to which copies have arrived: so many for each KV tile.
+pub fn emit_publisher(
+    b: &mut Builder,
+    params: &Params,
+    (queries, number): (&QueryLoader<'_>, impl Fn(&mut Builder, &OpenTile) -> RowBlockIndex),
+    publisher: &Publisher,
+    slots_per_tile: u32,
+) {
+    params.for_each_tile(b, |b, open| {
+        open.range.if_any(b, |b, _| {
+            queries.load(b, &open, |b, _| number(b, &open));
+            publisher.publish(b, &open, slots_per_tile);
+        });
+    });
+}
+
 /// The warp that tells of slots to which copies have arrived.
 pub struct Publisher {
     group: CtaGroup,
@@ -231,7 +255,7 @@ impl Publisher {
         }
     }
 
-    /// Tells of the slots of a tile of work, so many for each tile of keys. (Who stores rows tells of them itself.)
+    /// Tells of the slots of a work tile, so many for each KV tile. (Who stores rows tells of them itself.)
     #[track_caller]
     pub fn publish(&self, b: &mut Builder, open: &OpenTile, slots_per_tile: u32) {
         if self.packed {

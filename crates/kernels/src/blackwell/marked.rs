@@ -17,13 +17,13 @@ pub struct MarkRing {
     ring: Pipeline,
 }
 
-/// The side of a warp that looks keys up.
+/// Marks, as a warp that looks keys up writes them.
 pub struct MarkWriter<'f> {
     marks: &'f Marks,
     cursor: Cursor<Producer>,
 }
 
-/// The side of a softmax warp.
+/// Marks, as a softmax warp reads them.
 pub struct MarkReader<'f> {
     marks: &'f Marks,
     cursor: Cursor<Consumer>,
@@ -44,13 +44,13 @@ impl MarkRing {
         self.ring.init(b, writers, ROW_WARPS);
     }
 
-    /// The writing side.
+    /// What a warp writes marks with.
     #[track_caller]
     pub fn writer(&self, b: &mut Builder) -> MarkWriter<'_> {
         MarkWriter { marks: &self.marks, cursor: self.ring.producer(b) }
     }
 
-    /// The reading side.
+    /// What a warp reads marks with.
     #[track_caller]
     pub fn reader(&self, b: &mut Builder) -> MarkReader<'_> {
         MarkReader { marks: &self.marks, cursor: self.ring.consumer(b) }

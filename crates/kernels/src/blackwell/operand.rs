@@ -2,7 +2,7 @@
 
 use super::config::{ELEMENT_BITS, ROWS};
 use layout::hw::{InstructionDescriptor, Major, MmaKind, OperandType};
-use ptx::build::{HalfType, UNIT_BYTES};
+use ptx::build::{HalfType, VECTOR_BYTES};
 
 /// The instruction descriptor of a 128 × `columns` product; `b_major` is the contiguous dimension of
 /// its right operand.
@@ -16,8 +16,8 @@ pub fn instruction(half: HalfType, columns: u32, b_major: Major) -> u32 {
     shape.encode().expect("a shape the instruction has")
 }
 
-/// Elements of a 16-byte unit.
-pub const UNIT: u32 = UNIT_BYTES * 8 / ELEMENT_BITS as u32;
+/// Elements of a 16-byte vector.
+pub const VECTOR: u32 = VECTOR_BYTES * 8 / ELEMENT_BITS as u32;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Parts of units that several CTAs share ([`crate::work::exchange`]): a thread's row is in tensor memory, its maximum
+//! Parts of work tiles that several CTAs share ([`crate::work::exchange`]): a thread's row is in tensor memory, its maximum
 //! and its sum are in registers.
 //!
 //! The parts of other CTAs are added to the row where it is, some columns at a time, so that threads of few registers
@@ -36,13 +36,13 @@ pub struct HeldRow<'a> {
 
 impl HeldRow<'_> {
     /// Adds the parts of other CTAs to that of warp `warp`, and gives the sum away where another CTA finishes the
-    /// unit. Returns whether this one does; `None` where units are not cut.
+    /// work tile. Returns whether this one does; `None` where work tiles are not cut.
     #[track_caller]
     pub fn exchange(&self, b: &mut Builder, open: &OpenTile, warp: Reg<u32>) -> Option<Reg<bool>> {
         let (exchange, part) = self.thread.params.exchange(open)?;
-        let state = exchange.take(b, part, warp, |b, given| self.add(b, given));
+        let flag_value = exchange.take(b, part, warp, |b, given| self.add(b, given));
         b.if_(part.gives, |b| {
-            exchange.give(b, part, warp, state, |b, given| self.leave(b, given));
+            exchange.give(b, part, warp, flag_value, |b, given| self.leave(b, given));
         });
         Some(b.not(part.gives))
     }
@@ -51,8 +51,8 @@ impl HeldRow<'_> {
     #[track_caller]
     pub fn clear(&self, b: &mut Builder) {
         let zeros = vec![b.value::<f32>(0.0); AT_ONCE as usize];
-        for piece in self.pieces() {
-            b.tmem_store(piece.at, &zeros[..piece.columns as usize]);
+        for run in self.runs() {
+            b.tmem_store(run.at, &zeros[..run.columns as usize]);
         }
         b.tmem_wait_store();
     }
@@ -64,49 +64,43 @@ impl HeldRow<'_> {
         let (state, factors) = self.thread.params.softmax.merge(b, &[*self.state, other]);
         b.assign(self.state.max, state.max);
         b.assign(self.state.sum, state.sum);
-        let pieces: Vec<_> = self.pieces().collect();
-        let mut others = pieces[0].load(b, given);
-        for (n, piece) in pieces.iter().enumerate() {
+        let runs: Vec<_> = self.runs().collect();
+        let mut others = runs[0].load(b, given);
+        for (n, run) in runs.iter().enumerate() {
             // The assembler would load everything first, and spill.
             b.warp_sync();
-            let next = pieces.get(n + 1).map(|next| next.load(b, given));
-            self.add_piece(b, piece, &others, [factors[0], factors[1]]);
+            let next = runs.get(n + 1).map(|next| next.load(b, given));
+            self.add_run(b, run, &others, [factors[0], factors[1]]);
             others = next.unwrap_or_default();
         }
         b.tmem_wait_store();
     }
 
-    /// A piece of the row times the first of `factors`, and `others` times the second.
-    fn add_piece(
-        &self,
-        b: &mut Builder,
-        piece: &Piece,
-        others: &[Reg<f32>],
-        factors: [Reg<f32>; 2],
-    ) {
-        let own = self.thread.load(b, piece.at, piece.columns);
+    /// A run of the row times the first of `factors`, and `others` times the second.
+    fn add_run(&self, b: &mut Builder, run: &Run, others: &[Reg<f32>], factors: [Reg<f32>; 2]) {
+        let own = self.thread.load(b, run.at, run.columns);
         for (&own, &other) in own.iter().zip(others) {
             b.scale(own, factors[0]);
             let sum = b.fma(other, factors[1], own);
             b.assign(own, sum);
         }
-        b.tmem_store(piece.at, &own);
+        b.tmem_store(run.at, &own);
     }
 
     /// Leaves the row to another CTA's thread.
     fn leave(&self, b: &mut Builder, given: Given) {
         let RowState { max, sum } = *self.state;
         given.store(b, 0, &[max, sum, max, sum]);
-        for piece in self.pieces() {
-            let own = self.thread.load(b, piece.at, piece.columns);
-            given.store(b, piece.word, &own);
+        for run in self.runs() {
+            let own = self.thread.load(b, run.at, run.columns);
+            given.store(b, run.word, &own);
         }
     }
 
-    /// The columns in pieces.
-    fn pieces(&self) -> impl Iterator<Item = Piece> {
+    /// The columns, some at a time.
+    fn runs(&self) -> impl Iterator<Item = Run> {
         let (at, columns) = (self.accumulated, self.columns);
-        (0..columns).step_by(AT_ONCE as usize).map(move |first| Piece {
+        (0..columns).step_by(AT_ONCE as usize).map(move |first| Run {
             at: at.columns(first),
             columns: (columns - first).min(AT_ONCE),
             word: (STATE + first) as usize,
@@ -115,7 +109,7 @@ impl HeldRow<'_> {
 }
 
 /// Some columns of a row.
-struct Piece {
+struct Run {
     /// The first one.
     at: TmemPtr,
     /// How many there are.
@@ -124,7 +118,7 @@ struct Piece {
     word: usize,
 }
 
-impl Piece {
+impl Run {
     /// What another CTA's thread left of these columns.
     #[track_caller]
     fn load(&self, b: &mut Builder, given: Given) -> Vec<Reg<f32>> {

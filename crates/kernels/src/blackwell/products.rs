@@ -1,4 +1,4 @@
-//! The two products of a tile of keys, issued by one elected thread: `S = Q·Kᵀ` and `O += P·V`.
+//! The two products of a KV tile, issued by one elected thread: `S = Q·Kᵀ` and `O += P·V`.
 
 use super::config::{Piece, TILE};
 use super::frame::Frame;
@@ -10,12 +10,12 @@ use ptx::build::{
 };
 use std::ops::Range;
 
-/// How often a tile of keys or values is multiplied.
+/// How often the keys or the values of a KV tile are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Once: its slots are awaited and freed.
     Only,
-    /// For the first of two blocks of rows: its slots are awaited.
+    /// For the first of two row blocks: its slots are awaited.
     First,
     /// For the second one: its slots are freed.
     Last,
@@ -31,14 +31,14 @@ impl Turn {
     }
 }
 
-/// The slots that hold a tile of keys or values.
+/// The slots that hold the keys or the values of a KV tile.
 pub type Slots = [(Piece, Slot<Consumer>)];
 
 /// Keys whose probabilities are handed over first, where they are handed over in two parts: as many
 /// as their product takes of the time in which the rest is exponentiated.
 pub const EARLY_KEYS: u32 = 96;
 
-/// The issuing warp's side of the buffers.
+/// The buffers, as the issuing warp reads them.
 pub struct Products<'f> {
     frame: &'f Frame,
     /// True in the one thread that issues.
@@ -102,11 +102,11 @@ impl<'f> Products<'f> {
     /// The tensor memory of tile `index` of scores.
     #[track_caller]
     pub fn score_columns(&self, b: &mut Builder, index: Reg<u32>) -> TmemPtr {
-        let base = b.mad(index, self.frame.map.score_stride, self.tmem.base);
+        let base = b.eval(index * self.frame.map.score_stride + self.tmem.base);
         TmemPtr { base, column: self.tmem.column }
     }
 
-    /// Takes the slots of the next tile of keys.
+    /// Takes the slots of the keys of the next KV tile.
     #[track_caller]
     pub fn take_keys(&self, b: &mut Builder) -> Vec<(Piece, Slot<Consumer>)> {
         take(b, &self.next_keys, self.frame.config.key_pieces())

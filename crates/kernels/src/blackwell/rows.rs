@@ -2,7 +2,8 @@
 
 use super::config::TILE;
 use super::marked::MarkReader;
-use super::operand::UNIT;
+use super::operand::VECTOR;
+use crate::call::index::{KvTile, QueryToken};
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::RowWindow;
@@ -36,10 +37,10 @@ pub struct RowThread<'f> {
     pub marks: Option<MarkReader<'f>>,
 }
 
-/// A tile of keys as a row sees it.
-pub struct TileOfKeys<'w> {
+/// A KV tile as a row sees it.
+pub struct SeenTile<'w> {
     /// Its number.
-    n: Reg<i32>,
+    n: KvTile,
     /// Whether some of its keys may lie outside the window.
     bounded: bool,
     /// Whether lists may leave some of its keys out.
@@ -50,7 +51,7 @@ pub struct TileOfKeys<'w> {
     bias: Option<MaskRow>,
 }
 
-impl TileOfKeys<'_> {
+impl SeenTile<'_> {
     /// Whether some of its keys may be hidden.
     pub fn masked(&self) -> bool {
         self.bounded || self.listed || self.bias.is_some()
@@ -68,15 +69,15 @@ impl<'f> RowThread<'f> {
         rows: u32,
     ) -> Self {
         let lane = b.special("%laneid");
-        let first_lane = b.mul(warp, 32);
-        let lanes = b.shl(first_lane, 16);
-        let first_row = b.and(first_lane, rows - 1);
+        let first_lane = b.eval(warp * 32);
+        let lanes = b.eval(first_lane << 16);
+        let first_row = b.eval(first_lane & (rows - 1));
         RowThread {
             params,
             half,
             first_row,
-            row: b.add(first_row, lane),
-            tmem: TmemPtr { base: b.add(tmem.base, lanes), column: tmem.column },
+            row: b.eval(first_row + lane),
+            tmem: TmemPtr { base: b.eval(tmem.base + lanes), column: tmem.column },
             lead: b.setp(Cmp::Eq, lane, 0),
             watch: params.watch(b),
             marks: None,
@@ -86,7 +87,7 @@ impl<'f> RowThread<'f> {
     /// This warp's lanes, `index` times `stride` columns on.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, index: Reg<u32>, stride: u32) -> TmemPtr {
-        let base = b.mad(index, stride, self.tmem.base);
+        let base = b.eval(index * stride + self.tmem.base);
         TmemPtr { base, column: self.tmem.column }
     }
 
@@ -102,7 +103,7 @@ impl<'f> RowThread<'f> {
         row
     }
 
-    /// Runs `step` for all tiles of keys of the row's block, last to first, those that need a mask
+    /// Runs `step` for all KV tiles of the row's block, last to first, those that need a mask
     /// apart from those that do not.
     #[track_caller]
     pub fn for_each_tile(
@@ -110,12 +111,12 @@ impl<'f> RowThread<'f> {
         b: &mut Builder,
         open: &OpenTile,
         block: &Block,
-        step: impl Fn(&mut Builder, &TileOfKeys<'_>),
+        step: impl Fn(&mut Builder, &SeenTile<'_>),
     ) {
         if self.marks.is_some() {
             return self.for_each_listed_tile(b, open, step);
         }
-        let n = b.value(open.range.end);
+        let n = KvTile::new(b.value(open.range.end.reg()));
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, open.range, block.token, last_token);
         let (token, _) = block.query(b, self.row);
@@ -124,7 +125,7 @@ impl<'f> RowThread<'f> {
         let mask = self.params.keys().attn_mask;
         let bias = mask.map(|mask| mask.row(b, tiling, open, block, self.row));
         open.range.descend(b, n, clear, &self.params.keys().visible, |b, bounded| {
-            step(b, &TileOfKeys { n, bounded, listed: false, window, bias });
+            step(b, &SeenTile { n, bounded, listed: false, window, bias });
         });
     }
 
@@ -134,16 +135,16 @@ impl<'f> RowThread<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        step: impl Fn(&mut Builder, &TileOfKeys<'_>),
+        step: impl Fn(&mut Builder, &SeenTile<'_>),
     ) {
-        let token = b.value::<u32>(0);
+        let token = QueryToken::new(b.value(0));
         let window = &RowWindow::of(b, &open.bounds, token);
         open.range.for_each_down(b, |b, n| {
-            step(b, &TileOfKeys { n, bounded: false, listed: true, window, bias: None });
+            step(b, &SeenTile { n, bounded: false, listed: true, window, bias: None });
         });
     }
 
-    /// `columns` scores at `at` of a tile of keys, from its first key on or that of number `first`:
+    /// `columns` scores at `at` of a KV tile, from its first key on or that of number `first`:
     /// prepared, and `-inf` where the row does not see the key.
     #[track_caller]
     pub fn load_scores(
@@ -151,7 +152,7 @@ impl<'f> RowThread<'f> {
         b: &mut Builder,
         at: TmemPtr,
         columns: u32,
-        keys: &TileOfKeys<'_>,
+        keys: &SeenTile<'_>,
         first: Option<Reg<u32>>,
     ) -> Vec<Reg<f32>> {
         let scores = self.load(b, at, columns);
@@ -167,8 +168,8 @@ impl<'f> RowThread<'f> {
             return scores;
         }
         let origin = match first {
-            None => b.mul(keys.n, TILE as i32),
-            Some(first) => b.mad(keys.n, TILE as i32, first.reinterpret::<i32>()),
+            None => keys.n.first_key(b, TILE),
+            Some(first) => b.eval(keys.n.reg() * TILE as i32 + first.reinterpret::<i32>()),
         };
         let columns: Vec<u32> = (0..columns).collect();
         let window = keys.bounded.then(|| keys.window.relative_to(b, origin));
@@ -208,10 +209,10 @@ impl<'f> RowThread<'f> {
     /// Stores a row of probabilities in shared memory, in an operand tile.
     #[track_caller]
     pub fn store_in_shared_memory(&self, b: &mut Builder, tile: SharedTile, packed: &[Reg<u32>]) {
-        let units = tile.row(b, self.row);
-        for (i, unit) in packed.chunks(UNIT as usize / 2).enumerate() {
-            let to = units.unit(b, i as u32 * UNIT);
-            b.st_shared_vector(to, unit);
+        let vectors = tile.row(b, self.row);
+        for (i, vector) in packed.chunks(VECTOR as usize / 2).enumerate() {
+            let to = vectors.vector(b, i as u32 * VECTOR);
+            b.st_shared_vector(to, vector);
         }
         b.fence_proxy_async();
     }

@@ -1,4 +1,4 @@
-//! The map of tensor memory: two tiles of scores, then the output of each block of rows.
+//! The map of tensor memory: two tiles of scores, then the output of each row block.
 //!
 //! ```text
 //! column 0         128       256                256 + value columns

@@ -2,17 +2,18 @@
 //!
 //! A block of `capacity` rows (64 for a warpgroup, 128 for a tcgen05 tile) holds `tokens × heads`
 //! queries of one KV head: row `r` is token `r / heads`, head `r % heads` of the block. With long
-//! queries `heads` is 1; when there are few tokens, heads of the group fill the tile instead.
+//! queries `heads` is 1; when there are few tokens, heads of the KV head fill the tile instead.
 
+use crate::call::index::{HeadOfKvHead, QueryToken, RowBlockIndex};
 use problem::Problem;
 use ptx::build::{Builder, Reg};
 
-/// How queries fill a block of rows.
+/// How queries fill a row block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packing {
     /// Rows of a block.
     pub capacity: u32,
-    /// Heads of the group side by side in a block.
+    /// Heads of the KV head side by side in a block.
     pub heads: u32,
     /// Tokens of a block.
     pub tokens: u32,
@@ -39,7 +40,7 @@ impl Packing {
         Packing { capacity, heads: Self::most_heads(problem, capacity), tokens: 1 }
     }
 
-    /// The most heads of a group that fill the same number of rows in every block.
+    /// The most heads of a KV head that fill the same number of rows in every block.
     fn most_heads(problem: &Problem, capacity: u32) -> u32 {
         let group = problem.group() as u32;
         (1..=group.min(capacity)).rev().find(|h| group.is_multiple_of(*h)).unwrap_or(1)
@@ -61,44 +62,47 @@ impl Packing {
     }
 }
 
-/// One block of rows: its first token and its first head within the group.
+/// One row block: its first token and its first head of the KV head.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     packing: Packing,
     /// First token, relative to the sequence.
-    pub token: Reg<u32>,
-    /// First head, relative to the group.
-    pub head: Reg<u32>,
+    pub token: QueryToken,
+    /// First head, relative to the KV head.
+    pub head: HeadOfKvHead,
 }
 
 impl Block {
     /// The block of number `index`; head blocks of the same tokens are neighbours.
     #[track_caller]
-    pub fn at(b: &mut Builder, packing: Packing, group: u32, index: Reg<u32>) -> Self {
+    pub fn at(b: &mut Builder, packing: Packing, group: u32, index: RowBlockIndex) -> Self {
+        let index = index.reg();
         let head_blocks = packing.head_blocks(group);
         let (token_block, head_block) = if head_blocks == 1 {
             (index, b.value::<u32>(0))
         } else {
-            (b.div(index, head_blocks), b.rem(index, head_blocks))
+            (b.eval(index / head_blocks), b.eval(index % head_blocks))
         };
-        let token = b.mul(token_block, packing.tokens);
-        let head = b.mul(head_block, packing.heads);
+        let token = QueryToken::new(b.eval(token_block * packing.tokens));
+        let head = HeadOfKvHead::new(b.eval(head_block * packing.heads));
         Block { packing, token, head }
     }
 
     /// The last token of the block.
     #[track_caller]
-    pub fn last_token(&self, b: &mut Builder) -> Reg<u32> {
-        b.add(self.token, self.packing.tokens - 1)
+    pub fn last_token(&self, b: &mut Builder) -> QueryToken {
+        QueryToken::new(b.eval(self.token.reg() + (self.packing.tokens - 1)))
     }
 
-    /// Token (relative to the sequence) and head (relative to the group) of a row.
+    /// Token (relative to the sequence) and head (relative to the KV head) of a row.
     #[track_caller]
-    pub fn query(&self, b: &mut Builder, row: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+    pub fn query(&self, b: &mut Builder, row: Reg<u32>) -> (QueryToken, HeadOfKvHead) {
+        let (first_token, first_head) = (self.token.reg(), self.head.reg());
         if self.packing.heads == 1 {
-            return (b.add(self.token, row), self.head);
+            return (QueryToken::new(b.eval(first_token + row)), self.head);
         }
-        let (token, head) = (b.div(row, self.packing.heads), b.rem(row, self.packing.heads));
-        (b.add(self.token, token), b.add(self.head, head))
+        let (token, head) = (b.eval(row / self.packing.heads), b.eval(row % self.packing.heads));
+        let token = QueryToken::new(b.eval(first_token + token));
+        (token, HeadOfKvHead::new(b.eval(first_head + head)))
     }
 }

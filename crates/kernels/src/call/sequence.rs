@@ -1,7 +1,9 @@
 //! Lengths and offsets of one sequence, read on the device.
 
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::index::{KeyBatch, QueryBatch, SequenceIndex};
+use crate::call::memory::Memory;
 use problem::{Problem, QueryLengths, SegmentSlot, Slot};
+use program::build::Arguments;
 use ptx::build::{Builder, GlobalPtr, Reg};
 
 /// Where lengths come from.
@@ -22,13 +24,13 @@ pub struct Lengths {
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence {
     /// Batch coordinate of `q` and `out` (0 where sequences are packed).
-    pub q_batch: Reg<u32>,
+    pub q_batch: QueryBatch,
     /// First query in the token dimension.
     pub q_start: Reg<u32>,
     /// Queries.
     pub q_len: Reg<u32>,
     /// Batch coordinate of `k` and `v`.
-    pub k_batch: Reg<u32>,
+    pub k_batch: KeyBatch,
     /// First key in the token dimension.
     pub k_start: Reg<u32>,
     /// Keys.
@@ -61,29 +63,31 @@ impl Lengths {
         }
     }
 
-    /// The sequence of number `batch`.
+    /// The sequence of number `number`.
     #[track_caller]
-    pub fn sequence(&self, b: &mut Builder, batch: Reg<u32>) -> Sequence {
+    pub fn sequence(&self, b: &mut Builder, number: SequenceIndex) -> Sequence {
+        let number = number.reg();
         let zero = b.value::<u32>(0);
         let (q_batch, q_start, q_len) = match self.cu_seqlens_q {
-            None => (batch, zero, self.queries),
+            None => (number, zero, self.queries),
             Some(offsets) => {
-                let (start, len) = span(b, offsets, batch, self.queries);
+                let (start, len) = span(b, offsets, number, self.queries);
                 (zero, start, len)
             }
         };
         let (k_batch, k_start, mut k_len) = match self.cu_seqlens_k {
-            None => (batch, zero, self.keys),
+            None => (number, zero, self.keys),
             Some(offsets) => {
-                let (start, len) = span(b, offsets, batch, self.keys);
+                let (start, len) = span(b, offsets, number, self.keys);
                 (zero, start, len)
             }
         };
         if let Some(used) = self.used {
-            let at = element(b, used, batch);
+            let at = element(b, used, number);
             let used = b.ld_global::<i32>(at);
             k_len = limited(b, used, k_len);
         }
+        let (q_batch, k_batch) = (QueryBatch::new(q_batch), KeyBatch::new(k_batch));
         Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len }
     }
 }
@@ -91,8 +95,7 @@ impl Lengths {
 /// Address of a 32-bit element.
 #[track_caller]
 pub fn element(b: &mut Builder, table: GlobalPtr, index: Reg<u32>) -> GlobalPtr {
-    let offset = b.mul_wide(index, 4);
-    b.global_add(table, offset)
+    b.global_add(table, index.widening_mul(4))
 }
 
 /// First token and length of a packed sequence, within `tokens`.
@@ -100,19 +103,18 @@ pub fn element(b: &mut Builder, table: GlobalPtr, index: Reg<u32>) -> GlobalPtr 
 fn span(
     b: &mut Builder,
     offsets: GlobalPtr,
-    batch: Reg<u32>,
+    number: Reg<u32>,
     tokens: Reg<u32>,
 ) -> (Reg<u32>, Reg<u32>) {
-    let at = element(b, offsets, batch);
+    let at = element(b, offsets, number);
     let ends = [at, at.plus(4)].map(|at| b.ld_global::<i32>(at));
     let [start, end] = ends.map(|end| limited(b, end, tokens));
-    let end = b.max(end, start);
-    (start, b.sub(end, start))
+    (start, b.eval(end.max(start) - start))
 }
 
 /// `number`, at least 0 and at most `most`.
 #[track_caller]
 fn limited(b: &mut Builder, number: Reg<i32>, most: Reg<u32>) -> Reg<u32> {
-    let number = b.max(number, 0);
-    b.min(number.reinterpret::<u32>(), most)
+    let number = b.eval(number.max(0));
+    b.eval(number.reinterpret::<u32>().min(most))
 }

@@ -1,8 +1,8 @@
 //! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
-use crate::call::arguments::{Arguments, Memory};
-use crate::call::divide::Divisor;
+use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
+use crate::call::memory::Memory;
 use crate::call::rows::{Block, Packing};
 use crate::call::sequence::{Lengths, Sequence};
 use crate::call::tensors::{self, Panel, QueryBox};
@@ -10,13 +10,14 @@ use crate::call::visible::{Bounds, TileRange, Visible};
 use crate::math::bias::MaskTensor;
 use crate::math::exact::{self, Finite, SegmentRows, Watch};
 use crate::math::softmax::Softmax;
-use crate::moves::gather::{Elements, Model1, Scattered};
+use crate::moves::gather::{Elements, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
 use crate::work::shares::{Shares, SharesOf};
 use crate::work::stamps::Stamps;
 use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
 
 /// Where finished rows go.
@@ -76,7 +77,7 @@ pub struct Task<'p> {
     pub destination: Destination,
     /// How its work is shared out.
     pub sharing: Sharing,
-    /// Tiles of keys per part, of each segment.
+    /// KV tiles per part, of each segment.
     pub tiles_per_split: Vec<u32>,
     /// Parts that a cluster merges: neighbours in it have the same part.
     pub merged_parts: u32,
@@ -104,11 +105,11 @@ pub enum Overlap {
 /// How a CTA's tile covers queries, keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiling {
-    /// How queries fill a block of rows.
+    /// How queries fill a row block.
     pub packing: Packing,
     /// Query heads per KV head.
     pub group: u32,
-    /// Blocks of rows per tile.
+    /// Row blocks per tile.
     pub blocks: u32,
     /// CTAs that work on a tile together.
     pub cluster: u32,
@@ -118,7 +119,7 @@ pub struct Tiling {
     pub copied_rows: u32,
     /// Whether one copy brings all queries of a block where it can.
     pub whole_queries: bool,
-    /// CTAs that share the value columns of a block of rows.
+    /// CTAs that share the value columns of a row block.
     pub slices: u32,
     /// How tensor copies arrange rows in shared memory.
     pub panel: Panel,
@@ -131,27 +132,26 @@ impl Tiling {
     #[track_caller]
     pub fn tiles(&self, b: &mut Builder, q_len: Reg<u32>) -> Reg<u32> {
         let tokens = self.packing.tokens;
-        let padded = b.add(q_len, tokens - 1);
-        let mut blocks = b.div(padded, tokens);
+        let mut blocks = b.eval((q_len + (tokens - 1)) / tokens);
         let head_blocks = self.packing.head_blocks(self.group);
         if head_blocks > 1 {
-            blocks = b.mul(blocks, head_blocks);
+            blocks = b.eval(blocks * head_blocks);
         }
-        let padded = b.add(blocks, self.blocks - 1);
-        let tiles = b.div(padded, self.blocks);
-        if self.slices > 1 { b.mul(tiles, self.slices) } else { tiles }
+        let tiles = b.eval((blocks + (self.blocks - 1)) / self.blocks);
+        if self.slices > 1 { b.eval(tiles * self.slices) } else { tiles }
     }
 }
 
 /// Parameters, in registers.
 pub struct Params {
-    pub tma_q: TensorMapParam,
+    /// The map of queries, where tensor copies bring them.
+    pub tma_q: Option<TensorMapParam>,
     /// Keys and values of each segment.
     pub segments: Vec<Keys>,
     pub order: Order,
     pub softmax: Softmax,
-    /// This CTA's part of the keys, where the cluster merges parts.
-    pub part: Option<Reg<u32>>,
+    /// This CTA's split of the keys, where the cluster merges splits.
+    pub part: Option<SplitIndex>,
     pub output: Output,
     pub sinks: Option<GlobalPtr>,
     pub tiling: Tiling,
@@ -187,7 +187,8 @@ pub struct Keys {
     pub panel: Panel,
     /// Rows one copy brings.
     pub rows_per_copy: u32,
-    /// Whether rows past a sequence's end may hold anything.
+    /// Whether rows past a sequence's end may hold anything, and are zeroed. Behind a packed sequence lies the next one:
+    /// its rows are numbers, and where they are not, [`exact`] computes what they spoil.
     pub dirty_tail: bool,
     /// Keys and values, row by row.
     pub exact: exact::Rows,
@@ -200,6 +201,8 @@ pub enum Source {
     Boxes(TensorMapParam),
     /// By threads.
     Scattered(Scattered),
+    /// By threads that find them as [`Keys::exact`] does.
+    Rows,
 }
 
 impl Source {
@@ -211,7 +214,7 @@ impl Source {
     fn boxes(self) -> Option<TensorMapParam> {
         match self {
             Source::Boxes(map) => Some(map),
-            Source::Scattered(_) => None,
+            Source::Scattered(_) | Source::Rows => None,
         }
     }
 
@@ -219,6 +222,7 @@ impl Source {
     pub fn scattered(self) -> Scattered {
         match self {
             Source::Boxes(_) => panic!("rows come by tensor copies"),
+            Source::Rows => panic!("rows are found one by one"),
             Source::Scattered(rows) => rows,
         }
     }
@@ -272,16 +276,16 @@ pub struct OpenTile {
     pub sequence: Sequence,
     pub bounds: Bounds,
     pub range: TileRange,
-    /// Number of the first block of rows.
-    pub first_block: Reg<u32>,
+    /// Number of the first row block.
+    pub first_block: RowBlockIndex,
     /// Which slice of the value columns, where they are shared out.
-    pub slice: Option<Reg<u32>>,
-    /// Which part of a unit it is, where units are cut.
+    pub slice: Option<SliceIndex>,
+    /// Which part of a work tile it is, where work tiles are cut.
     pub part: Option<Part>,
 }
 
 impl OpenTile {
-    /// Runs `body` unless another CTA finishes the unit of which this is a part.
+    /// Runs `body` unless another CTA finishes the work tile of which this is a part.
     #[track_caller]
     pub fn if_finished_here(&self, b: &mut Builder, body: impl FnOnce(&mut Builder)) {
         match &self.part {
@@ -306,8 +310,10 @@ impl Params {
     ) -> Params {
         let problem = task.problem;
         let query_box = QueryBox::choose(problem, &tiling);
-        let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
-        let tma_q = args.tensor_map(b, "tma_q", q);
+        let tma_q = b.target().copies_tensors().then(|| {
+            let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
+            args.tensor_map(b, "tma_q", q)
+        });
         let segments = task.segments.iter().enumerate().map(|(index, &n)| {
             args.name_with(if index == 0 { String::new() } else { format!("_{}", index + 1) });
             let split = task.sharing.splits() * task.merged_parts > 1;
@@ -328,7 +334,7 @@ impl Params {
             softmax: Softmax::declare(b, args, problem),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
-                b.div(rank, tiling.cluster / task.merged_parts)
+                SplitIndex::new(b.eval(rank / (tiling.cluster / task.merged_parts)))
             }),
             output: Output::declare(b, args, task, memory),
             sinks: (problem.sinks && matches!(task.destination, Destination::Output))
@@ -352,7 +358,7 @@ impl Params {
     /// Fetches the tensor maps into their cache (one thread).
     #[track_caller]
     pub fn prefetch_maps(&self, b: &mut Builder) {
-        b.prefetch_tensor_map(self.tma_q);
+        self.tma_q.iter().for_each(|map| b.prefetch_tensor_map(*map));
         for keys in &self.segments {
             let sources = [Some(keys.k), keys.v].into_iter().flatten();
             sources.filter_map(Source::boxes).for_each(|map| b.prefetch_tensor_map(map));
@@ -394,7 +400,7 @@ impl Params {
         }
     }
 
-    /// How a tile's part of a unit is exchanged, where units are cut.
+    /// How a tile's part of a work tile is exchanged, where work tiles are cut.
     pub fn exchange<'a>(&'a self, open: &'a OpenTile) -> Option<(&'a Exchange, &'a Part)> {
         let Order::Shares(shares) = &self.order else { return None };
         shares.exchange().zip(open.part.as_ref())
@@ -457,10 +463,10 @@ impl Params {
         body: impl FnOnce(&mut Builder, OpenTile),
     ) {
         order.for_each(b, |b, tile| {
-            let sequence = self.keys().lengths.sequence(b, tile.batch);
+            let sequence = self.keys().lengths.sequence(b, tile.sequence);
             let (first_block, slice) = self.first_block(b, tile);
             let block = Block::at(b, self.tiling.packing, self.tiling.group, first_block);
-            let live = b.setp(Cmp::Lt, block.token, sequence.q_len);
+            let live = b.setp(Cmp::Lt, block.token.reg(), sequence.q_len);
             b.if_(live, |b| {
                 let open = self.open(b, self.keys(), sequence, tile, first_block, slice);
                 body(b, open);
@@ -470,20 +476,21 @@ impl Params {
 
     /// A tile that has queries, over the keys of the first segment.
     #[track_caller]
-    pub fn open_unit(&self, b: &mut Builder, sequence: Sequence, tile: Tile) -> OpenTile {
+    pub fn open_work_tile(&self, b: &mut Builder, sequence: Sequence, tile: Tile) -> OpenTile {
         let (first_block, slice) = self.first_block(b, tile);
         self.open(b, self.keys(), sequence, tile, first_block, slice)
     }
 
-    /// The first block of rows of a tile, and its slice of the value columns.
+    /// The first row block of a tile, and its slice of the value columns.
     #[track_caller]
-    fn first_block(&self, b: &mut Builder, tile: Tile) -> (Reg<u32>, Option<Reg<u32>>) {
+    fn first_block(&self, b: &mut Builder, tile: Tile) -> (RowBlockIndex, Option<SliceIndex>) {
         let Tiling { blocks, slices, .. } = self.tiling;
+        let index = tile.index.reg();
         let (index, slice) = match slices {
-            1 => (tile.index, None),
-            _ => (b.div(tile.index, slices), Some(b.rem(tile.index, slices))),
+            1 => (index, None),
+            _ => (b.eval(index / slices), Some(SliceIndex::new(b.eval(index % slices)))),
         };
-        (b.mul(index, blocks), slice)
+        (RowBlockIndex::new(b.eval(index * blocks)), slice)
     }
 
     /// Runs `body` with a tile over each of the segments in turn; it has been opened over the first one.
@@ -497,7 +504,7 @@ impl Params {
         body(b, 0, open);
         for (n, keys) in self.segments.iter().enumerate().skip(1) {
             let OpenTile { tile, first_block, slice, .. } = *open;
-            let sequence = keys.lengths.sequence(b, tile.batch);
+            let sequence = keys.lengths.sequence(b, tile.sequence);
             let other = self.open(b, keys, sequence, tile, first_block, slice);
             body(b, n, &other);
         }
@@ -511,14 +518,14 @@ impl Params {
         opened
     }
 
-    /// The number of tiles of keys in all segments.
+    /// The number of KV tiles in all segments.
     #[track_caller]
     pub fn count_tiles(&self, b: &mut Builder, open: &OpenTile) -> Reg<i32> {
         let mut sum = None;
         self.for_each_segment(b, open, |b, _, open| {
-            let tiles = b.sub(open.range.end, open.range.begin);
-            let tiles = b.max(tiles, 0);
-            sum = Some(sum.map_or(tiles, |sum| b.add(sum, tiles)));
+            let tiles = open.range.count(b);
+            let tiles = b.eval(tiles.max(0));
+            sum = Some(sum.map_or(tiles, |sum| b.eval(sum + tiles)));
         });
         sum.expect("a segment")
     }
@@ -530,16 +537,15 @@ impl Params {
         keys: &Keys,
         sequence: Sequence,
         tile: Tile,
-        first_block: Reg<u32>,
-        slice: Option<Reg<u32>>,
+        first_block: RowBlockIndex,
+        slice: Option<SliceIndex>,
     ) -> OpenTile {
         let Tiling { packing, group, blocks, .. } = self.tiling;
         let block = Block::at(b, packing, group, first_block);
-        let last_block = b.add(first_block, blocks - 1);
+        let last_block = first_block.plus(b, blocks - 1);
         let last = Block::at(b, packing, group, last_block).last_token(b);
-        let last_query = b.sub(sequence.q_len, 1);
-        let last = b.min(last, last_query);
-        let bounds = keys.visible.bounds(b, &sequence, tile.batch);
+        let last = QueryToken::new(b.eval(last.reg().min(sequence.q_len - 1)));
+        let bounds = keys.visible.bounds(b, &sequence, tile.sequence);
         let mut range = bounds.tiles(b, block.token, last);
         if let Some(per_split) = keys.tiles_per_split {
             range = range.part(b, self.part.unwrap_or(tile.split), per_split);
@@ -564,16 +570,17 @@ impl Keys {
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
             let gathered = match segment.storage {
-                Storage::Model1 => {
-                    Some(Scattered::Model1(Model1::declare(b, args, segment, buffer)))
-                }
                 Storage::Elements if tiling.gathers => {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
-                _ => None,
+                Storage::Elements => None,
+                _ => Some(Scattered::Packed(Packed::declare(b, args, segment, buffer))),
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
+            }
+            if !b.target().copies_tensors() {
+                return Source::Rows;
             }
             let map = tensors::rows(view, buffer, rows_per_copy, panel);
             Source::Boxes(args.tensor_map(b, &format!("tma_{name}"), map))
@@ -584,11 +591,11 @@ impl Keys {
             Values::SameAsKeys { .. } => part(SegmentSlot::K),
         };
         let v = values_apart.then(|| match k {
-            Source::Scattered(Scattered::Model1(_)) => k,
+            Source::Scattered(Scattered::Packed(_)) => k,
             _ => source(b, "v", &segment.value_view(), values),
         });
         let exact = match k {
-            Source::Scattered(Scattered::Model1(rows)) => exact::Rows::Model1(rows),
+            Source::Scattered(Scattered::Packed(rows)) => exact::Rows::Packed(rows),
             _ => {
                 let mut tensor = |name: &str, view: &View, buffer| {
                     exact::Tensor::declare(b, args, name, view, buffer)
@@ -625,9 +632,7 @@ impl Keys {
             tiles_per_split: tiles_per_split.map(|tiles| args.u32(b, "tiles_per_split", tiles)),
             panel,
             rows_per_copy,
-            dirty_tail: segment.paging.is_some()
-                || segment.lengths.used
-                || segment.lengths.packed.is_some(),
+            dirty_tail: segment.paging.is_some() || segment.lengths.used,
             exact,
         }
     }

@@ -37,7 +37,7 @@ impl Panel {
     }
 }
 
-/// What a box of queries holds of one block of rows.
+/// What a box of queries holds of one row block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryBox {
     /// One panel.
@@ -63,8 +63,8 @@ impl QueryBox {
     }
 }
 
-/// The map of queries, a box of one block's rows: `(dim, head of group, token, KV head, batch)`, or
-/// `(column of panel, head of group, token, panel, KV head or batch)`.
+/// The map of queries, a box of one block's rows: `(dim, head of the KV head, token, KV head, batch)`, or
+/// `(column of panel, head of the KV head, token, panel, KV head or batch)`.
 pub fn queries(problem: &Problem, buffer: BufferId, tiling: &Tiling, whole: QueryBox) -> TensorMap {
     let (q, group, Tiling { packing, panel, .. }) = (&problem.q, problem.group(), *tiling);
     let [batch, head, token] = [0, 1, 2].map(|d| q.strides[d]);

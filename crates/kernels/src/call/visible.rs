@@ -3,9 +3,11 @@
 //! Query `t` of `q_len` sits on the diagonal at key `t + k_len - q_len`. It sees keys from `first` up
 //! to, not including, `end`; both are clamped to the sequence.
 
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::index::{KvTile, QueryToken, SequenceIndex, SplitIndex};
+use crate::call::memory::Memory;
 use crate::call::sequence::{Sequence, element};
 use problem::{Mask, Problem, Slot};
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
 #[derive(Clone, Copy, Debug)]
@@ -41,29 +43,58 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug)]
 pub struct TileRange {
     /// First tile.
-    pub begin: Reg<i32>,
+    pub begin: KvTile,
     /// One past the last tile.
-    pub end: Reg<i32>,
+    pub end: KvTile,
 }
 
 impl TileRange {
+    /// The tiles of these numbers.
+    pub fn new(begin: Reg<i32>, end: Reg<i32>) -> Self {
+        TileRange { begin: KvTile::new(begin), end: KvTile::new(end) }
+    }
+
+    /// How many tiles there are; negative or 0 if none.
+    #[track_caller]
+    pub fn count(&self, b: &mut Builder) -> Reg<i32> {
+        b.eval(self.end.reg() - self.begin.reg())
+    }
+
+    /// Whether there is any tile.
+    #[track_caller]
+    pub fn any(&self, b: &mut Builder) -> Reg<bool> {
+        b.setp(Cmp::Gt, self.end.reg(), self.begin.reg())
+    }
+
+    /// Whether there are tiles before `n`.
+    #[track_caller]
+    pub fn has_before(&self, b: &mut Builder, n: KvTile) -> Reg<bool> {
+        b.setp(Cmp::Gt, n.reg(), self.begin.reg())
+    }
+
+    /// Whether `n`, which is below the end, is one of the tiles.
+    #[track_caller]
+    pub fn reaches(&self, b: &mut Builder, n: KvTile) -> Reg<bool> {
+        b.setp(Cmp::Ge, n.reg(), self.begin.reg())
+    }
+
     /// Runs `body` with the last tile, if there is any.
     #[track_caller]
-    pub fn if_any(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
-        let n = b.sub(self.end, 1);
-        let any = b.setp(Cmp::Ge, n, self.begin);
+    pub fn if_any(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, KvTile)) {
+        let n = self.end.before(b, 1);
+        let any = self.reaches(b, n);
         b.if_(any, |b| body(b, n));
     }
 
     /// Runs `body` with each tile, last to first.
     #[track_caller]
-    pub fn for_each_down(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Reg<i32>)) {
-        let n = b.value(self.end);
+    pub fn for_each_down(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, KvTile)) {
+        let n = KvTile::new(b.value(self.end.reg()));
         b.while_(
-            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| self.has_before(b, n),
             |b| {
-                let next = b.sub(n, 1);
-                b.assign(n, next);
+                let next = n.before(b, 1);
+                n.assign(b, next);
                 body(b, n);
             },
         );
@@ -71,18 +102,13 @@ impl TileRange {
 
     /// Takes `n` down to the first tile; `body` gets the tile before `n` each time.
     #[track_caller]
-    pub fn while_more(
-        &self,
-        b: &mut Builder,
-        n: Reg<i32>,
-        body: impl FnOnce(&mut Builder, Reg<i32>),
-    ) {
+    pub fn while_more(&self, b: &mut Builder, n: KvTile, body: impl FnOnce(&mut Builder, KvTile)) {
         b.while_(
-            |b| b.setp(Cmp::Gt, n, self.begin),
+            |b| self.has_before(b, n),
             |b| {
-                let next = b.sub(n, 1);
+                let next = n.before(b, 1);
                 body(b, next);
-                b.assign(n, next);
+                n.assign(b, next);
             },
         );
     }
@@ -94,17 +120,17 @@ impl TileRange {
     pub fn descend(
         &self,
         b: &mut Builder,
-        n: Reg<i32>,
+        n: KvTile,
         clear: TileRange,
         visible: &Visible,
         step: impl Fn(&mut Builder, bool),
     ) {
-        let mut down_to = |end, masked| {
+        let mut down_to = |end: KvTile, masked| {
             b.while_(
-                |b| b.setp(Cmp::Gt, n, end),
+                |b| b.setp(Cmp::Gt, n.reg(), end.reg()),
                 |b| {
-                    let next = b.sub(n, 1);
-                    b.assign(n, next);
+                    let next = n.before(b, 1);
+                    n.assign(b, next);
                     step(b, masked);
                 },
             );
@@ -154,12 +180,12 @@ impl Visible {
 
     /// Binds the mask to a sequence.
     #[track_caller]
-    pub fn bounds(&self, b: &mut Builder, sequence: &Sequence, batch: Reg<u32>) -> Bounds {
+    pub fn bounds(&self, b: &mut Builder, sequence: &Sequence, number: SequenceIndex) -> Bounds {
         let k_len = sequence.k_len.reinterpret::<i32>();
-        let diagonal = b.sub(k_len, sequence.q_len.reinterpret::<i32>());
+        let diagonal = b.eval(k_len - sequence.q_len.reinterpret::<i32>());
         let position = match self.right {
             Right::Compressed { positions, .. } => {
-                let at = element(b, positions, batch);
+                let at = element(b, positions, number.reg());
                 Some(b.ld_global::<i32>(at))
             }
             _ => None,
@@ -171,44 +197,35 @@ impl Visible {
 impl Bounds {
     /// One past the last key that query `token` sees.
     #[track_caller]
-    pub fn end(&self, b: &mut Builder, token: Reg<u32>) -> Reg<i32> {
-        let token = token.reinterpret::<i32>();
+    pub fn end(&self, b: &mut Builder, token: QueryToken) -> Reg<i32> {
+        let token = token.reg().reinterpret::<i32>();
         let end = match (self.right, self.position) {
-            (Right::Diagonal(right), _) => {
-                let diagonal = b.add(token, self.diagonal);
-                let last = b.add(diagonal, right);
-                b.add(last, 1)
-            }
+            (Right::Diagonal(right), _) => b.eval(token + self.diagonal + right + 1),
             (Right::Compressed { ratio, .. }, Some(position)) => {
-                let position = b.add(token, position);
-                let tokens = b.add(position, 1);
-                b.div(tokens, ratio)
+                b.eval((token + position + 1) / ratio)
             }
             _ => return self.k_len,
         };
-        let end = b.min(end, self.k_len);
-        b.max(end, 0)
+        b.eval(end.min(self.k_len).max(0))
     }
 
     /// The first key that query `token` sees, `None` if it is always key 0.
     #[track_caller]
-    pub fn first(&self, b: &mut Builder, token: Reg<u32>) -> Option<Reg<i32>> {
+    pub fn first(&self, b: &mut Builder, token: QueryToken) -> Option<Reg<i32>> {
         let left = self.left?;
-        let diagonal = b.add(token.reinterpret::<i32>(), self.diagonal);
-        let first = b.sub(diagonal, left);
-        Some(b.max(first, 0))
+        Some(b.eval((token.reg().reinterpret::<i32>() + self.diagonal - left).max(0)))
     }
 
     /// Tiles with a key that some query from `token` to `last_token` sees.
     #[track_caller]
-    pub fn tiles(&self, b: &mut Builder, token: Reg<u32>, last_token: Reg<u32>) -> TileRange {
+    pub fn tiles(&self, b: &mut Builder, token: QueryToken, last_token: QueryToken) -> TileRange {
         let end = self.end(b, last_token);
         let end = self.tiles_up_to(b, end);
         let begin = match self.first(b, token) {
             Some(first) => self.tile_of(b, first),
             None => b.value::<i32>(0),
         };
-        TileRange { begin, end: b.max(end, begin) }
+        TileRange::new(begin, b.eval(end.max(begin)))
     }
 
     /// Tiles within `range` whose every key is seen by every query from `token` to `last_token`.
@@ -217,22 +234,21 @@ impl Bounds {
         &self,
         b: &mut Builder,
         range: TileRange,
-        token: Reg<u32>,
-        last_token: Reg<u32>,
+        token: QueryToken,
+        last_token: QueryToken,
     ) -> TileRange {
         let end = self.end(b, token);
         let end = self.tile_of(b, end);
         let begin = match self.first(b, last_token) {
             Some(first) => self.tiles_up_to(b, first),
-            None => range.begin,
+            None => range.begin.reg(),
         };
-        let begin = b.max(begin, range.begin);
-        let begin = b.min(begin, range.end);
-        let end = b.max(end, begin);
-        TileRange { begin, end: b.min(end, range.end) }
+        let begin = b.eval(begin.max(range.begin.reg()));
+        let begin = b.eval(begin.min(range.end.reg()));
+        TileRange::new(begin, b.eval(end.max(begin).min(range.end.reg())))
     }
 
-    /// How many tiles of keys tiles of `tokens` queries visit, roughly: the line of their ends, and that
+    /// How many KV tiles the work tiles of `tokens` queries visit, roughly: the line of their ends, and that
     /// of their beginnings where a mask hides keys on the left.
     #[track_caller]
     pub fn ramps(&self, b: &mut Builder, tokens: f32) -> (Ramp, Option<Ramp>) {
@@ -276,26 +292,25 @@ impl Bounds {
 
     #[track_caller]
     fn tiles_up_to(&self, b: &mut Builder, keys: Reg<i32>) -> Reg<i32> {
-        let padded = b.add(keys, self.tile as i32 - 1);
+        let padded = b.eval(keys + (self.tile as i32 - 1));
         self.tile_of(b, padded)
     }
 
     /// The tile of key `key`, which is not negative.
     #[track_caller]
     fn tile_of(&self, b: &mut Builder, key: Reg<i32>) -> Reg<i32> {
-        b.div(key.reinterpret::<u32>(), self.tile).reinterpret()
+        b.eval(key.reinterpret::<u32>() / self.tile).reinterpret()
     }
 }
 
 impl TileRange {
     /// The part of the range that `split` covers when every `per_split` tiles are one part.
     #[track_caller]
-    pub fn part(self, b: &mut Builder, split: Reg<u32>, per_split: Reg<u32>) -> TileRange {
-        let first = b.mul(split, per_split).reinterpret::<i32>();
-        let last = b.add(first, per_split.reinterpret::<i32>());
-        let begin = b.max(self.begin, first);
-        let end = b.min(self.end, last);
-        TileRange { begin, end: b.max(end, begin) }
+    pub fn part(self, b: &mut Builder, split: SplitIndex, per_split: Reg<u32>) -> TileRange {
+        let first = b.eval(split.reg() * per_split).reinterpret::<i32>();
+        let last = b.eval(first + per_split.reinterpret::<i32>());
+        let begin = b.eval(self.begin.reg().max(first));
+        TileRange::new(begin, b.eval(self.end.reg().min(last).max(begin)))
     }
 }
 
@@ -348,7 +363,7 @@ pub struct RowWindow {
 impl RowWindow {
     /// The window of query `token`, in keys.
     #[track_caller]
-    pub fn of(b: &mut Builder, bounds: &Bounds, token: Reg<u32>) -> Self {
+    pub fn of(b: &mut Builder, bounds: &Bounds, token: QueryToken) -> Self {
         RowWindow { first: bounds.first(b, token), end: bounds.end(b, token) }
     }
 
@@ -362,8 +377,8 @@ impl RowWindow {
     #[track_caller]
     pub fn relative_to(&self, b: &mut Builder, origin: Reg<i32>) -> Self {
         RowWindow {
-            first: self.first.map(|first| b.sub(first, origin)),
-            end: b.sub(self.end, origin),
+            first: self.first.map(|first| b.eval(first - origin)),
+            end: b.eval(self.end - origin),
         }
     }
 

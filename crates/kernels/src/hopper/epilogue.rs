@@ -48,7 +48,7 @@ pub fn finish_rows(
     writes_lse: bool,
 ) -> [Reg<f32>; 2] {
     let places = places(b, thread, output);
-    let quad = b.and(thread, 3);
+    let quad = b.eval(thread % 4);
     let first_of_row = b.setp(Cmp::Eq, quad, 0);
     [0, 1].map(|half| {
         let RowState { max, sum } = states[half];
@@ -63,7 +63,7 @@ pub fn finish_rows(
 fn places(b: &mut Builder, thread: Reg<u32>, output: &BlockOutput<'_>) -> [RowPlace; 2] {
     let row = fragment::first_row(b, thread);
     [0, 8].map(|offset| {
-        let row = b.add(row, offset);
+        let row = b.eval(row + offset);
         output.place(b, row)
     })
 }
@@ -85,22 +85,20 @@ impl Columns<'_> {
     pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let column = b.value(self.first);
         let again = Again { output, column, columns: self.out.len() as u32 * 2 };
-        let warp = b.shr(self.thread, 5);
-        let first = b.mul(warp, WARP_ROWS);
+        let first = b.eval(self.thread / 32 * WARP_ROWS);
         again.rows(b, first, WARP_ROWS);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {
-        let quad = b.and(self.thread, 3);
-        let column = b.mul_wide(quad, 8);
+        let column = b.eval((self.thread % 4).widening_mul(8));
         let places = places(b, self.thread, output);
         for (half, place) in places.iter().enumerate() {
             b.if_(place.live, |b| {
                 let at = output.partial_row(b, place, partial, column);
                 let at = at.plus(self.first as i64 * 4);
                 let registers = fragment::of_row(self.out, half);
-                for (group, pair) in registers.chunks_exact(2).enumerate() {
-                    b.st_global_vector(at.plus(group as i64 * 32), pair);
+                for (n, columns) in registers.chunks_exact(2).enumerate() {
+                    b.st_global_vector(at.plus(n as i64 * 32), columns);
                 }
             });
         }
@@ -108,7 +106,7 @@ impl Columns<'_> {
 
     fn write_rows(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let quad = fragment::Quad::new(b, self.thread);
-        let column = b.mul_wide(quad.lane, 16);
+        let column = b.eval(quad.lane.widening_mul(16));
         let places = places(b, self.thread, output);
         for (half, place) in places.iter().enumerate() {
             let to = output.output_row(b, place, column).plus(self.first as i64 * 2);
@@ -116,16 +114,16 @@ impl Columns<'_> {
             for (run, registers) in registers.chunks(8).enumerate() {
                 let mut pairs: Vec<Reg<u32>> =
                     registers.chunks_exact(2).map(|c| b.pack(self.half, c[0], c[1])).collect();
-                let groups = pairs.len() as u32;
+                let lanes = pairs.len() as u32;
                 pairs.resize(4, pairs[0]);
-                let units = quad.transpose(b, [pairs[0], pairs[1], pairs[2], pairs[3]]);
+                let vectors = quad.transpose(b, [pairs[0], pairs[1], pairs[2], pairs[3]]);
                 let mut writes = place.live;
-                if groups < 4 {
-                    let covered = b.setp(Cmp::Lt, quad.lane, groups);
+                if lanes < 4 {
+                    let covered = b.setp(Cmp::Lt, quad.lane, lanes);
                     writes = b.and(writes, covered);
                 }
                 let to = to.plus(run as i64 * 64);
-                b.if_(writes, |b| b.st_global_vector(to, &units));
+                b.if_(writes, |b| b.st_global_vector(to, &vectors));
             }
         }
     }

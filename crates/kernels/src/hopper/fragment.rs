@@ -5,14 +5,10 @@
 //! one in every thread. What a thread computes about itself (its first row and column) is held against
 //! that layout, element by element, in the tests below.
 
+use crate::call::index::KvTile;
 use layout::hw::Fragment;
 use layout::hw::fragment::wgmma_d;
-use ptx::build::{Builder, Cmp, Reg, SharedTile, UNIT_BYTES};
-
-/// Bytes of a 16-bit element.
-const ELEMENT_BYTES: u32 = 2;
-/// Columns of a 16-byte unit.
-const UNIT: u32 = UNIT_BYTES / ELEMENT_BYTES;
+use ptx::build::{Builder, Cmp, Reg};
 
 /// The accumulator of `registers` registers per thread: two columns each.
 fn accumulator(registers: usize) -> Fragment {
@@ -46,18 +42,14 @@ pub fn columns(registers: usize) -> Vec<u32> {
 /// The upper one of a thread's two rows.
 #[track_caller]
 pub fn first_row(b: &mut Builder, thread: Reg<u32>) -> Reg<u32> {
-    let warp = b.shr(thread, 5);
-    let lane = b.and(thread, 31);
-    let row = b.shr(lane, 2);
-    b.mad(warp, 16, row)
+    b.eval(thread / 32 * 16 + thread % 32 / 4)
 }
 
 /// Key of a thread's first column in tile `n` of `tile` keys.
 #[track_caller]
-pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: Reg<i32>, tile: u32) -> Reg<i32> {
-    let quad = b.and(thread, 3);
-    let pair = b.shl(quad, 1).reinterpret::<i32>();
-    b.mad(n, tile as i32, pair)
+pub fn first_key(b: &mut Builder, thread: Reg<u32>, n: KvTile, tile: u32) -> Reg<i32> {
+    let pair = b.eval((thread % 4) << 1).reinterpret::<i32>();
+    b.eval(n.reg() * tile as i32 + pair)
 }
 
 /// Multiplies each register by the factor of its row.
@@ -104,9 +96,9 @@ impl Quad {
     /// The quad of a thread.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>) -> Self {
-        let lane = b.and(thread, 3);
+        let lane = b.eval(thread % 4);
         let bits = [1, 2].map(|bit| {
-            let masked = b.and(thread, bit);
+            let masked = b.eval(thread & bit);
             b.setp(Cmp::Ne, masked, 0)
         });
         Quad { lane, bits }
@@ -125,27 +117,6 @@ impl Quad {
             }
         }
         values
-    }
-}
-
-/// Stores a fragment of 16-bit pairs to a K-major tile, 16 rows × 16 columns per `stmatrix`: the
-/// lower lanes name rows of the left 8 columns, the upper ones of the right 8. A warp writes its own 16
-/// rows only.
-#[track_caller]
-pub fn store(b: &mut Builder, thread: Reg<u32>, pairs: &[Reg<u32>], tile: SharedTile) {
-    let warp = b.shr(thread, 5);
-    let lane = b.and(thread, 31);
-    let low = b.and(lane, 15);
-    let row = b.mad(warp, 16, low);
-    let right = b.shr(lane, 4);
-    let units = tile.row(b, row).from_unit(b, right);
-    for (step, pairs) in pairs.chunks(4).enumerate() {
-        let to = units.unit(b, step as u32 * 2 * UNIT);
-        match *pairs {
-            [x, y, z, w] => b.stmatrix4(to, [x, y, z, w]),
-            [x, y] => b.stmatrix2(to, [x, y]),
-            _ => unreachable!("columns are multiples of 8"),
-        }
     }
 }
 
@@ -192,7 +163,7 @@ mod tests {
         let from = b.global_add(from, own);
         let values: Vec<Reg<u32>> =
             (0..pairs).map(|i| b.ld_global(from.plus(i64::from(i) * 4))).collect();
-        store(&mut b, thread, &values, tile);
+        b.store_fragment(thread, &values, tile);
         b.barrier_all();
         for first in (0..tile.bytes()).step_by(128 * 4) {
             let at = b.shl(thread, 2);

@@ -4,11 +4,11 @@
 //! Both keep scores in registers (`scores`), in the order of wgmma's accumulators (`fragment`), and write rows from
 //! there (`epilogue`).
 
-mod epilogue;
-mod fragment;
+pub mod epilogue;
+pub mod fragment;
 pub mod narrow;
-mod scores;
-mod tile;
+pub mod scores;
+pub mod tile;
 pub mod wide;
 
 /// Rows of one warpgroup.

@@ -1,13 +1,14 @@
 //! Scores of 64 rows in the registers of a warpgroup, and their softmax.
 
 use super::fragment;
+use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Tiling};
 use crate::call::visible::RowWindow;
 use crate::math::bias::{MaskRow, MaskTensor, RowScores};
 use crate::math::softmax::{Reference, RowState, Softmax};
 use crate::moves::marks;
-use ptx::build::{Builder, HalfType, Reg};
+use ptx::build::{Builder, Cmp, HalfType, Reg};
 
 /// Scores, probabilities and row states of a warpgroup.
 pub struct Scores {
@@ -33,10 +34,10 @@ pub type Windows = [RowWindow; 2];
 pub type MaskRows = [MaskRow; 2];
 
 /// What a thread's two rows are to make of the keys of one tile.
-pub struct TileOfKeys<'a> {
+pub struct SeenTile<'a> {
     pub seen: Seen<'a>,
     /// What is added to the scores of tile `.1`.
-    pub biases: Option<(&'a MaskRows, Reg<i32>)>,
+    pub biases: Option<(&'a MaskRows, KvTile)>,
 }
 
 /// The keys of one tile that a thread's two rows see.
@@ -44,12 +45,12 @@ pub enum Seen<'a> {
     /// All.
     All,
     /// Of tile `.1`, those in the rows' windows.
-    Within(&'a Windows, Reg<i32>),
+    Within(&'a Windows, KvTile),
     /// Those that exist, by what was read of their marks.
     Marked(&'a [Reg<u32>]),
 }
 
-impl TileOfKeys<'_> {
+impl SeenTile<'_> {
     /// One past the last key that row `half` sees, counted from `origin`, where it may not see all.
     #[track_caller]
     fn end_in(&self, b: &mut Builder, half: usize, origin: Reg<i32>) -> Option<Reg<i32>> {
@@ -60,7 +61,24 @@ impl TileOfKeys<'_> {
     }
 }
 
+/// Bits that no sum of probabilities has: those of a negative number.
+const NO_SUM: u32 = 0x8000_0001;
+
 impl Scores {
+    /// `p`, the same in all lanes, once the probabilities of the tile in work are added up.
+    ///
+    /// A branch on it keeps the assembler from sinking the additions behind that branch: beside exponentials they cost
+    /// nothing. The vote tells it that lanes do not part there, which would serialise products.
+    #[track_caller]
+    pub fn once_added_up(&self, b: &mut Builder, p: Reg<bool>) -> Reg<bool> {
+        let added = self.rows.iter().fold(p, |p, row| {
+            let sum = b.bits(row.sum);
+            let added = b.setp(Cmp::Ne, sum, NO_SUM);
+            b.and(p, added)
+        });
+        b.vote_any(added)
+    }
+
     /// Registers for tiles of `tile` keys.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>, half: HalfType, tile: u32) -> Self {
@@ -76,7 +94,7 @@ impl Scores {
         }
     }
 
-    /// Forgets the last block of rows.
+    /// Forgets the last row block.
     #[track_caller]
     pub fn reset(&self, b: &mut Builder) {
         for (row, reference) in self.rows.iter().zip(&self.references) {
@@ -93,7 +111,7 @@ impl Scores {
     pub fn windows(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> Windows {
         let row = fragment::first_row(b, self.thread);
         [0, 8].map(|offset| {
-            let row = b.add(row, offset);
+            let row = b.eval(row + offset);
             let (token, _) = block.query(b, row);
             RowWindow::of(b, &open.bounds, token)
         })
@@ -111,19 +129,20 @@ impl Scores {
     ) -> MaskRows {
         let row = fragment::first_row(b, self.thread);
         [0, 8].map(|offset| {
-            let row = b.add(row, offset);
+            let row = b.eval(row + offset);
             mask.row(b, tiling, open, block, row)
         })
     }
 
-    /// Replaces the scores of the first tile of a block of rows by probabilities.
+    /// Replaces the scores of the first tile of a row block by probabilities.
     #[track_caller]
-    pub fn first_softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &TileOfKeys<'_>) {
+    pub fn first_softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &SeenTile<'_>) {
         let of_rows = self.visible(b, softmax, keys);
         for (half, scores) in of_rows.iter().enumerate() {
             // Nothing was accumulated that the factor would be for.
             self.follow(b, softmax, half, scores);
-            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+            let shift = self.shift(b, softmax, half);
+            softmax.add_row(b, &self.rows[half], scores, shift);
         }
     }
 
@@ -132,7 +151,7 @@ impl Scores {
     /// References seldom move: lanes that share a row do not compare their scores, nor is anything
     /// rescaled, unless one of the warp's rows asks for it.
     #[track_caller]
-    pub fn softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &TileOfKeys<'_>) {
+    pub fn softmax(&self, b: &mut Builder, softmax: &Softmax, keys: &SeenTile<'_>) {
         let of_rows = self.visible(b, softmax, keys);
         let [upper, lower] = [0, 1].map(|half| self.references[half].may_move(b, &of_rows[half]));
         let either = b.or(upper, lower);
@@ -147,7 +166,8 @@ impl Scores {
             }
         });
         for (half, scores) in of_rows.iter().enumerate() {
-            softmax.add_row(b, &self.rows[half], scores, self.references[half].shift);
+            let shift = self.shift(b, softmax, half);
+            softmax.add_row(b, &self.rows[half], scores, shift);
         }
     }
 
@@ -157,7 +177,7 @@ impl Scores {
         &self,
         b: &mut Builder,
         softmax: &Softmax,
-        keys: &TileOfKeys<'_>,
+        keys: &SeenTile<'_>,
     ) -> [Vec<Reg<f32>>; 2] {
         softmax.prepare(b, &self.scores);
         let of_rows = [0, 1].map(|half| fragment::of_row(&self.scores, half));
@@ -200,6 +220,16 @@ impl Scores {
         let largest = b.max_tree(scores);
         let largest = b.join_lanes(largest, 4, |b, x, y| b.max(x, y));
         self.references[half].follow(b, softmax, &self.rows[half], largest)
+    }
+
+    /// What to add to the scaled scores of a row. Warps of the `mma.sync` family find it anew for each tile: they have
+    /// no register for it.
+    #[track_caller]
+    fn shift(&self, b: &mut Builder, softmax: &Softmax, half: usize) -> Reg<f32> {
+        match b.target().copies_tensors() {
+            true => self.references[half].shift,
+            false => softmax.shift_of(b, self.rows[half].max),
+        }
     }
 
     /// Rounds probabilities to 16 bits.

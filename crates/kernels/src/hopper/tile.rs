@@ -11,8 +11,6 @@ use ptx::build::{MatrixOperand, Target};
 
 /// Bits of an element.
 const ELEMENT_BITS: u32 = 16;
-/// Bytes of a panel row.
-pub const ROW_BYTES: u32 = CHUNK * ELEMENT_BITS / 8;
 
 /// A tile's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,12 +4,13 @@
 //! Scores of a problem with a mask tensor become exponents of two here, `s·f + m·log2 e`. A bias is kept within
 //! ±[`AttnMask::MOST`] first, so that the product is finite; only `-inf` hides, whatever the score is.
 
-use crate::call::arguments::Arguments;
+use crate::call::index::QueryHead;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Tiling};
 use crate::math::softmax::Softmax;
 use problem::{AttnMask, DType, MaskElement};
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 use std::f32::consts::LOG2_E;
 
@@ -35,14 +36,14 @@ pub struct MaskRow {
     at: [Reg<u32>; 3],
 }
 
-/// An element of a row in a tile of keys.
+/// An element of a row in a KV tile.
 #[derive(Clone, Copy)]
 struct Place {
     column: u32,
     at: GlobalPtr,
 }
 
-/// Some of a row's scores in a tile of keys.
+/// Some of a row's scores in a KV tile.
 pub struct RowScores<'a> {
     pub scores: &'a [Reg<f32>],
     /// The key of each, counted from `origin`; in order.
@@ -82,10 +83,9 @@ impl MaskTensor {
         row: Reg<u32>,
     ) -> MaskRow {
         let (token, head) = block.query(b, row);
-        let last = b.sub(open.sequence.q_len, 1);
-        let token = b.min(token, last);
-        let head = b.mad(open.tile.kv_head, tiling.group, head);
-        MaskRow { tensor: *self, at: [open.tile.batch, head, token] }
+        let token = b.eval(token.reg().min(open.sequence.q_len - 1));
+        let head = QueryHead::of(b, open.tile.kv_head, tiling.group, head);
+        MaskRow { tensor: *self, at: [open.tile.sequence.reg(), head.reg(), token] }
     }
 
     /// Bits of an element that hides.
@@ -159,17 +159,16 @@ impl MaskRow {
     fn at(&self, b: &mut Builder, origin: Reg<i32>) -> GlobalPtr {
         let origin = origin.reinterpret::<u32>();
         let offset = match self.tensor.key_stride {
-            None => b.mul_wide(origin, self.tensor.element.bytes() as u32),
+            None => b.eval(origin.widening_mul(self.tensor.element.bytes() as u32)),
             Some(stride) => {
                 let origin = b.widen(origin);
-                b.mul(origin, stride)
+                b.eval(origin * stride)
             }
         };
         let mut at = b.global_add(self.tensor.base, offset);
         for (index, stride) in self.at.into_iter().zip(self.tensor.strides) {
             let index = b.widen(index);
-            let offset = b.mul(index, stride);
-            at = b.global_add(at, offset);
+            at = b.global_add(at, index * stride);
         }
         at
     }
@@ -182,10 +181,7 @@ impl MaskRow {
         let at = match self.tensor.key_stride {
             None => from.at.plus(i64::from(gap) * self.tensor.element.bytes() as i64),
             Some(_) if gap == 0 => from.at,
-            Some(stride) => {
-                let offset = b.mul(stride, u64::from(gap));
-                b.global_add(from.at, offset)
-            }
+            Some(stride) => b.global_add(from.at, stride * u64::from(gap)),
         };
         Place { column, at }
     }

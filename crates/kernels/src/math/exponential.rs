@@ -45,9 +45,9 @@ impl Exponential {
         let (floor, power) = (b.unpair(floor), b.unpair(power));
         [0, 1].map(|i| {
             let floor = b.bits(floor[i]);
-            let exponent = b.shl(floor, 23);
+            let exponent = b.eval(floor << 23);
             let power = b.bits(power[i]);
-            let power = b.add(power, exponent);
+            let power = b.eval(power + exponent);
             b.float_from_bits(power)
         })
     }

@@ -11,7 +11,7 @@
 //! above them takes one multiplication more, for `scale · score · P(x²)`, where `P(0)` is 1: it tends to the scaled
 //! score as the cap grows, and only scores that need powers take them. A cap far below the scores takes powers always.
 
-use crate::call::arguments::Arguments;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::LOG2_E;
 

@@ -6,3 +6,4 @@ pub mod exact;
 pub mod exponential;
 pub mod hyperbolic;
 pub mod softmax;
+pub mod weights;

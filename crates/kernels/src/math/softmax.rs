@@ -5,10 +5,10 @@
 //! key keeps the maximum `-inf` and the sum 0. Where a mask tensor is added to scores, they are made exponents of
 //! two first ([`crate::math::bias`]), and the factor is 1.
 
-use crate::call::arguments::Arguments;
 use crate::math::exponential::Exponential;
 use crate::math::hyperbolic::SoftCap;
 use problem::{DType, Problem};
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg};
 use std::f32::consts::{LN_2, LOG2_E};
 

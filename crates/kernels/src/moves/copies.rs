@@ -1,5 +1,6 @@
 //! Copies of rows of keys and values to shared memory: in one piece, or page by page.
 
+use crate::call::index::{KvTile, RowBlockIndex};
 use crate::call::rows::Block;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile, Params};
@@ -29,8 +30,8 @@ pub struct Panels {
 pub enum Counter {
     /// Of the CTA that gets the copy.
     Own(Mbarrier),
-    /// Of either CTA of a pair.
-    OfPair(RemoteMbarrier),
+    /// Of either CTA of a CTA pair.
+    OfCtaPair(RemoteMbarrier),
     /// No barrier: the rows come no nearer than L2.
     Prefetch,
 }
@@ -41,7 +42,7 @@ impl Counter {
     pub fn arrive_expect(self, b: &mut Builder, bytes: u32) {
         match self {
             Counter::Own(barrier) => barrier.arrive_expect(b, bytes),
-            Counter::OfPair(barrier) => barrier.arrive_expect(b, bytes),
+            Counter::OfCtaPair(barrier) => barrier.arrive_expect(b, bytes),
             Counter::Prefetch => {}
         }
     }
@@ -51,7 +52,7 @@ impl Counter {
     pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
         match self {
             Counter::Own(barrier) => barrier.arrive_if(b, p),
-            Counter::OfPair(barrier) => barrier.arrive_if(b, p),
+            Counter::OfCtaPair(barrier) => barrier.arrive_if(b, p),
             Counter::Prefetch => {}
         }
     }
@@ -65,7 +66,7 @@ impl From<Mbarrier> for Counter {
 
 impl From<RemoteMbarrier> for Counter {
     fn from(barrier: RemoteMbarrier) -> Self {
-        Counter::OfPair(barrier)
+        Counter::OfCtaPair(barrier)
     }
 }
 
@@ -89,7 +90,7 @@ impl Column {
         let offset = self.offset + columns;
         match self.base {
             None => (offset as i32).into(),
-            Some(base) => Builder::coordinate(b.add(base, offset)),
+            Some(base) => Builder::coordinate(b.eval(base + offset)),
         }
     }
 }
@@ -113,7 +114,7 @@ impl Panels {
     }
 
     /// Bytes of a row of a panel.
-    fn row_bytes(&self) -> u32 {
+    pub fn row_bytes(&self) -> u32 {
         self.bytes / self.rows
     }
 
@@ -121,8 +122,8 @@ impl Panels {
     #[track_caller]
     pub fn clear_rows(&self, b: &mut Builder, first: Reg<u32>) {
         let lane = b.special("%laneid");
-        let start = b.mul(first, self.row_bytes());
-        let start = b.mad(lane, 16, start);
+        let start = b.eval(first * self.row_bytes());
+        let start = b.eval(lane * 16 + start);
         let zero = b.value::<u32>(0);
         for panel in 0..self.count {
             let at = self.at.plus(panel * self.bytes);
@@ -132,8 +133,7 @@ impl Panels {
                 |b| {
                     let to = b.smem_add(at, offset);
                     b.st_shared_vector(to, &[zero; 4]);
-                    let next = b.add(offset, 32 * 16);
-                    b.assign(offset, next);
+                    b.assign(offset, offset + 32 * 16);
                 },
             );
         }
@@ -164,14 +164,14 @@ impl Tail {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         to: Panels,
         full: impl Into<Counter>,
         copy: impl Fn(&mut Builder, Counter),
     ) {
         let full = full.into();
-        let first = b.mul(n, to.rows as i32);
-        let rows_left = b.sub(open.sequence.k_len.reinterpret::<i32>(), first);
+        let first = n.first_key(b, to.rows);
+        let rows_left = b.eval(open.sequence.k_len.reinterpret::<i32>() - first);
         let partial = b.setp(Cmp::Lt, rows_left, to.rows as i32);
         b.if_else(
             partial,
@@ -180,7 +180,7 @@ impl Tail {
                 copy(b, arrived.into());
                 self.arrived.wait(b);
                 self.arrived.advance(b);
-                let rows = b.max(rows_left, 0);
+                let rows = b.eval(rows_left.max(0));
                 to.clear_rows(b, rows.reinterpret());
                 b.fence_proxy_async();
                 b.warp_sync();
@@ -207,7 +207,7 @@ impl Counter {
             (Counter::Own(barrier), Some(ctas)) => {
                 b.tma_load_multicast(at, map, coordinates, barrier, ctas);
             }
-            (Counter::OfPair(barrier), _) => b.tma_load_pair(at, map, coordinates, barrier),
+            (Counter::OfCtaPair(barrier), _) => b.tma_load_cta_pair(at, map, coordinates, barrier),
             (Counter::Prefetch, _) => b.tma_prefetch(map, coordinates),
         }
     }
@@ -220,19 +220,21 @@ impl Params {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        number: Reg<u32>,
+        number: RowBlockIndex,
         to: Panels,
         barrier: impl Into<Counter>,
     ) {
         let barrier = barrier.into();
         let block = Block::at(b, self.tiling.packing, self.tiling.group, number);
-        let token = b.add(open.sequence.q_start, block.token);
-        let rows = [block.head, token].map(Builder::coordinate);
-        let [kv_head, batch] = [open.tile.kv_head, open.sequence.q_batch].map(Builder::coordinate);
+        let token = b.eval(open.sequence.q_start + block.token.reg());
+        let rows = [block.head.reg(), token].map(Builder::coordinate);
+        let kv_head = Builder::coordinate(open.tile.kv_head.reg());
+        let batch = Builder::coordinate(open.sequence.q_batch.reg());
         let mut load = |column: u32, at, [inner, outer]: [Arg<i32>; 2]| {
             let [head, token] = rows.clone();
             let coordinates = [Arg::from(column as i32), head, token, inner, outer];
-            barrier.load(b, at, self.tma_q, &coordinates, to.ctas);
+            let map = self.tma_q.expect("tensor copies of queries");
+            barrier.load(b, at, map, &coordinates, to.ctas);
         };
         match self.query_box {
             QueryBox::OfSequence => load(0, to.at, [0.into(), batch]),
@@ -253,19 +255,19 @@ impl Keys {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         map: TensorMapParam,
         column: Column,
         to: Panels,
         barrier: impl Into<Counter>,
     ) {
         let barrier = barrier.into();
-        let first = b.mul(n, to.rows as i32).reinterpret::<u32>();
+        let first = n.first_key(b, to.rows).reinterpret::<u32>();
         if self.page_table.is_some() {
             self.copy_pages(b, open, first, map, column, to, barrier);
         } else {
-            let token = b.add(first, open.sequence.k_start);
-            self.copy_box(b, open, [token, open.sequence.k_batch], map, column, to, barrier);
+            let token = b.eval(first + open.sequence.k_start);
+            self.copy_box(b, open, [token, open.sequence.k_batch.reg()], map, column, to, barrier);
         }
     }
 
@@ -283,18 +285,17 @@ impl Keys {
     ) {
         let pages = self.page_table.expect("a paged segment");
         let step = self.rows_per_copy;
-        let row = b.mul(open.tile.batch, pages.pages_per_sequence);
-        let last_key = b.sub(open.sequence.k_len, 1);
+        let row = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence);
+        let last_key = b.eval(open.sequence.k_len - 1);
         b.range(0, to.rows / step, |b, run| {
-            let key = b.mad(run, step, first);
-            let known = b.min(key, last_key);
+            let key = b.eval(run * step + first);
+            let known = b.eval(key.min(last_key));
             let (entry, _) = pages.page_rows.divide(b, known);
-            let entry = b.add(row, entry);
+            let entry = b.eval(row + entry);
             let at = element(b, pages.table, entry);
             let page = b.ld_global::<u32>(at);
             let (_, within) = pages.page_rows.divide(b, key);
-            let offset = b.mul(run, step * to.row_bytes());
-            let to = Panels { at: b.smem_add(to.at, offset), ..to };
+            let to = Panels { at: b.smem_add(to.at, run * (step * to.row_bytes())), ..to };
             self.copy_box(b, open, [within, page], map, column, to, barrier);
         });
     }
@@ -314,7 +315,7 @@ impl Keys {
             let coordinates = [
                 column.plus(b, panel * self.panel.columns()),
                 Builder::coordinate(token),
-                Builder::coordinate(open.tile.kv_head),
+                Builder::coordinate(open.tile.kv_head.reg()),
                 Builder::coordinate(outer),
             ];
             barrier.load(b, to.at.plus(panel * to.bytes), map, &coordinates, to.ctas);

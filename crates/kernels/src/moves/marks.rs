@@ -58,7 +58,7 @@ impl Marks {
         bytes: &[Reg<u32>],
         lead: Reg<bool>,
     ) {
-        let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
+        let (two, warp) = (b.eval(number / WARPS), b.eval(number % WARPS));
         let zero = b.value::<u32>(0);
         let at = self.words.element(b, &[zero, warp, stage]);
         let at = b.smem_add(at, two);
@@ -75,16 +75,14 @@ impl Marks {
     /// Reads what a thread of an accumulator needs of the tile at `stage` into `words`.
     #[track_caller]
     pub fn read(&self, b: &mut Builder, thread: Reg<u32>, stage: Reg<u32>, words: &[Reg<u32>]) {
-        let warp = b.shr(thread, 1);
-        let warp = b.and(warp, WARPS - 1);
-        let odd = b.and(thread, 1);
-        let first = b.shl(odd, 1);
+        let warp = b.eval(thread / 2);
+        let warp = b.eval(warp & (WARPS - 1));
+        let first = b.eval((thread % 2) << 1);
         let zero = b.value::<u32>(0);
         let at = self.words.element(b, &[zero, warp, stage]);
         for (i, &register) in words.iter().enumerate() {
             let word = b.ld_shared::<u32>(at.plus(self.words.offset(&[i as u32])));
-            let word = b.shr(word, first);
-            b.assign(register, word);
+            b.assign(register, word >> first);
         }
     }
 }
@@ -105,7 +103,7 @@ impl Marks {
     ) -> Vec<WordsOfRun> {
         let first = match first {
             None => b.value::<u32>(0),
-            Some(key) => b.div(key, KEYS),
+            Some(key) => b.eval(key / KEYS),
         };
         let zero = b.value::<u32>(0);
         let at = self.words.element(b, &[first, zero, stage]);
@@ -119,14 +117,14 @@ impl Marks {
 pub fn hide_run(b: &mut Builder, words: &[WordsOfRun], scores: &[Reg<f32>]) {
     let mut all = b.value(u32::MAX);
     for word in words.iter().flatten() {
-        all = b.and(all, *word);
+        all = b.eval(all & *word);
     }
     let missing = b.setp(Cmp::Ne, all, u32::MAX);
     let missing = b.vote_any(missing);
     b.if_(missing, |b| {
         for (key, &score) in (0..).zip(scores) {
             let (warp, bit) = bit_of_run(key % KEYS);
-            let mark = b.and(words[(key / KEYS) as usize][warp], 1u32 << bit);
+            let mark = b.eval(words[(key / KEYS) as usize][warp] & (1u32 << bit));
             let hidden = b.setp(Cmp::Eq, mark, 0);
             b.assign_if(hidden, score, f32::NEG_INFINITY);
         }
@@ -163,8 +161,7 @@ fn missing(b: &mut Builder, words: &[Reg<u32>], columns: &[u32]) -> Reg<u32> {
     let mut missing = b.value::<u32>(0);
     for (&word, mask) in words.iter().zip(masks) {
         let absent = b.not(word);
-        let of_word = b.and(absent, mask);
-        missing = b.or(missing, of_word);
+        missing = b.eval(missing | (absent & mask));
     }
     missing
 }
@@ -173,7 +170,7 @@ fn missing(b: &mut Builder, words: &[Reg<u32>], columns: &[u32]) -> Reg<u32> {
 fn hide_row(b: &mut Builder, words: &[Reg<u32>], scores: &[Reg<f32>], columns: &[u32]) {
     for (&score, &column) in scores.iter().zip(columns) {
         let (word, bit) = bit(column);
-        let mark = b.and(words[word], 1u32 << bit);
+        let mark = b.eval(words[word] & (1u32 << bit));
         let hidden = b.setp(Cmp::Eq, mark, 0);
         b.assign_if(hidden, score, f32::NEG_INFINITY);
     }

@@ -1,5 +1,6 @@
 //! Where the rows of a block go: places, LSEs, output rows.
 
+use crate::call::index::{QueryHead, TensorToken};
 use crate::call::rows::Block;
 use crate::call::sequence::element;
 use crate::call::task::{OpenTile, Params};
@@ -14,12 +15,12 @@ pub struct RowPlace {
     /// Whether the row is a query.
     pub live: Reg<bool>,
     /// Token in the view.
-    pub token: Reg<u32>,
+    pub token: TensorToken,
     /// Query head.
-    pub head: Reg<u32>,
+    pub head: QueryHead,
 }
 
-/// Writes the results of one block of rows.
+/// Writes the results of one row block.
 pub struct BlockOutput<'a> {
     pub params: &'a Params,
     pub open: &'a OpenTile,
@@ -38,10 +39,10 @@ impl BlockOutput<'_> {
         let tiling = &self.params.tiling;
         let (token, head) = self.block.query(b, row);
         let used = b.setp(Cmp::Lt, row, tiling.packing.used());
-        let within = b.setp(Cmp::Lt, token, self.open.sequence.q_len);
+        let within = b.setp(Cmp::Lt, token.reg(), self.open.sequence.q_len);
         let live = b.and(used, within);
-        let token = b.add(token, self.open.sequence.q_start);
-        let head = b.mad(self.open.tile.kv_head, tiling.group, head);
+        let token = TensorToken::new(b.eval(token.reg() + self.open.sequence.q_start));
+        let head = QueryHead::of(b, self.open.tile.kv_head, tiling.group, head);
         RowPlace { live, token, head }
     }
 
@@ -58,7 +59,7 @@ impl BlockOutput<'_> {
         let sink = self.params.sinks.map(|sinks| {
             let logit = b.value::<f32>(0.0);
             b.if_(place.live, |b| {
-                let at = element(b, sinks, place.head);
+                let at = element(b, sinks, place.head.reg());
                 let loaded = b.ld_global::<f32>(at);
                 b.assign(logit, loaded);
             });
@@ -76,10 +77,11 @@ impl BlockOutput<'_> {
     #[track_caller]
     fn row_number(&self, b: &mut Builder, place: &RowPlace) -> Reg<u32> {
         let output = &self.params.output;
-        let head = b.mad(self.open.sequence.q_batch, output.heads, place.head);
-        let row = b.mad(head, output.tokens, place.token);
+        let batch = self.open.sequence.q_batch.reg();
+        let head = batch * output.heads + place.head.reg();
+        let row = b.eval(head * output.tokens + place.token.reg());
         match output.rows_per_part {
-            Some(rows) => b.mad(self.open.tile.split, rows, row),
+            Some(rows) => b.eval(self.open.tile.split.reg() * rows + row),
             None => row,
         }
     }
@@ -96,7 +98,7 @@ impl BlockOutput<'_> {
         let Some(lse) = self.params.output.lse else { return };
         let mut writes = writes.map_or(place.live, |p| b.and(p, place.live));
         if let Some(slice) = self.open.slice {
-            let first = b.setp(Cmp::Eq, slice, 0);
+            let first = b.setp(Cmp::Eq, slice.reg(), 0);
             writes = b.and(writes, first);
         }
         b.if_(writes, |b| {
@@ -120,8 +122,7 @@ impl BlockOutput<'_> {
         column: Reg<u64>,
     ) -> GlobalPtr {
         let row = self.row_number(b, place);
-        let at = b.mad_wide(row, self.value_dim() * 4, column);
-        b.global_add(partial, at)
+        b.global_add(partial, row.widening_mul(self.value_dim() * 4) + column)
     }
 
     /// Address of a row of the output, `column` bytes in.
@@ -130,11 +131,10 @@ impl BlockOutput<'_> {
         let (out, [batch, head, token]) =
             self.params.output.rows.expect("an output that is not partial");
         let mut at = column;
-        for (index, stride) in
-            [(self.open.sequence.q_batch, batch), (place.head, head), (place.token, token)]
-        {
+        let place = [self.open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
+        for (index, stride) in place.into_iter().zip([batch, head, token]) {
             let index = b.widen(index);
-            at = b.mad(index, stride, at);
+            at = b.eval(index * stride + at);
         }
         b.global_add(out, at)
     }
@@ -153,15 +153,14 @@ impl BlockOutput<'_> {
         column: Reg<u32>,
     ) {
         let lane = b.special("%laneid");
-        let unit = b.and(lane, 7);
-        let row_of_four = b.shr(lane, 3);
-        let first = b.add(first, row_of_four);
-        let column = b.mad(unit, 16, column);
-        let covered = (columns < 64).then(|| b.setp(Cmp::Lt, unit, columns / 8));
+        let vector = b.eval(lane % 8);
+        let first = b.eval(first + lane / 8);
+        let column = b.eval(vector * 16 + column);
+        let covered = (columns < 64).then(|| b.setp(Cmp::Lt, vector, columns / 8));
         for step in 0..rows / ROWS_AT_ONCE {
-            let row = b.add(first, step * ROWS_AT_ONCE);
+            let row = b.eval(first + step * ROWS_AT_ONCE);
             let place = self.place(b, row);
-            let from = staging.row(b, row).from_unit(b, unit).unit(b, 0);
+            let from = staging.row(b, row).from_vector(b, vector).vector(b, 0);
             let copies = covered.map_or(place.live, |covered| b.and(place.live, covered));
             b.if_(copies, |b| {
                 let column = b.widen(column);

@@ -3,8 +3,9 @@
 pub mod options;
 mod schedule;
 mod splits;
+pub mod tuning;
 
-use crate::call::arguments::Memory;
+use crate::call::memory::Memory;
 use crate::call::task::{Destination, Overlap, Sharing, Task, Tiling};
 use crate::call::tensors;
 use crate::combine;
@@ -12,7 +13,7 @@ use crate::moves::gather;
 use crate::realign;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
-use crate::work::shares::{self, SharesOf};
+use crate::work::shares::SharesOf;
 use crate::work::stamps::Stamps;
 use options::{Arch, Loads, PlanOptions, Split};
 use problem::{
@@ -23,6 +24,7 @@ use ptx::build::{Kernel, module};
 use schedule::Schedule;
 use splits::Work;
 use std::sync::Arc;
+use tuning::Tuning;
 
 /// A program and why it looks the way it does.
 #[derive(Clone, Debug)]
@@ -69,7 +71,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         return Err(Unsupported::new(format!("{rows} query rows"), "row numbers have 31 bits"));
     }
     check_tiles(problem)?;
-    check_gathered(problem, arch)?;
+    check_gathered(problem)?;
     tensors::check("q", &problem.q)?;
     tensors::check("out", &problem.out)?;
     for segment in &problem.segments {
@@ -84,7 +86,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
 }
 
 /// Rows that are listed or packed are gathered.
-fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
+fn check_gathered(problem: &Problem) -> Result<(), Unsupported> {
     let Some(segment) = problem.segments.iter().find(|segment| gather::must(segment)) else {
         return Ok(());
     };
@@ -93,7 +95,7 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         Storage::Model1 => "fp8 rows".to_string(),
         storage => format!("{storage} rows"),
     };
-    problem.segments.iter().try_for_each(|segment| check_packed(segment, arch))?;
+    problem.segments.iter().try_for_each(check_packed)?;
     if !problem.segments.iter().all(gather::reaches) {
         let why = "gathered rows are found by 32-bit numbers of 16 bytes";
         return Err(Unsupported::new(format!("{what} beside a tensor of 64 GiB or more"), why));
@@ -109,20 +111,13 @@ fn check_gathered(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
     }
 }
 
-/// Of the packed formats there are kernels for one, whose pages are copied in units of 16 bytes.
-fn check_packed(segment: &Segment, arch: Arch) -> Result<(), Unsupported> {
-    match segment.storage {
-        Storage::Elements => Ok(()),
-        Storage::Model1 if segment.page_stride().is_multiple_of(16) => Ok(()),
-        Storage::Model1 => {
-            let what = format!("{} bytes between pages", segment.page_stride());
-            Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
-        }
-        storage => {
-            let why = format!("of packed formats, {arch} kernels read MODEL1");
-            Err(Unsupported::new(format!("{storage} rows"), why))
-        }
+/// Pages of packed rows are copied in units of 16 bytes.
+fn check_packed(segment: &Segment) -> Result<(), Unsupported> {
+    if segment.page_stride().is_multiple_of(16) {
+        return Ok(());
     }
+    let what = format!("{} bytes between pages", segment.page_stride());
+    Err(Unsupported::new(what, "rows are copied in units of 16 bytes"))
 }
 
 /// Tiles of work, of 64 rows or more, are numbered; so are keys.
@@ -181,17 +176,18 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
 }
 
 fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
-    let groups = groups(problem, arch, options);
-    if let [(schedule, segments)] = &groups[..]
+    let tuning = Tuning::of(arch.target());
+    let launches = segments_of_launches(problem, arch, options);
+    if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
-        && let Some(cuts) = cuts(problem, segment, schedule, options)
+        && let Some(cuts) = cuts(problem, segment, schedule, options, tuning)
     {
         return shared_out(problem, arch, options, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
-    let stages: Vec<Stage> = groups
+    let stages: Vec<Stage> = launches
         .into_iter()
-        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options))
+        .map(|(schedule, segments)| Stage::new(problem, segments, schedule, options, tuning))
         .collect();
     let parts: u32 = stages.iter().map(|stage| stage.list.splits).sum();
     // Without any key the combination of no parts writes what an empty row is.
@@ -209,7 +205,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(options.processors / stage.schedule.cluster());
+        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -245,12 +241,15 @@ fn finished(
     Plan { program, summary }
 }
 
-/// SMs per work tile from which on there are few work tiles.
-const FEW: u64 = 4;
-
 /// How work is shared out by lengths on the device: whether work tiles may be cut. `None` where there are no
 /// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
-fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> Option<bool> {
+fn cuts(
+    problem: &Problem,
+    n: u8,
+    schedule: &Schedule,
+    options: &PlanOptions,
+    tuning: &Tuning,
+) -> Option<bool> {
     let segment = &problem.segments[n as usize];
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
@@ -266,7 +265,7 @@ fn cuts(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) ->
         Split::Auto => {
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
-            (work_tiles * FEW >= options.processors.into()).then_some(true)
+            (work_tiles * tuning.few_work_tiles >= options.processors.into()).then_some(true)
         }
     }
 }
@@ -280,6 +279,7 @@ fn shared_out(
     n: u8,
     cuts: bool,
 ) -> Plan {
+    let tuning = Tuning::of(arch.target());
     let mut memory = Memory::of(problem);
     let tiling = schedule.tiling();
     let most_work_tiles = most_work_tiles(problem, &tiling);
@@ -297,10 +297,11 @@ fn shared_out(
     let of = SharesOf {
         batch: problem.batch() as u32,
         kv_heads: problem.kv_heads() as u32,
-        most_tiles: most_tiles(problem, n, &schedule),
+        most_tiles: most_tiles(problem, n, &schedule, tuning),
         threads: schedule.threads(),
         lonely_tile: schedule.lonely_tile(),
         exchange,
+        tuning: tuning.shares,
     };
     let task = Task {
         problem,
@@ -336,13 +337,13 @@ fn most_work_tiles(problem: &Problem, tiling: &Tiling) -> u64 {
 
 /// KV tiles that all work tiles can cost, whatever stands where lengths should. Packed sequences that overlap
 /// count the same queries several times.
-fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> f32 {
+fn most_tiles(problem: &Problem, n: u8, schedule: &Schedule, tuning: &Tuning) -> f32 {
     let packed = problem.query_lengths != QueryLengths::Full;
     let sequences = if packed { problem.batch() } else { 1 };
     let work_tiles = most_work_tiles(problem, &schedule.tiling()) as f32 * sequences as f32;
     let keys = problem.segments[n as usize].most_keys();
     let of_each = keys.div_ceil(schedule.tile().into()) as f32 + 1.0;
-    work_tiles * (of_each + shares::ENDS)
+    work_tiles * (of_each + tuning.shares.ends)
 }
 
 /// One launch of the attention kernel on so many clusters.
@@ -362,7 +363,7 @@ fn launch(
         cluster: [schedule.cluster(), 1, 1],
         shared_bytes: kernel.shared_bytes,
         args,
-        overlaps_previous: true,
+        overlaps_previous: arch.target().overlaps_launches(),
     };
     (kernel, launch)
 }
@@ -400,18 +401,22 @@ struct Stage {
 
 /// The segments of each launch, and the kernel for them: those that have keys, each on its own or, where
 /// a kernel takes several, together.
-fn groups(problem: &Problem, arch: Arch, options: &PlanOptions) -> Vec<(Schedule, Vec<u8>)> {
-    let mut groups: Vec<(Schedule, Vec<u8>)> = Vec::new();
+fn segments_of_launches(
+    problem: &Problem,
+    arch: Arch,
+    options: &PlanOptions,
+) -> Vec<(Schedule, Vec<u8>)> {
+    let mut launches: Vec<(Schedule, Vec<u8>)> = Vec::new();
     for n in (0..problem.segments.len()).filter(|n| problem.segments[*n].longest() > 0) {
         let schedule = Schedule::choose(problem, n, arch, options);
-        match groups.last_mut() {
+        match launches.last_mut() {
             Some((last, together)) if *last == schedule && schedule.takes_segments() => {
                 together.push(n as u8);
             }
-            _ => groups.push((schedule, vec![n as u8])),
+            _ => launches.push((schedule, vec![n as u8])),
         }
     }
-    groups
+    launches
 }
 
 impl Stage {
@@ -420,10 +425,11 @@ impl Stage {
         segments: Vec<u8>,
         schedule: Schedule,
         options: &PlanOptions,
+        tuning: &Tuning,
     ) -> Self {
         let key_tiles: Vec<u32> =
             segments.iter().map(|n| key_tiles(problem, *n, &schedule)).collect();
-        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options);
+        let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options, tuning);
         let shares = key_tiles.iter().zip(&tiles_per_split);
         let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
         let mut list = TileList {
@@ -431,11 +437,11 @@ impl Stage {
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            paired: false,
+            mirrored: false,
         };
-        let clusters = options.processors / schedule.cluster();
+        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.paired = grow && list.len() >= 2 * clusters;
+        list.mirrored = grow && list.len() >= 2 * clusters;
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -475,6 +481,7 @@ fn arrange(
     key_tiles: &[u32],
     schedule: Schedule,
     options: &PlanOptions,
+    tuning: &Tuning,
 ) -> (Schedule, Vec<u32>) {
     let in_parts = |parts: u32| key_tiles.iter().map(|tiles| tiles.div_ceil(parts)).collect();
     match options.split {
@@ -485,11 +492,11 @@ fn arrange(
         }
         Split::Auto => {
             let all = key_tiles.iter().sum();
-            let split = work(problem, all, &schedule, options);
+            let split = work(problem, all, &schedule, options, tuning);
             let splits = split.best_splits();
             let merging = schedule.merging().into_iter().filter_map(|merging| {
-                let time =
-                    work(problem, all, &merging, options).merge_time(merging.merged_parts())?;
+                let work = work(problem, all, &merging, options, tuning);
+                let time = work.merge_time(merging.merged_parts())?;
                 Some((time, merging))
             });
             match merging.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -502,11 +509,15 @@ fn arrange(
     }
 }
 
-/// Clusters that run at once. A cluster lies within one group of multiprocessors, and larger ones do
-/// not fill it: 32 clusters of 4, or 16 of 8, take two rounds on the 132 of an H200.
-fn clusters(cluster: u32, options: &PlanOptions) -> u32 {
+/// CTAs or clusters that are launched at once.
+fn at_once(schedule: &Schedule, options: &PlanOptions) -> u32 {
+    options.processors * schedule.resident() / schedule.cluster()
+}
+
+/// Clusters that run at once. A cluster lies within one cluster of processors (a GPC), and larger ones do not fill it.
+fn clusters(cluster: u32, options: &PlanOptions, tuning: &Tuning) -> u32 {
     let whole = options.processors / cluster;
-    if cluster > 2 { whole - whole / 8 } else { whole }
+    if cluster > 2 { whole - whole / tuning.lost_clusters } else { whole }
 }
 
 fn key_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u32 {
@@ -519,21 +530,29 @@ fn row_bytes(problem: &Problem) -> u64 {
     let all = |what: fn(&Segment) -> bool| problem.segments.iter().all(what);
     let same = |segment: &Segment| matches!(segment.values, Values::SameAsKeys { .. });
     let (key, value) = (problem.key_dim(), problem.value_dim());
-    if all(|segment| segment.storage == Storage::Model1) {
-        return Storage::MODEL1_ROW_BYTES + Storage::MODEL1_SCALE_BYTES;
+    if all(|segment| segment.storage != Storage::Elements) {
+        let packed = problem.segments.iter().filter_map(|segment| segment.storage.packed());
+        return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
     problem.dtype().bytes() * if once { key } else { key + value }
 }
 
-fn work(problem: &Problem, key_tiles: u32, schedule: &Schedule, options: &PlanOptions) -> Work {
+fn work(
+    problem: &Problem,
+    key_tiles: u32,
+    schedule: &Schedule,
+    options: &PlanOptions,
+    tuning: &Tuning,
+) -> Work {
     let columns = (problem.key_dim() + problem.value_dim()) as u32;
     let (tiles, tile) = (schedule.tiles(problem), schedule.tile());
     let tile_bytes = row_bytes(problem) * tile as u64;
     Work {
+        model: tuning.time,
         work_tiles: tiles * (problem.kv_heads() * problem.batch()) as u32,
         key_tiles,
-        processors: clusters(schedule.cluster(), options),
+        processors: clusters(schedule.cluster(), options, tuning) * schedule.resident(),
         tile,
         rows: schedule.rows(),
         columns,

@@ -1,36 +1,62 @@
 use ptx::build::Target;
 use std::fmt;
+use std::str::FromStr;
 
 /// A GPU generation kernels are emitted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
+    /// Ampere for data centers (A100).
+    Sm80,
+    /// Ampere for graphics (A10, A40, RTX 30).
+    Sm86,
+    /// Ada (L4, L40S, RTX 40).
+    Sm89,
     /// Hopper.
     Sm90,
     /// Datacenter Blackwell.
     Sm100,
     /// Blackwell Ultra.
     Sm103,
+    /// Blackwell for graphics (RTX 50).
+    Sm120,
 }
 
 impl Arch {
     /// Every generation.
-    pub const ALL: [Arch; 3] = [Arch::Sm90, Arch::Sm100, Arch::Sm103];
+    pub const ALL: [Arch; 7] =
+        [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm103, Arch::Sm120];
 
-    /// The generation of GPUs of this compute capability; `None` where there are no kernels for it.
+    /// The generation whose kernels GPUs of this compute capability run; `None` where none do: those before Ampere.
     ///
-    /// Kernels are for architecture-specific targets (`sm_90a`), which run on exactly their capability.
+    /// Kernels for architecture-specific targets (`sm_90a`) run on exactly their capability. Those of the `mma.sync`
+    /// family run on their capability and later ones, so that chips without kernels of their own take them.
     pub const fn of_capability(capability: (u32, u32)) -> Option<Arch> {
         match capability {
+            (8, 6 | 8) => Some(Arch::Sm86),
+            (8, 9) => Some(Arch::Sm89),
             (9, 0) => Some(Arch::Sm90),
             (10, 0) => Some(Arch::Sm100),
             (10, 3) => Some(Arch::Sm103),
+            (12, _) => Some(Arch::Sm120),
+            (8..=11, _) => Some(Arch::Sm80),
+            // Whatever comes later: the smaller budget of shared memory.
+            (13.., _) => Some(Arch::Sm89),
             _ => None,
         }
     }
 
-    /// Multiprocessors of the usual part (H100/H200 SXM, B200).
+    /// Whether its kernels are those of the `mma.sync` family.
+    pub const fn is_mma_sync(self) -> bool {
+        matches!(self, Arch::Sm80 | Arch::Sm86 | Arch::Sm89 | Arch::Sm120)
+    }
+
+    /// Multiprocessors of the usual part (A100, A40, RTX 4090, H100/H200 SXM, B200, RTX 5090).
     pub fn usual_processors(self) -> u32 {
         match self {
+            Arch::Sm80 => 108,
+            Arch::Sm86 => 84,
+            Arch::Sm89 => 128,
+            Arch::Sm120 => 170,
             Arch::Sm90 => 132,
             Arch::Sm100 | Arch::Sm103 => 148,
         }
@@ -39,9 +65,13 @@ impl Arch {
     /// What PTX is emitted for.
     pub fn target(self) -> Target {
         match self {
+            Arch::Sm80 => Target::Sm80,
+            Arch::Sm86 => Target::Sm86,
+            Arch::Sm89 => Target::Sm89,
             Arch::Sm90 => Target::Sm90a,
             Arch::Sm100 => Target::Sm100a,
             Arch::Sm103 => Target::Sm103a,
+            Arch::Sm120 => Target::Sm120,
         }
     }
 }
@@ -49,6 +79,30 @@ impl Arch {
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.target().name())
+    }
+}
+
+/// A name that no generation has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownArch(String);
+
+impl fmt::Display for UnknownArch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Arch::ALL.map(|arch| arch.to_string()).join(", ");
+        write!(f, "no kernels are for `{}`: they are for {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownArch {}
+
+impl FromStr for Arch {
+    type Err = UnknownArch;
+
+    /// Reads `sm_80` or `sm80`; the `a` of `sm_90a` may be left out.
+    fn from_str(name: &str) -> Result<Self, UnknownArch> {
+        let number = |name: &str| name.replace('_', "").trim_end_matches('a').to_string();
+        let found = Arch::ALL.into_iter().find(|arch| number(&arch.to_string()) == number(name));
+        found.ok_or_else(|| UnknownArch(name.to_string()))
     }
 }
 
@@ -71,7 +125,7 @@ pub enum Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probabilities {
     /// In tensor memory, in the columns of the scores they were computed from (in shared memory where a
-    /// pair of CTAs shares wide rows).
+    /// CTA pair shares wide rows).
     TensorMemory,
     /// In shared memory, as a canonical operand tile.
     SharedMemory,
@@ -132,5 +186,20 @@ impl PlanOptions {
             stamps: false,
             any_address: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_read_with_and_without_their_underscore() {
+        for (name, arch) in [("sm80", Arch::Sm80), ("sm_90a", Arch::Sm90), ("sm_120", Arch::Sm120)]
+        {
+            assert_eq!(name.parse(), Ok(arch));
+        }
+        let error = "sm_75".parse::<Arch>().expect_err("no generation").to_string();
+        assert!(error.contains("`sm_75`") && error.contains("sm_80, sm_86"), "{error}");
     }
 }

@@ -1,19 +1,23 @@
 //! The kernels there are, behind one face.
 
+use crate::ampere;
 use crate::blackwell::{self, cta_pair, one_block, two_blocks};
-use crate::call::arguments::{Arguments, Memory};
+use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
 use crate::hopper::{narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
 use crate::work::exchange::Size;
 use problem::Problem;
 use program::Argument;
+use program::build::Arguments;
 use ptx::build::{Builder, Kernel, Target};
 use std::fmt;
 
 /// A kernel with its tile sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
+    /// Warps that copy and multiply, on every GPU since Ampere.
+    MmaSync(ampere::Config),
     /// Warpgroups that load and multiply.
     Hopper(narrow::Config),
     /// Two warpgroups that share wide rows.
@@ -30,16 +34,19 @@ impl Schedule {
     /// The schedule for segment `n` of a problem.
     pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
         match arch {
+            _ if arch.is_mma_sync() => {
+                Schedule::MmaSync(ampere::Config::choose(problem, n, arch, options))
+            }
             Arch::Sm90 if wide::Config::suits(problem) => {
-                Schedule::HopperWide(wide::Config::choose(problem, n))
+                Schedule::HopperWide(wide::Config::choose(problem, n, options))
             }
             Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {
                 Schedule::PairOfCtas(cta_pair::Config::choose(problem, n))
             }
-            Arch::Sm100 | Arch::Sm103 => {
+            _ => {
                 let config = blackwell::Config::choose(problem, n, options);
-                if config.is_paired() {
+                if config.has_two_blocks() {
                     Schedule::Paired(config)
                 } else {
                     Schedule::SixWarps(config)
@@ -51,6 +58,7 @@ impl Schedule {
     /// The largest key or value dim, and the step in which dims above 256 go.
     pub fn largest_dim(arch: Arch, name: &str) -> (u64, u64) {
         match (arch, name) {
+            (arch, "key dim") if arch.is_mma_sync() => (ampere::MOST_KEY_COLUMNS, 8),
             (Arch::Sm90, "key dim") => (wide::Config::MOST_KEY_COLUMNS, 8),
             (Arch::Sm90, _) => (wide::Config::MOST_VALUE_COLUMNS, 8),
             (_, "key dim") => (blackwell::Config::MOST_KEY_COLUMNS.into(), 8),
@@ -62,11 +70,15 @@ impl Schedule {
     pub fn tiles(&self, problem: &Problem) -> u32 {
         let queries = problem.longest_query();
         match self {
+            Schedule::MmaSync(c) => {
+                let blocks = c.packing.blocks(c.group, queries);
+                blocks.div_ceil(c.blocks().into()) as u32 * c.slices
+            }
             Schedule::Hopper(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.warpgroups.into()) as u32
             }
             Schedule::HopperWide(c) => {
-                c.packing.blocks(c.group, queries).div_ceil(c.copies.into()) as u32
+                c.packing.blocks(c.group, queries).div_ceil(c.multicast.into()) as u32
             }
             Schedule::PairOfCtas(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
@@ -81,6 +93,7 @@ impl Schedule {
     /// Rows of queries per CTA.
     pub fn rows(&self) -> u32 {
         match self {
+            Schedule::MmaSync(config) => config.blocks() * ampere::ROWS,
             Schedule::Hopper(config) => config.warpgroups * 64,
             Schedule::HopperWide(_) => 64,
             Schedule::SixWarps(_) => blackwell::ROWS,
@@ -92,6 +105,7 @@ impl Schedule {
     /// Keys per tile.
     pub fn tile(&self) -> u32 {
         match self {
+            Schedule::MmaSync(config) => config.shape.tile,
             Schedule::Hopper(config) => config.tile,
             Schedule::HopperWide(_) => wide::TILE,
             Schedule::SixWarps(_) | Schedule::Paired(_) | Schedule::PairOfCtas(_) => {
@@ -127,7 +141,15 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => !config.listed,
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shares_out(),
-            Schedule::HopperWide(_) | Schedule::PairOfCtas(_) => false,
+            Schedule::MmaSync(_) | Schedule::HopperWide(_) | Schedule::PairOfCtas(_) => false,
+        }
+    }
+
+    /// CTAs that a multiprocessor has room for.
+    pub fn resident(&self) -> u32 {
+        match self {
+            Schedule::MmaSync(config) => config.shape.resident,
+            _ => 1,
         }
     }
 
@@ -139,7 +161,7 @@ impl Schedule {
         }
     }
 
-    /// How large the part of a unit is that one CTA gives to another.
+    /// How large the part of a work tile is that one CTA gives to another.
     pub fn part_size(&self) -> Size {
         match self {
             Schedule::Hopper(config) => config.part_size(),
@@ -159,6 +181,7 @@ impl Schedule {
     /// Threads of a CTA.
     pub fn threads(&self) -> u32 {
         match self {
+            Schedule::MmaSync(config) => config.threads(),
             Schedule::Hopper(config) => config.threads(),
             Schedule::HopperWide(config) => config.threads(),
             Schedule::SixWarps(config) => one_block::threads(config),
@@ -170,6 +193,7 @@ impl Schedule {
     /// How a tile covers queries and keys.
     pub fn tiling(&self) -> Tiling {
         match self {
+            Schedule::MmaSync(config) => config.tiling(),
             Schedule::Hopper(config) => config.tiling(),
             Schedule::HopperWide(config) => config.tiling(),
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.tiling(),
@@ -180,6 +204,7 @@ impl Schedule {
     /// Whether values come with the keys they are columns of.
     fn shares_keys(&self) -> bool {
         match self {
+            Schedule::MmaSync(config) => config.shared_kv,
             Schedule::Hopper(config) => config.shared_kv,
             Schedule::HopperWide(config) => config.shared_kv,
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shared_kv,
@@ -187,7 +212,7 @@ impl Schedule {
         }
     }
 
-    /// Emits the kernel `name`, one CTA per multiprocessor, and its arguments.
+    /// Emits the kernel `name`, as many CTAs per multiprocessor as are [resident](Self::resident), and its arguments.
     pub fn emit(
         &self,
         name: &str,
@@ -196,11 +221,12 @@ impl Schedule {
         memory: &Memory,
     ) -> (Kernel, Vec<Argument>) {
         let mut b = Builder::new(name, target);
-        b.launch_bounds(self.threads(), 1);
+        b.launch_bounds(self.threads(), self.resident());
         let mut args = Arguments::default();
         let apart = !self.shares_keys();
         let params = Params::declare(&mut b, &mut args, self.tiling(), task, memory, apart);
         match self {
+            Schedule::MmaSync(config) => ampere::emit(&mut b, *config, params),
             Schedule::Hopper(config) => narrow::emit(&mut b, *config, params),
             Schedule::HopperWide(config) => wide::emit(&mut b, *config, params),
             Schedule::SixWarps(config) => one_block::emit(&mut b, *config, params),
@@ -214,6 +240,15 @@ impl Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Schedule::MmaSync(c) => write!(
+                f,
+                "{} warps, {} rows × {} keys per CTA, {} CTAs per multiprocessor, {} buffers",
+                c.shape.warps,
+                c.blocks() * ampere::ROWS,
+                c.shape.tile,
+                c.shape.resident,
+                c.stages
+            ),
             Schedule::Hopper(c) => {
                 let rows = c.warpgroups * 64;
                 write!(f, "{rows} rows × {} keys per CTA, {} buffers", c.tile, c.stages)
@@ -222,7 +257,7 @@ impl fmt::Display for Schedule {
                 f,
                 "64 rows × {} keys per CTA, {} CTAs share copies, {} merge parts of the keys, {} buffers",
                 wide::TILE,
-                c.copies,
+                c.multicast,
                 c.parts,
                 c.stages
             ),

@@ -6,35 +6,18 @@
 //! More than one part also costs a second launch and the way of f32 partial results to memory and back;
 //! a few parts can be merged by the cluster that computes them instead.
 //!
-//! The constants were fitted to 77 decoding shapes on an H200, each with up to twelve numbers of parts:
-//! predicted times are within 11 % (root mean square), and the parts chosen cost 0.7 % more than the best.
+//! The constants are those of an architecture ([`TimeModel`]).
 
-/// Microseconds of a chain per key of its tile, and FLOP per microsecond of what else it does.
-const KEY: f64 = 0.0031;
-const CHAIN: f64 = 5.7e6;
-/// Rows of a chain.
-const CHAIN_ROWS: f64 = 64.0;
-/// FLOP per microsecond and processor.
-const FLOPS: f64 = 5e6;
-/// Bytes per microsecond of the whole device.
-const MEMORY: f64 = 4.8e6;
-/// Microseconds that the start and the end of a work tile cost.
-const ENDS: f64 = 1.1;
-/// Microseconds of the combining launch.
-const COMBINE: f64 = 3.2;
-/// Bytes per microsecond on the way of partial results.
-const PARTIAL: f64 = 3.4e6;
-/// Microseconds in which a cluster merges its parts.
-const MERGE: f64 = 2.8;
-/// Parts at most.
-const MOST: u32 = 128;
+use super::tuning::TimeModel;
 
 /// What a launch has to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
+    /// The architecture's times.
+    pub model: TimeModel,
     /// Tiles of queries.
     pub work_tiles: u32,
-    /// Tiles of keys.
+    /// KV tiles.
     pub key_tiles: u32,
     /// CTAs or clusters that run at once.
     pub processors: u32,
@@ -53,7 +36,7 @@ pub struct Work {
 impl Work {
     /// The number of parts that takes the least time.
     pub fn best_splits(&self) -> u32 {
-        let most = self.key_tiles.min(MOST);
+        let most = self.key_tiles.min(self.model.most_splits);
         let time = |splits: u32| self.time(splits);
         (1..=most).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)
     }
@@ -61,20 +44,23 @@ impl Work {
     /// Microseconds with `parts` parts that clusters of that many CTAs merge, if all run at once.
     pub fn merge_time(&self, parts: u32) -> Option<f64> {
         let fits = self.work_tiles <= self.processors && parts <= self.key_tiles;
-        fits.then(|| self.round(self.key_tiles.div_ceil(parts), self.work_tiles * parts) + MERGE)
+        fits.then(|| {
+            self.round(self.key_tiles.div_ceil(parts), self.work_tiles * parts) + self.model.merge
+        })
     }
 
     /// Microseconds of `steps` steps of each of `work_tiles` at once.
     fn round(&self, steps: u32, work_tiles: u32) -> f64 {
-        steps as f64 * self.step(work_tiles) + ENDS
+        steps as f64 * self.step(work_tiles) + self.model.ends
     }
 
     /// Microseconds of one step when `work_tiles` are at work.
     fn step(&self, work_tiles: u32) -> f64 {
         let row = 2.0 * self.columns as f64 * self.tile as f64;
-        let chain = KEY * self.tile as f64 + CHAIN_ROWS * row / CHAIN;
-        let arithmetic = self.rows as f64 * row / FLOPS;
-        chain.max(arithmetic).max(self.step_bytes * work_tiles as f64 / MEMORY)
+        let chain =
+            self.model.key * self.tile as f64 + self.model.chain_rows * row / self.model.chain;
+        let arithmetic = self.rows as f64 * row / self.model.flops;
+        chain.max(arithmetic).max(self.step_bytes * work_tiles as f64 / self.model.memory)
     }
 
     /// Microseconds with `splits` parts that another launch combines.
@@ -86,7 +72,8 @@ impl Work {
             time += self.round(steps, rest);
         }
         if splits > 1 {
-            time += COMBINE + 2.0 * splits as f64 * self.partial_bytes / PARTIAL;
+            time +=
+                self.model.combine + 2.0 * splits as f64 * self.partial_bytes / self.model.partial;
         }
         time
     }
@@ -95,8 +82,10 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::Work;
+    use crate::plan::tuning::hopper;
 
     const DECODE: Work = Work {
+        model: hopper::TIME,
         work_tiles: 8,
         key_tiles: 64,
         processors: 132,

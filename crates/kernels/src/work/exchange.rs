@@ -1,6 +1,6 @@
-//! Parts of cut units on their way from one CTA to another.
+//! Parts of cut work tiles on their way from one CTA to another.
 //!
-//! A unit that several [shares](crate::work::shares) have parts of is finished by the last of them. The others
+//! A work tile that several [shares](crate::work::shares) have parts of is finished by the last of them. The others
 //! each leave what their threads hold (accumulators, maxima, sums) in memory, in the order of registers,
 //! and raise a flag per warp. Who adds what is fixed by the numbers of shares, so that equal inputs give
 //! equal bits.
@@ -9,7 +9,7 @@
 //! they wait themselves: shares are worked on from their end to their beginning. A launch before lowers
 //! the flags.
 
-use crate::call::arguments::Arguments;
+use program::build::Arguments;
 use program::{Argument, BufferId, Launch};
 use ptx::build::{Builder, Cmp, GlobalPtr, Kernel, Reg, Target};
 
@@ -93,10 +93,10 @@ impl Given {
     }
 }
 
-/// What a CTA does with the part of a unit that it has computed.
+/// What a CTA does with the part of a work tile that it has computed.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// Whether another CTA finishes the unit.
+    /// Whether another CTA finishes the work tile.
     pub gives: Reg<bool>,
     /// Whether parts of other CTAs come before it.
     pub follows: Reg<bool>,
@@ -115,17 +115,17 @@ impl Exchange {
         }
     }
 
-    /// Leaves what the warp of number `warp` holds, by `store`, and raises its flag to `state`.
+    /// Leaves what the warp of number `warp` holds, by `store`, and raises its flag to `flag_value`.
     #[track_caller]
     pub fn give(
         &self,
         b: &mut Builder,
         part: &Part,
         warp: Reg<u32>,
-        state: Reg<u32>,
+        flag_value: Reg<u32>,
         store: impl FnOnce(&mut Builder, Given),
     ) {
-        let number = b.mad(part.share, self.size.warps, warp);
+        let number = b.eval(part.share * self.size.warps + warp);
         let given = Given { at: self.place(b, number) };
         store(b, given);
         b.warp_sync();
@@ -133,15 +133,15 @@ impl Exchange {
         let leads = b.setp(Cmp::Eq, lane, 0);
         b.if_(leads, |b| {
             let flag = self.flag(b, number);
-            b.st_release(flag, state);
+            b.st_release(flag, flag_value);
         });
     }
 
     /// Runs `body` with what the warp's namesakes in the shares before have left, one after the other.
-    /// Returns the state of the sum: whether it begins with the unit's first part.
+    /// Returns what flag the sum has: whether it begins with the work tile's first part.
     ///
     /// Shares are the nodes of a Fenwick tree. One that gives its part away first adds those that its
-    /// node covers, so that the one that finishes the unit finds few sums, however many parts there are.
+    /// node covers, so that the one that finishes the work tile finds few sums, however many parts there are.
     #[track_caller]
     pub fn take(
         &self,
@@ -150,44 +150,41 @@ impl Exchange {
         warp: Reg<u32>,
         body: impl FnOnce(&mut Builder, Given),
     ) -> Reg<u32> {
-        let node = b.add(part.share, 1);
+        let node = b.eval(part.share + 1);
         let down_to = without_lowest_bit(b, node);
         let down_to = b.select::<u32>(part.gives, down_to, 0);
-        let state = b.select::<u32>(part.follows, LATER, FIRST);
+        let flag_value = b.select::<u32>(part.follows, LATER, FIRST);
         // Node `n` is share `n − 1`.
         let next = b.value(part.share);
         let more = |b: &mut Builder| {
-            let later = b.setp(Cmp::Eq, state, LATER);
+            let later = b.setp(Cmp::Eq, flag_value, LATER);
             let within = b.setp(Cmp::Gt, next, down_to);
             let more = b.and(later, within);
             b.vote_any(more)
         };
         b.while_(more, |b| {
-            let share = b.sub(next, 1);
-            let number = b.mad(share, self.size.warps, warp);
+            let number = b.eval((next - 1) * self.size.warps + warp);
             let seen = self.await_flag(b, number);
-            b.assign(state, seen);
+            b.assign(flag_value, seen);
             let given = Given { at: self.place(b, number) };
             body(b, given);
             let further = without_lowest_bit(b, next);
             b.assign(next, further);
         });
-        state
+        flag_value
     }
 
     /// This lane's first word of the part of a warp.
     #[track_caller]
     fn place(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
         let lane = b.special("%laneid");
-        let bytes = b.mul_wide(lane, 16);
-        let offset = b.mad_wide(number, self.size.warp_bytes(), bytes);
+        let offset = b.eval(number.widening_mul(self.size.warp_bytes()) + lane.widening_mul(16));
         b.global_add(self.parts, offset)
     }
 
     #[track_caller]
     fn flag(&self, b: &mut Builder, number: Reg<u32>) -> GlobalPtr {
-        let offset = b.mul_wide(number, 4);
-        b.global_add(self.flags, offset)
+        b.global_add(self.flags, number.widening_mul(4))
     }
 
     /// Waits until a flag is raised. Votes keep the warp together, as the assembler wants it around
@@ -195,22 +192,21 @@ impl Exchange {
     #[track_caller]
     fn await_flag(&self, b: &mut Builder, number: Reg<u32>) -> Reg<u32> {
         let flag = self.flag(b, number);
-        let state = b.value::<u32>(0);
+        let flag_value = b.value::<u32>(0);
         b.loop_(|b| {
             let seen = b.ld_acquire(flag);
-            b.assign(state, seen);
-            let lowered = b.setp(Cmp::Eq, state, 0);
+            b.assign(flag_value, seen);
+            let lowered = b.setp(Cmp::Eq, flag_value, 0);
             b.vote_any(lowered)
         });
-        state
+        flag_value
     }
 }
 
 /// `n` without the lowest of its bits that are set.
 #[track_caller]
 fn without_lowest_bit(b: &mut Builder, n: Reg<u32>) -> Reg<u32> {
-    let less = b.sub(n, 1);
-    b.and(n, less)
+    b.eval(n & (n - 1))
 }
 
 /// The launch that lowers the flags of `shares` shares.
@@ -224,11 +220,10 @@ pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, L
     b.launch_next_grid();
     b.wait_previous_grid();
     let (cta, thread) = (b.special("%ctaid.x"), b.thread());
-    let number = b.mad(cta, THREADS, thread);
+    let number = b.eval(cta * THREADS + thread);
     let exists = b.setp(Cmp::Lt, number, limit);
     b.if_(exists, |b| {
-        let offset = b.mul_wide(number, 4);
-        let at = b.global_add(flags, offset);
+        let at = b.global_add(flags, number.widening_mul(4));
         let zero = b.value::<u32>(0);
         b.st_global(at, zero);
     });
@@ -241,7 +236,7 @@ pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, L
         cluster: [1, 1, 1],
         shared_bytes: 0,
         args,
-        overlaps_previous: true,
+        overlaps_previous: target.overlaps_launches(),
     };
     (kernel, launch)
 }

@@ -1,13 +1,13 @@
 //! Which tile a CTA works on, and in which order.
 //!
-//! The grid is persistent: unit `c` of `g` (a CTA, or a cluster) takes jobs `c`, `c + g`, `c + 2g`, …
+//! The grid is persistent: cluster `c` of `g` (a CTA by itself is a cluster of one) takes jobs `c`, `c + g`, `c + 2g`, …
 //! A job is one tile, or, where later tiles have more keys (a causal mask), a long and a short one of
 //! the same KV head: tile `i` from the end and tile `i` from the start, which together are as long as
-//! any other pair. Jobs of a KV head are neighbours, so that its keys and values stay in L2. The list
+//! any other job. Jobs of a KV head are neighbours, so that its keys and values stay in L2. The list
 //! is balanced without a counter that would have to be reset.
 
-use crate::call::arguments::Arguments;
-use crate::call::divide::Divisor;
+use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
+use program::build::{Arguments, Divisor};
 use ptx::build::{Builder, Cmp, Reg};
 
 /// The list of tiles of a launch.
@@ -21,8 +21,8 @@ pub struct TileList {
     pub kv_heads: u32,
     /// Sequences.
     pub batch: u32,
-    /// Whether a job is a pair of tiles.
-    pub paired: bool,
+    /// Whether a job is a tile and its mirror image, a long one and a short one.
+    pub mirrored: bool,
 }
 
 impl TileList {
@@ -38,21 +38,21 @@ impl TileList {
 
     fn jobs_per_head(&self) -> u32 {
         let tiles = self.tiles * self.splits;
-        if self.paired { tiles.div_ceil(2) } else { tiles }
+        if self.mirrored { tiles.div_ceil(2) } else { tiles }
     }
 }
 
-/// One tile of work.
+/// One work tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
     /// Sequence.
-    pub batch: Reg<u32>,
+    pub sequence: SequenceIndex,
     /// KV head.
-    pub kv_head: Reg<u32>,
+    pub kv_head: KvHead,
     /// Tile within the KV head, in query order.
-    pub index: Reg<u32>,
+    pub index: WorkTileIndex,
     /// Part of the keys.
-    pub split: Reg<u32>,
+    pub split: SplitIndex,
 }
 
 /// The list, in a kernel.
@@ -75,7 +75,7 @@ impl TileOrder {
         TileOrder {
             jobs: args.u32(b, "jobs", list.jobs()),
             jobs_per_head: Divisor::declare(b, args, "jobs_per_head", list.jobs_per_head()),
-            last_of_head: list.paired.then(|| args.u32(b, "last_of_head", last)),
+            last_of_head: list.mirrored.then(|| args.u32(b, "last_of_head", last)),
             splits: (list.splits > 1).then(|| Divisor::declare(b, args, "splits", list.splits)),
             kv_heads: Divisor::declare(b, args, "kv_heads", list.kv_heads),
             cluster,
@@ -85,11 +85,11 @@ impl TileOrder {
     /// Runs `body` for every tile of this CTA.
     #[track_caller]
     pub fn for_each(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Tile)) {
-        let (mut unit, mut units) = (b.special("%ctaid.x"), b.special("%nctaid.x"));
+        let (mut cluster, mut clusters) = (b.special("%ctaid.x"), b.special("%nctaid.x"));
         if self.cluster > 1 {
-            (unit, units) = (b.div(unit, self.cluster), b.div(units, self.cluster));
+            (cluster, clusters) = (b.eval(cluster / self.cluster), b.eval(clusters / self.cluster));
         }
-        let job = b.value(unit);
+        let job = b.value(cluster);
         match self.last_of_head {
             None => b.while_(
                 |b| b.setp(Cmp::Lt, job, self.jobs),
@@ -97,21 +97,20 @@ impl TileOrder {
                     let (head, index) = self.jobs_per_head.divide(b, job);
                     let tile = self.tile(b, head, index);
                     body(b, tile);
-                    let next = b.add(job, units);
-                    b.assign(job, next);
+                    b.assign(job, job + clusters);
                 },
             ),
-            Some(last) => self.for_each_pair(b, job, units, last, body),
+            Some(last) => self.for_each_mirrored(b, job, clusters, last, body),
         }
     }
 
     /// Both tiles of each job: the long one, then the short one unless it is the same.
     #[track_caller]
-    fn for_each_pair(
+    fn for_each_mirrored(
         &self,
         b: &mut Builder,
         job: Reg<u32>,
-        units: Reg<u32>,
+        clusters: Reg<u32>,
         last: Reg<u32>,
         body: impl FnOnce(&mut Builder, Tile),
     ) {
@@ -120,31 +119,35 @@ impl TileOrder {
             |b| b.setp(Cmp::Lt, job, self.jobs),
             |b| {
                 let (head, rank) = self.jobs_per_head.divide(b, job);
-                let mirrored = b.sub(last, rank);
+                let mirror = b.eval(last - rank);
                 let is_long = b.setp(Cmp::Ne, long, 0);
-                let index = b.select::<u32>(is_long, mirrored, rank);
-                let distinct = b.setp(Cmp::Ne, mirrored, rank);
+                let index = b.select::<u32>(is_long, mirror, rank);
+                let distinct = b.setp(Cmp::Ne, mirror, rank);
                 let exists = b.or(is_long, distinct);
                 b.if_(exists, |b| {
                     let tile = self.tile(b, head, index);
                     body(b, tile);
                 });
-                let next = b.add(job, units);
+                let next = b.eval(job + clusters);
                 let next = b.select::<u32>(is_long, job, next);
                 b.assign(job, next);
-                let flipped = b.xor(long, 1);
-                b.assign(long, flipped);
+                b.assign(long, long ^ 1);
             },
         );
     }
 
     #[track_caller]
     fn tile(&self, b: &mut Builder, head: Reg<u32>, index: Reg<u32>) -> Tile {
-        let (batch, kv_head) = self.kv_heads.divide(b, head);
+        let (sequence, kv_head) = self.kv_heads.divide(b, head);
         let (index, split) = match self.splits {
             None => (index, b.value::<u32>(0)),
             Some(splits) => splits.divide(b, index),
         };
-        Tile { batch, kv_head, index, split }
+        Tile {
+            sequence: SequenceIndex::new(sequence),
+            kv_head: KvHead::new(kv_head),
+            index: WorkTileIndex::new(index),
+            split: SplitIndex::new(split),
+        }
     }
 }

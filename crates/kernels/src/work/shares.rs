@@ -1,9 +1,9 @@
 //! Work shared out by lengths that only the device knows.
 //!
-//! A unit is a tile of queries of one KV head of one sequence. Units stand in a row: by sequence, by head,
-//! by tile. Each costs its tiles of keys and a little for its ends, and every CTA (or cluster) takes the
-//! same share of the whole cost, from one boundary to the next. A boundary may cut a unit between two
-//! tiles of keys; the last of the CTAs that have parts of it finishes it (see
+//! Work tiles stand in a row: by sequence, by head,
+//! by tile. Each costs its KV tiles and a little for its ends, and every CTA (or cluster) takes the
+//! same share of the whole cost, from one boundary to the next. A boundary may cut a work tile between two
+//! KV tiles; the last of the CTAs that have parts of it finishes it (see
 //! [`exchange`](crate::work::exchange)).
 //!
 //! Before its roles begin, each CTA finds its two boundaries by itself: the cost of a sequence's tiles has
@@ -12,28 +12,22 @@
 //!
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
-use crate::call::arguments::Arguments;
+use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
 use crate::call::sequence::Sequence;
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::{Ramp, TileRange};
+use crate::plan::tuning::ShareTuning;
 use crate::work::exchange::{Buffers, Exchange, Part};
 use crate::work::order::Tile;
 use layout::Layout;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 
-/// What the ends of a unit cost, in tiles of keys.
-pub const ENDS: f32 = 1.0;
-/// The least share, in tiles of keys.
-const LEAST: f32 = 4.0;
-/// Units of fewer tiles of keys are not cut.
-const WHOLE: u32 = 6;
-/// No part is smaller than this fraction of a share.
-const SMALLEST: f32 = 1.0 / 32.0;
 /// The most that all costs add up to.
 const MOST: f32 = (1u64 << 31) as f32;
-/// Cost of a tile of keys, where there is room for it.
+/// Cost of a KV tile, where there is room for it.
 const FINEST: f32 = 64.0;
-/// Words of a boundary: unit, step, sequence, index of the unit in the sequence.
+/// Words of a boundary: work tile, step, sequence, index of the work tile in the sequence.
 const WORDS: u32 = 4;
 
 /// What work there is, as far as the host knows.
@@ -43,18 +37,20 @@ pub struct SharesOf {
     pub batch: u32,
     /// KV heads of one sequence.
     pub kv_heads: u32,
-    /// Tiles of keys of all units at most, whatever numbers stand for lengths.
+    /// KV tiles of all work tiles at most, whatever numbers stand for lengths.
     pub most_tiles: f32,
     /// Threads of a CTA.
     pub threads: u32,
-    /// What a tile of keys costs where only one block of rows has queries; 1 where all have.
+    /// What a KV tile costs where only one row block has queries; 1 where all have.
     pub lonely_tile: f32,
-    /// Memory for the parts of units that are cut; none are without it.
+    /// Memory for the parts of work tiles that are cut; none are without it.
     pub exchange: Option<Buffers>,
+    /// The architecture's choices.
+    pub tuning: ShareTuning,
 }
 
 impl SharesOf {
-    /// Cost of a tile of keys.
+    /// Cost of a KV tile.
     fn scale(&self) -> f32 {
         FINEST.min(MOST / self.most_tiles)
     }
@@ -67,6 +63,7 @@ pub struct Shares {
     scale: Reg<f32>,
     unscale: Reg<f32>,
     lonely_tile: f32,
+    tuning: ShareTuning,
     exchange: Option<Exchange>,
     cluster: u32,
     /// Threads that add up sequences.
@@ -77,22 +74,24 @@ pub struct Shares {
 
 #[derive(Clone, Copy)]
 struct Shared {
-    /// Cost and units of each warp's sequences.
+    /// Cost and work tiles of each warp's sequences.
     sums: SmemPtr,
-    /// The sequence that each boundary falls into, the cost before it in the sequence, and the units
-    /// before the sequence.
+    /// The sequence that each boundary falls into, the cost before it in the sequence, and the work
+    /// tiles before the sequence.
     found: SmemPtr,
     /// Both boundaries.
     boundaries: SmemPtr,
 }
 
-/// Cost and number of units.
+/// Cost and number of work tiles.
 type Amount = [Reg<u32>; 2];
 
-/// What the units of one head of a sequence cost.
+/// What the work tiles of one head of a sequence cost.
 struct Costs {
+    /// What the ends of a work tile cost.
+    ends: f32,
     sequence: Sequence,
-    batch: Reg<u32>,
+    number: SequenceIndex,
     tiles: Reg<u32>,
     step: Reg<f32>,
     end: Ramp,
@@ -100,7 +99,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// What the first `x` tiles of queries cost, in tiles of keys.
+    /// What the first `x` work tiles cost, in KV tiles.
     #[track_caller]
     fn of_first(&self, b: &mut Builder, x: Reg<f32>) -> Reg<f32> {
         let mut keys = self.end.area(b, x);
@@ -109,25 +108,25 @@ impl Costs {
             keys = b.sub(keys, hidden);
         }
         let keys = b.mul(keys, self.step);
-        b.fma(x, ENDS, keys)
+        b.fma(x, self.ends, keys)
     }
 }
 
 /// This CTA's part of the work, in a role: from the end to the beginning.
 #[derive(Clone, Copy)]
 struct Share {
-    /// Units that are left.
-    left: Reg<u32>,
-    /// Where the unit behind the next one is: its sequence, and its index there.
-    batch: Reg<u32>,
+    /// Work tiles that remain.
+    remaining: Reg<u32>,
+    /// Where the work tile behind the next one is: its sequence, and its index there.
+    sequence: SequenceIndex,
     index: Reg<u32>,
 }
 
 /// A boundary of a share, read from shared memory.
 struct Boundary {
-    /// Units before it.
-    unit: Reg<u32>,
-    /// Tiles of keys of that unit before it.
+    /// Work tiles before it.
+    work_tile: Reg<u32>,
+    /// KV tiles of that work tile before it.
     step: Reg<u32>,
 }
 
@@ -141,6 +140,7 @@ impl Shares {
             scale: args.f32(b, "cost_scale", of.scale()),
             unscale: args.f32(b, "cost_unscale", 1.0 / of.scale()),
             lonely_tile: of.lonely_tile,
+            tuning: of.tuning,
             exchange: of.exchange.map(|buffers| Exchange::declare(b, args, &buffers)),
             cluster,
             threads: of.threads,
@@ -173,14 +173,14 @@ impl Shares {
     #[track_caller]
     fn number(&self, b: &mut Builder) -> Reg<u32> {
         let cta = b.special("%ctaid.x");
-        if self.cluster > 1 { b.div(cta, self.cluster) } else { cta }
+        if self.cluster > 1 { b.eval(cta / self.cluster) } else { cta }
     }
 
     /// How many shares there can be.
     #[track_caller]
     fn count(&self, b: &mut Builder) -> Reg<u32> {
         let ctas = b.special("%nctaid.x");
-        if self.cluster > 1 { b.div(ctas, self.cluster) } else { ctas }
+        if self.cluster > 1 { b.eval(ctas / self.cluster) } else { ctas }
     }
 
     /// Finds this CTA's boundaries (all threads).
@@ -191,11 +191,10 @@ impl Shares {
             self.for_each_round(b, thread, |b, at| {
                 let amount = self.amount(b, params, at);
                 for (sum, more) in own.into_iter().zip(amount) {
-                    let more = b.add(sum, more);
-                    b.assign(sum, more);
+                    b.assign(sum, sum + more);
                 }
             });
-            let all = own.map(|own| b.join_lanes(own, 32, |b, x, y| b.add(x, y)));
+            let all = own.map(|own| b.join_lanes(own, 32, |b, x, y| b.eval(x + y)));
             self.leave_sum(b, thread, 0, all);
             b.barrier_all();
             let (_, total) = self.sums(b, thread);
@@ -207,19 +206,15 @@ impl Shares {
         let each = b.value::<u32>(0);
         self.for_each_round(b, thread, |b, at| {
             let amount = self.amount(b, params, at);
-            let lane = b.and(thread, 31);
+            let lane = b.eval(thread % 32);
             let sums = amount.map(|n| b.sum_up_to_lane(n, lane));
             self.leave_sum(b, thread, 31, sums);
             b.barrier_all();
             let (warps_before, all) = self.sums(b, thread);
-            let next = [0, 1].map(|n| b.add(before[n], all[n]));
+            let next = [0, 1].map(|n| b.eval(before[n] + all[n]));
             let total = total.unwrap_or(next);
             self.set_targets(b, total[0], targets, each);
-            let start = [0, 1].map(|n| {
-                let lanes = b.add(sums[n], warps_before[n]);
-                let end = b.add(lanes, before[n]);
-                b.sub(end, amount[n])
-            });
+            let start = [0, 1].map(|n| b.eval(sums[n] + warps_before[n] + before[n] - amount[n]));
             self.claim(b, targets, at, amount, start);
             for (before, next) in before.into_iter().zip(next) {
                 b.assign(before, next);
@@ -246,37 +241,35 @@ impl Shares {
         b.while_(
             |b| b.setp(Cmp::Lt, first, self.batch),
             |b| {
-                let at = b.add(first, thread);
+                let at = b.eval(first + thread);
                 body(b, at);
-                let next = b.add(first, self.threads);
-                b.assign(first, next);
+                b.assign(first, first + self.threads);
             },
         );
     }
 
-    /// Cost and number of the units of sequence `at`, none if there is no such sequence.
+    /// Cost and number of the work tiles of sequence `at`, none if there is no such sequence.
     fn amount(&self, b: &mut Builder, params: &Params, at: Reg<u32>) -> Amount {
         let amount = [b.value::<u32>(0), b.value::<u32>(0)];
         let exists = b.setp(Cmp::Lt, at, self.batch);
         b.if_(exists, |b| {
-            let costs = self.costs(b, params, at);
+            let costs = self.costs(b, params, SequenceIndex::new(at));
             let of_head = self.of_head(b, &costs);
             for (amount, of_head) in amount.into_iter().zip([of_head, costs.tiles]) {
-                let all = b.mul(of_head, self.kv_heads);
-                b.assign(amount, all);
+                b.assign(amount, of_head * self.kv_heads);
             }
         });
         amount
     }
 
-    fn costs(&self, b: &mut Builder, params: &Params, batch: Reg<u32>) -> Costs {
+    fn costs(&self, b: &mut Builder, params: &Params, number: SequenceIndex) -> Costs {
         let tiling = &params.tiling;
         let keys = params.keys();
-        let sequence = keys.lengths.sequence(b, batch);
+        let sequence = keys.lengths.sequence(b, number);
         let tiles = params.tiling.tiles(b, sequence.q_len);
         let tokens = tiling.packing.tokens * tiling.blocks;
         let tokens = tokens as f32 / tiling.packing.head_blocks(tiling.group) as f32;
-        let bounds = keys.visible.bounds(b, &sequence, batch);
+        let bounds = keys.visible.bounds(b, &sequence, number);
         let (end, begin) = bounds.ramps(b, tokens);
         let blocks = b.setp(Cmp::Le, sequence.q_len, tiling.packing.tokens);
         let step = 1.0 / bounds.tile() as f32;
@@ -285,26 +278,24 @@ impl Shares {
             true => b.select::<f32>(blocks, self.lonely_tile * step, step),
             false => b.value(step),
         };
-        Costs { sequence, batch, tiles, step, end, begin }
+        Costs { ends: self.tuning.ends, sequence, number, tiles, step, end, begin }
     }
 
-    /// The cost of one head, 0 only if there are no units.
+    /// The cost of one head, 0 only if there are no work tiles.
     fn of_head(&self, b: &mut Builder, costs: &Costs) -> Reg<u32> {
         let tiles = b.to_f32(costs.tiles);
         let cost = costs.of_first(b, tiles);
         let cost = b.mul(cost, self.scale);
         let cost = b.round_to_u32(cost);
-        let least = b.min(costs.tiles, 1);
-        b.max(cost, least)
+        b.eval(cost.max(costs.tiles.min(1)))
     }
 
     /// Leaves the amounts that `lane` has where the other warps find them.
     fn leave_sum(&self, b: &mut Builder, thread: Reg<u32>, lane: u32, sums: Amount) {
-        let at = b.and(thread, 31);
+        let at = b.eval(thread % 32);
         let writes = b.setp(Cmp::Eq, at, lane);
         b.if_(writes, |b| {
-            let warp = b.shr(thread, 5);
-            let at = b.mul(warp, 8);
+            let at = b.eval(thread / 32 * 8);
             let at = b.smem_add(self.shared().sums, at);
             b.st_shared_vector(at, &sums);
         });
@@ -312,7 +303,7 @@ impl Shares {
 
     /// The amounts of the warps before this one, and of all.
     fn sums(&self, b: &mut Builder, thread: Reg<u32>) -> (Amount, Amount) {
-        let warp = b.shr(thread, 5);
+        let warp = b.eval(thread / 32);
         let zero = b.value::<u32>(0);
         let (mut before, mut all) = ([zero; 2], [zero; 2]);
         for other in 0..self.warps() {
@@ -321,8 +312,8 @@ impl Shares {
             let is_before = b.setp(Cmp::Gt, warp, other);
             for n in 0..2 {
                 let counted = b.select::<u32>(is_before, amount[n], 0);
-                before[n] = b.add(before[n], counted);
-                all[n] = b.add(all[n], amount[n]);
+                before[n] = b.eval(before[n] + counted);
+                all[n] = b.eval(all[n] + amount[n]);
             }
         }
         (before, all)
@@ -332,22 +323,18 @@ impl Shares {
     fn set_targets(&self, b: &mut Builder, total: Reg<u32>, targets: Amount, each: Reg<u32>) {
         let in_tiles = b.to_f32(total);
         let in_tiles = b.mul(in_tiles, self.unscale);
-        let shares = b.mul(in_tiles, 1.0 / LEAST);
+        let shares = b.mul(in_tiles, 1.0 / self.tuning.least);
         let shares = b.round_to_u32(shares);
-        let shares = b.max(shares, 1);
+        let shares = b.eval(shares.max(1));
         let most = self.count(b);
-        let shares = b.min(shares, most);
-        let quotient = b.div(total, shares);
-        b.assign(each, quotient);
-        let whole = b.mul(each, shares);
-        let rest = b.sub(total, whole);
+        let shares = b.eval(shares.min(most));
+        b.assign(each, total / shares);
+        let rest = b.eval(total - each * shares);
         let number = self.number(b);
         for (n, target) in targets.into_iter().enumerate() {
-            let number = b.add(number, n as u32);
-            let number = b.min(number, shares);
-            let larger = b.min(number, rest);
-            let cost = b.mad(number, each, larger);
-            b.assign(target, cost);
+            let number = b.eval(number + n as u32);
+            let number = b.eval(number.min(shares));
+            b.assign(target, number * each + number.min(rest));
         }
     }
 
@@ -358,17 +345,17 @@ impl Shares {
         targets: Amount,
         at: Reg<u32>,
         [cost, _]: Amount,
-        [start, units]: Amount,
+        [start, work_tiles]: Amount,
     ) {
-        let end = b.add(start, cost);
+        let end = b.eval(start + cost);
         for (n, target) in targets.into_iter().enumerate() {
             let begun = b.setp(Cmp::Ge, target, start);
             let within = b.setp(Cmp::Lt, target, end);
             let falls_into = b.and(begun, within);
             b.if_(falls_into, |b| {
-                let rest = b.sub(target, start);
+                let rest = b.eval(target - start);
                 let to = self.shared().found.plus(n as u32 * WORDS * 4);
-                b.st_shared_vector(to, &[at, rest, units, units]);
+                b.st_shared_vector(to, &[at, rest, work_tiles, work_tiles]);
             });
         }
     }
@@ -381,14 +368,14 @@ impl Shares {
         thread: Reg<u32>,
         targets: Amount,
         each: Reg<u32>,
-        [total, units]: Amount,
+        [total, work_tiles]: Amount,
     ) {
         let works = b.setp(Cmp::Lt, thread, 2);
         b.if_(works, |b| {
             let first = b.setp(Cmp::Eq, thread, 0);
             let target = b.select::<u32>(first, targets[0], targets[1]);
             // Behind everything.
-            let boundary = [units, b.value::<u32>(0), self.batch, b.value::<u32>(0)];
+            let boundary = [work_tiles, b.value::<u32>(0), self.batch, b.value::<u32>(0)];
             let boundary = boundary.map(|word| b.value::<u32>(word));
             let within = b.setp(Cmp::Lt, target, total);
             b.if_(within, |b| {
@@ -397,8 +384,7 @@ impl Shares {
                     b.assign(word, inside);
                 }
             });
-            let offset = b.mul(thread, WORDS * 4);
-            let to = b.smem_add(self.shared().boundaries, offset);
+            let to = b.smem_add(self.shared().boundaries, thread * (WORDS * 4));
             b.st_shared_vector(to, &boundary);
         });
     }
@@ -411,49 +397,45 @@ impl Shares {
         thread: Reg<u32>,
         share: Reg<u32>,
     ) -> [Reg<u32>; WORDS as usize] {
-        let offset = b.mul(thread, WORDS * 4);
-        let from = b.smem_add(self.shared().found, offset);
+        let from = b.smem_add(self.shared().found, thread * (WORDS * 4));
         let found = b.ld_shared_vector::<u32>(from, 4);
-        let (batch, rest, units) = (found[0], found[1], found[2]);
-        let costs = self.costs(b, params, batch);
+        let (sequence, rest, work_tiles) = (found[0], found[1], found[2]);
+        let costs = self.costs(b, params, SequenceIndex::new(sequence));
         let of_head = self.of_head(b, &costs);
-        let head = b.div(rest, of_head);
-        let heads = b.mul(head, of_head);
-        let rest = b.sub(rest, heads);
+        let head = b.eval(rest / of_head);
+        let rest = b.eval(rest - head * of_head);
         let rest = b.to_f32(rest);
         let rest = b.mul(rest, self.unscale);
         let tile = self.tile_at(b, &costs, rest);
-        let index = b.mad(head, costs.tiles, tile);
-        let (step, of) = self.step_at(b, params, &costs, head, tile, rest);
+        let index = b.eval(head * costs.tiles + tile);
+        let (step, of) = self.step_at(b, params, &costs, KvHead::new(head), tile, rest);
         let step = self.snap(b, step, of, share);
-        // At the end of a unit is the beginning of the next one.
+        // At the end of a work tile is the beginning of the next one.
         let ends = b.setp(Cmp::Ge, step, of);
         let begun = b.setp(Cmp::Gt, step, 0);
         let ends = b.and(ends, begun);
         let step = b.select::<u32>(ends, 0, step);
         let further = b.select::<u32>(ends, 1, 0);
-        let index = b.add(index, further);
-        let unit = b.add(units, index);
-        let all = b.mul(costs.tiles, self.kv_heads);
-        let leaves = b.setp(Cmp::Ge, index, all);
+        let index = b.eval(index + further);
+        let work_tile = b.eval(work_tiles + index);
+        let leaves = b.setp(Cmp::Ge, index, costs.tiles * self.kv_heads);
         let further = b.select::<u32>(leaves, 1, 0);
-        let batch = b.add(batch, further);
+        let sequence = b.eval(sequence + further);
         let index = b.select::<u32>(leaves, 0, index);
-        [unit, step, batch, index]
+        [work_tile, step, sequence, index]
     }
 
-    /// The tile of queries at `cost` of a head.
+    /// The work tile at `cost` of a head.
     fn tile_at(&self, b: &mut Builder, costs: &Costs, cost: Reg<f32>) -> Reg<u32> {
         let low = b.value::<u32>(0);
         let high = b.value(costs.tiles);
         b.while_(
             |b| {
-                let width = b.sub(high, low);
+                let width = b.eval(high - low);
                 b.setp(Cmp::Gt, width, 1)
             },
             |b| {
-                let sum = b.add(low, high);
-                let middle = b.shr(sum, 1);
+                let middle = b.eval((low + high) / 2);
                 let x = b.to_f32(middle);
                 let before = costs.of_first(b, x);
                 let behind = b.setp(Cmp::Le, before, cost);
@@ -466,13 +448,13 @@ impl Shares {
         low
     }
 
-    /// How many tiles of keys of a unit are before `cost`, and how many there are.
+    /// How many KV tiles of a work tile are before `cost`, and how many there are.
     fn step_at(
         &self,
         b: &mut Builder,
         params: &Params,
         costs: &Costs,
-        kv_head: Reg<u32>,
+        kv_head: KvHead,
         tile: Reg<u32>,
         cost: Reg<f32>,
     ) -> (Reg<u32>, Reg<u32>) {
@@ -480,50 +462,50 @@ impl Shares {
         let next = b.add(x, 1.0);
         let [start, end] = [x, next].map(|x| costs.of_first(b, x));
         let into = b.sub(cost, start);
-        let into = b.sub(into, ENDS);
+        let into = b.sub(into, self.tuning.ends);
         let width = b.sub(end, start);
-        let width = b.sub(width, ENDS);
+        let width = b.sub(width, self.tuning.ends);
         let width = b.max(width, 1e-3);
         let inverse = b.rcp(width);
         let share = b.mul(into, inverse);
         let share = b.min(share, 1.0);
-        let split = b.value::<u32>(0);
-        let tile = Tile { batch: costs.batch, kv_head, index: tile, split };
-        let open = params.open_unit(b, costs.sequence, tile);
-        let steps = b.sub(open.range.end, open.range.begin).reinterpret::<u32>();
+        let split = SplitIndex::new(b.value(0));
+        let index = WorkTileIndex::new(tile);
+        let tile = Tile { sequence: costs.number, kv_head, index, split };
+        let open = params.open_work_tile(b, costs.sequence, tile);
+        let steps = open.range.count(b).reinterpret::<u32>();
         let all = b.to_f32(steps);
         let step = b.mul(share, all);
         let step = b.round_to_u32(step);
-        (b.min(step, steps), steps)
+        (b.eval(step.min(steps)), steps)
     }
 
-    /// Where a unit of `of` steps is cut instead of at `step`: not at all where that saves little of a
+    /// Where a work tile of `of` steps is cut instead of at `step`: not at all where that saves little of a
     /// share.
     fn snap(&self, b: &mut Builder, step: Reg<u32>, of: Reg<u32>, share: Reg<u32>) -> Reg<u32> {
-        let twice = b.add(step, step);
+        let twice = b.eval(step + step);
         let late = b.setp(Cmp::Gt, twice, of);
         let nearest = b.select::<u32>(late, of, 0);
         if self.exchange.is_none() {
             return nearest;
         }
-        let left = b.sub(of, step);
-        let smaller = b.min(step, left);
+        let smaller = b.eval(step.min(of - step));
         let small = b.to_f32(share);
         let small = b.mul(small, self.unscale);
-        let small = b.mul(small, SMALLEST);
+        let small = b.mul(small, self.tuning.smallest);
         let small = b.round_to_u32(small);
         let tiny = b.setp(Cmp::Le, smaller, small);
-        let short = b.setp(Cmp::Lt, of, WHOLE);
+        let short = b.setp(Cmp::Lt, of, self.tuning.whole);
         let whole = b.or(tiny, short);
         b.select::<u32>(whole, nearest, step)
     }
 
-    /// Memory for parts of units, where they are cut.
+    /// Memory for parts of work tiles, where they are cut.
     pub fn exchange(&self) -> Option<&Exchange> {
         self.exchange.as_ref()
     }
 
-    /// Runs `body` for each of this CTA's units, last to first, with the part of it that is its own.
+    /// Runs `body` for each of this CTA's work tiles, last to first, with the part of it that is its own.
     #[track_caller]
     pub fn for_each(
         &self,
@@ -533,25 +515,23 @@ impl Shares {
     ) {
         let share = self.share(b);
         b.while_(
-            |b| b.setp(Cmp::Gt, share.left, 0),
+            |b| b.setp(Cmp::Gt, share.remaining, 0),
             |b| {
                 let back = b.setp(Cmp::Eq, share.index, 0);
                 let one = b.select::<u32>(back, 1, 0);
-                let batch = b.sub(share.batch, one);
-                b.assign(share.batch, batch);
-                let sequence = params.keys().lengths.sequence(b, share.batch);
+                let number = share.sequence.reg();
+                b.assign(number, number - one);
+                let sequence = params.keys().lengths.sequence(b, share.sequence);
                 let tiles = params.tiling.tiles(b, sequence.q_len);
-                let all = b.mul(tiles, self.kv_heads);
+                let all = b.eval(tiles * self.kv_heads);
                 b.if_else(
                     back,
                     |b| b.assign(share.index, all),
                     |b| {
-                        let index = b.sub(share.index, 1);
-                        b.assign(share.index, index);
+                        b.assign(share.index, share.index - 1);
                         let open = self.open(b, params, &share, sequence, tiles);
                         body(b, open);
-                        let left = b.sub(share.left, 1);
-                        b.assign(share.left, left);
+                        b.assign(share.remaining, share.remaining - 1);
                     },
                 );
             },
@@ -564,16 +544,20 @@ impl Shares {
         let place = b.ld_shared_vector::<u32>(at, 2);
         let cut = b.setp(Cmp::Gt, end.step, 0);
         let one = b.select::<u32>(cut, 1, 0);
-        let units = b.sub(end.unit, start.unit);
-        Share { left: b.add(units, one), batch: b.value(place[0]), index: b.add(place[1], one) }
+        let work_tiles = b.eval(end.work_tile - start.work_tile);
+        Share {
+            remaining: b.eval(work_tiles + one),
+            sequence: SequenceIndex::new(b.value(place[0])),
+            index: b.eval(place[1] + one),
+        }
     }
 
-    /// Both boundaries. Roles read them again for each unit: registers are scarcer.
+    /// Both boundaries. Roles read them again for each work tile: registers are scarcer.
     fn both(&self, b: &mut Builder) -> [Boundary; 2] {
         [0, WORDS * 4].map(|offset| {
             let at = self.shared().boundaries.plus(offset);
             let words = b.ld_shared_vector::<u32>(at, 2);
-            Boundary { unit: words[0], step: words[1] }
+            Boundary { work_tile: words[0], step: words[1] }
         })
     }
 
@@ -585,25 +569,24 @@ impl Shares {
         sequence: Sequence,
         tiles: Reg<u32>,
     ) -> OpenTile {
-        let kv_head = b.div(share.index, tiles);
-        let heads = b.mul(kv_head, tiles);
-        let index = b.sub(share.index, heads);
-        let split = b.value::<u32>(0);
-        let tile = Tile { batch: share.batch, kv_head, index, split };
-        let mut open = params.open_unit(b, sequence, tile);
+        let kv_head = b.eval(share.index / tiles);
+        let index = b.eval(share.index - kv_head * tiles);
+        let split = SplitIndex::new(b.value(0));
+        let (kv_head, index) = (KvHead::new(kv_head), WorkTileIndex::new(index));
+        let tile = Tile { sequence: share.sequence, kv_head, index, split };
+        let mut open = params.open_work_tile(b, sequence, tile);
         let Some(_) = self.exchange else { return open };
-        let TileRange { begin, end } = open.range;
-        let all = b.sub(end, begin).reinterpret::<u32>();
+        let end = open.range.end.reg();
+        let all = open.range.count(b).reinterpret::<u32>();
         let [start, end_of_share] = self.both(b);
-        let behind = b.sub(end_of_share.unit, start.unit);
-        let last = b.setp(Cmp::Gt, share.left, behind);
+        let last = b.setp(Cmp::Gt, share.remaining, end_of_share.work_tile - start.work_tile);
         let upto = b.select::<u32>(last, end_of_share.step, all);
-        let first = b.setp(Cmp::Eq, share.left, 1);
+        let first = b.setp(Cmp::Eq, share.remaining, 1);
         let skipped = b.select::<u32>(first, start.step, 0);
-        open.range = TileRange {
-            begin: b.sub(end, upto.reinterpret::<i32>()),
-            end: b.sub(end, skipped.reinterpret::<i32>()),
-        };
+        open.range = TileRange::new(
+            b.eval(end - upto.reinterpret::<i32>()),
+            b.eval(end - skipped.reinterpret::<i32>()),
+        );
         open.part = Some(Part {
             gives: b.setp(Cmp::Lt, upto, all),
             follows: b.setp(Cmp::Gt, skipped, 0),

@@ -1,7 +1,7 @@
 //! When warps that write rows begin and end: what shows whether processors finish together.
 
-use crate::call::arguments::Arguments;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
 /// Warps of a CTA at most.
@@ -40,13 +40,11 @@ impl Stamps {
     #[track_caller]
     fn leave(&self, b: &mut Builder, offset: i64) {
         let thread = b.thread();
-        let lane = b.and(thread, 31);
+        let lane = b.eval(thread % 32);
         let leads = b.setp(Cmp::Eq, lane, 0);
         b.if_(leads, |b| {
             let cta = b.special("%ctaid.x");
-            let warp = b.shr(thread, 5);
-            let number = b.mad(cta, WARPS, warp);
-            let bytes = b.mul_wide(number, BYTES);
+            let bytes = b.eval((cta * WARPS + thread / 32).widening_mul(BYTES));
             let at = b.global_add(self.0, bytes).plus(offset);
             let now: Reg<u64> = b.global_timer();
             b.st_global(at, now);

@@ -3,6 +3,8 @@
 // Each test uses its own part of this.
 #![allow(dead_code)]
 
+pub mod features;
+
 use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
 use problem::{AttnMask, DType, MaskElement, Slot};
 use program::Program;

@@ -189,3 +189,28 @@ pub struct TensorMap {
     /// L2 fetch size.
     pub l2_promotion: L2Promotion,
 }
+
+impl TensorMap {
+    /// The map of a row-major matrix of `rows` × `columns` elements without gaps, moved in boxes of
+    /// `box_rows` × `box_columns`. What a box has outside the matrix is loaded as zeros, and not stored.
+    pub fn matrix(
+        buffer: BufferId,
+        element: ElementType,
+        [rows, columns]: [u64; 2],
+        [box_rows, box_columns]: [u32; 2],
+        swizzle: Swizzle,
+    ) -> Self {
+        TensorMap {
+            buffer,
+            offset: 0,
+            element,
+            dims: vec![columns, rows],
+            strides: vec![element.bytes_of(columns)],
+            box_dims: vec![box_columns, box_rows],
+            element_strides: vec![1, 1],
+            swizzle,
+            oob_fill: OobFill::Zero,
+            l2_promotion: L2Promotion::B128,
+        }
+    }
+}

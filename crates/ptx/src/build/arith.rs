@@ -1,6 +1,6 @@
 //! Arithmetic, comparison and conversion.
 
-use super::builder::Builder;
+use super::builder::{Builder, Target};
 use super::value::{Arg, Integer, Number, Reg, Scalar};
 use crate::ast::Operand;
 
@@ -48,8 +48,9 @@ macro_rules! binary {
         $(#[$doc])*
         #[track_caller]
         pub fn $name<T: $bound>(&mut self, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<T> {
+            let b = self.operand(b);
             let d = self.reg();
-            self.emit(&opcode($base, $modifiers, T::$suffix), vec![d.operand(), a.operand(), b.into().operand]);
+            self.emit(&opcode($base, $modifiers, T::$suffix), vec![d.operand(), a.operand(), b]);
             d
         }
     )*};
@@ -103,24 +104,28 @@ impl Builder {
     /// The larger one, NaN if either is.
     #[track_caller]
     pub fn max_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<f32> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("max.NaN.f32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("max.NaN.f32", vec![d.operand(), a.operand(), b]);
         d
     }
 
     /// Whether `a` is greater than `b`, or either is NaN.
     #[track_caller]
     pub fn greater_or_nan(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>) -> Reg<bool> {
+        let b = self.operand(b);
         let p = self.reg();
-        self.emit("setp.gtu.f32", vec![p.operand(), a.operand(), b.into().operand]);
+        self.emit("setp.gtu.f32", vec![p.operand(), a.operand(), b]);
         p
     }
 
     /// `a · b + c`.
     #[track_caller]
     pub fn fma(&mut self, a: Reg<f32>, b: impl Into<Arg<f32>>, c: impl Into<Arg<f32>>) -> Reg<f32> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        self.emit("fma.rn.f32", vec![d.operand(), a.operand(), b.into().operand, c.into().operand]);
+        self.emit("fma.rn.f32", vec![d.operand(), a.operand(), b, c]);
         d
     }
 
@@ -132,8 +137,10 @@ impl Builder {
         b: impl Into<Arg<T>>,
         c: impl Into<Arg<T>>,
     ) -> Reg<T> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        let operands = vec![d.operand(), a.operand(), b, c];
         self.emit(&opcode("mad", &["lo"], T::SUFFIX), operands);
         d
     }
@@ -141,8 +148,9 @@ impl Builder {
     /// The 64-bit product of two 32-bit numbers.
     #[track_caller]
     pub fn mul_wide(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u64> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("mul.wide.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("mul.wide.u32", vec![d.operand(), a.operand(), b]);
         d
     }
 
@@ -154,8 +162,10 @@ impl Builder {
         b: impl Into<Arg<u32>>,
         c: impl Into<Arg<u64>>,
     ) -> Reg<u64> {
+        let b = self.operand(b);
+        let c = self.operand(c);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand, c.into().operand];
+        let operands = vec![d.operand(), a.operand(), b, c];
         self.emit("mad.wide.u32", operands);
         d
     }
@@ -163,24 +173,27 @@ impl Builder {
     /// The upper half of the product of two 32-bit numbers.
     #[track_caller]
     pub fn mul_hi(&mut self, a: Reg<u32>, b: impl Into<Arg<u32>>) -> Reg<u32> {
+        let b = self.operand(b);
         let d = self.reg();
-        self.emit("mul.hi.u32", vec![d.operand(), a.operand(), b.into().operand]);
+        self.emit("mul.hi.u32", vec![d.operand(), a.operand(), b]);
         d
     }
 
     /// `a << n`.
     #[track_caller]
     pub fn shl<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let n = self.operand(n);
         let d = self.reg();
-        self.emit(&opcode("shl", &[], T::BITS), vec![d.operand(), a.operand(), n.into().operand]);
+        self.emit(&opcode("shl", &[], T::BITS), vec![d.operand(), a.operand(), n]);
         d
     }
 
     /// `a >> n`, arithmetic for signed types.
     #[track_caller]
     pub fn shr<T: Integer>(&mut self, a: Reg<T>, n: impl Into<Arg<u32>>) -> Reg<T> {
+        let n = self.operand(n);
         let d = self.reg();
-        self.emit(&opcode("shr", &[], T::SUFFIX), vec![d.operand(), a.operand(), n.into().operand]);
+        self.emit(&opcode("shr", &[], T::SUFFIX), vec![d.operand(), a.operand(), n]);
         d
     }
 
@@ -211,8 +224,9 @@ impl Builder {
     /// Overwrites `d`: how state crosses loop iterations.
     #[track_caller]
     pub fn assign<T: Scalar>(&mut self, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let value = self.operand(value);
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        self.emit(&opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+        self.emit(&opcode("mov", &[], ty), vec![d.operand(), value]);
     }
 
     /// `d *= factor`, in place: how accumulators are rescaled.
@@ -233,8 +247,9 @@ impl Builder {
     /// Compares.
     #[track_caller]
     pub fn setp<T: Number>(&mut self, cmp: Cmp, a: Reg<T>, b: impl Into<Arg<T>>) -> Reg<bool> {
+        let b = self.operand(b);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.into().operand];
+        let operands = vec![d.operand(), a.operand(), b];
         self.emit(&opcode("setp", &[cmp.name()], T::SUFFIX), operands);
         d
     }
@@ -247,9 +262,11 @@ impl Builder {
         a: impl Into<Arg<T>>,
         b: impl Into<Arg<T>>,
     ) -> Reg<T> {
+        let a = self.operand(a);
+        let b = self.operand(b);
         let d = self.reg();
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        let operands = vec![d.operand(), a.into().operand, b.into().operand, p.operand()];
+        let operands = vec![d.operand(), a, b, p.operand()];
         self.emit(&opcode("selp", &[], ty), operands);
         d
     }
@@ -257,8 +274,9 @@ impl Builder {
     /// Overwrites `d` where `p` holds.
     #[track_caller]
     pub fn assign_if<T: Scalar>(&mut self, p: Reg<bool>, d: Reg<T>, value: impl Into<Arg<T>>) {
+        let value = self.operand(value);
         let ty = if T::PREFIX == "%f" { "f32" } else { T::BITS };
-        self.emit_if(p, &opcode("mov", &[], ty), vec![d.operand(), value.into().operand]);
+        self.emit_if(p, &opcode("mov", &[], ty), vec![d.operand(), value]);
     }
 
     /// Zero-extends to 64 bits.
@@ -334,12 +352,32 @@ impl Builder {
     /// The four e4m3 numbers of a word, the lowest byte's first.
     #[track_caller]
     pub fn unpack_e4m3(&mut self, word: Reg<u32>) -> [Reg<f32>; 4] {
+        if matches!(self.target(), Target::Sm80 | Target::Sm86) {
+            return [24, 16, 8, 0].map(|bit| self.widen_e4m3(word, bit));
+        }
         let [low, high] = self.halves(word).map(|pair| {
             let d: Reg<u32> = self.reg();
             self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
             self.halves(d).map(|half| self.widen_f16(half))
         });
         [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The e4m3 number that a word shifted left by `bits` begins with, without an instruction for it: the bits of an
+    /// f32 whose exponent is 120 too small, and NaN where all but the sign are set.
+    #[track_caller]
+    fn widen_e4m3(&mut self, word: Reg<u32>, bits: u32) -> Reg<f32> {
+        let byte = self.shl(word, bits);
+        let sign = self.and(byte, 0x8000_0000u32);
+        let rest = self.and(byte, 0x7f00_0000u32);
+        let magnitude = self.shr(rest, 4);
+        let magnitude = self.float_from_bits(magnitude);
+        let magnitude = self.mul(magnitude, (120f32).exp2());
+        let is_nan = self.setp(Cmp::Eq, rest, 0x7f00_0000u32);
+        let magnitude = self.select::<f32>(is_nan, f32::NAN, magnitude);
+        let magnitude = self.bits(magnitude);
+        let number = self.or(magnitude, sign);
+        self.float_from_bits(number)
     }
 
     /// Products of the 16-bit floats of two words, half by half.

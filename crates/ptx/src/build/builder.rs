@@ -9,14 +9,20 @@ use std::panic::Location;
 /// A PTX target: architecture name and the lowest PTX version that knows what we emit for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// Ampere: mma.sync, cp.async.
+    /// Ampere (A100): mma.sync, cp.async.
     Sm80,
+    /// Ampere for graphics (A10, RTX 30).
+    Sm86,
+    /// Ada (L4, L40S, RTX 40).
+    Sm89,
     /// Hopper with wgmma and setmaxnreg.
     Sm90a,
     /// Datacenter Blackwell with tcgen05.
     Sm100a,
     /// Blackwell Ultra.
     Sm103a,
+    /// Blackwell for graphics (RTX 50).
+    Sm120,
 }
 
 impl Target {
@@ -24,20 +30,33 @@ impl Target {
     pub fn name(self) -> &'static str {
         match self {
             Target::Sm80 => "sm_80",
+            Target::Sm86 => "sm_86",
+            Target::Sm89 => "sm_89",
             Target::Sm90a => "sm_90a",
             Target::Sm100a => "sm_100a",
             Target::Sm103a => "sm_103a",
+            Target::Sm120 => "sm_120",
         }
     }
 
     /// PTX version to declare.
     pub fn version(self) -> (u32, u32) {
         match self {
-            Target::Sm80 => (8, 0),
+            Target::Sm80 | Target::Sm86 | Target::Sm89 => (8, 0),
             Target::Sm90a => (8, 3),
-            Target::Sm100a => (8, 7),
+            Target::Sm100a | Target::Sm120 => (8, 7),
             Target::Sm103a => (8, 8),
         }
+    }
+
+    /// Whether what we emit for it copies boxes of tensors (TMA).
+    pub fn copies_tensors(self) -> bool {
+        matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)
+    }
+
+    /// Whether what we emit for it lets launches overlap (programmatic dependent launch).
+    pub fn overlaps_launches(self) -> bool {
+        matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)
     }
 }
 

@@ -66,10 +66,10 @@ impl Builder {
         end: impl Into<Arg<u32>>,
         body: impl FnOnce(&mut Self, Reg<u32>),
     ) {
-        let end: Arg<u32> = end.into();
+        let end = self.operand(end);
         let i = self.value::<u32>(start);
         self.while_(
-            |b| b.setp(Cmp::Lt, i, end.clone()),
+            |b| b.setp(Cmp::Lt, i, Arg::leaf(end.clone())),
             |b| {
                 b.body.push(Statement::Pragma(vec!["nounroll".into()]));
                 body(b, i);

@@ -6,6 +6,7 @@
 //! `n / d = (t + ((n − t) >> 1)) >> (s − 1)` (Granlund and Montgomery, PLDI 1994).
 
 use super::builder::Builder;
+use super::expression::Node;
 use super::value::{Arg, Integer, Reg};
 use crate::ast::Operand;
 
@@ -44,8 +45,9 @@ impl Builder {
 
     #[track_caller]
     fn division<T: Integer>(&mut self, name: &str, a: Reg<T>, b: Arg<T>) -> Reg<T> {
+        let b = self.operand(b);
         let d = self.reg();
-        let operands = vec![d.operand(), a.operand(), b.operand];
+        let operands = vec![d.operand(), a.operand(), b];
         self.emit(&format!("{name}.{}", T::SUFFIX), operands);
         d
     }
@@ -66,8 +68,8 @@ impl Builder {
 
 /// The value of an unsigned 32-bit constant that can be divided by.
 fn constant<T: Integer>(arg: &Arg<T>) -> Option<u32> {
-    match arg.operand {
-        Operand::Integer { value, .. } if T::SUFFIX == "u32" => {
+    match arg.node {
+        Node::Leaf(Operand::Integer { value, .. }) if T::SUFFIX == "u32" => {
             u32::try_from(value).ok().filter(|divisor| *divisor > 0)
         }
         _ => None,

@@ -169,6 +169,13 @@ impl Builder {
         GlobalPtr { base, offset: ptr.offset }
     }
 
+    /// Where element `index` of an array of `T` is that begins at `array`.
+    #[track_caller]
+    pub fn element<T: Scalar>(&mut self, array: GlobalPtr, index: Reg<u32>) -> GlobalPtr {
+        let offset = self.mul_wide(index, T::BYTES);
+        self.global_add(array, offset)
+    }
+
     /// Loads one value from shared memory.
     #[track_caller]
     pub fn ld_shared<T: Scalar>(&mut self, from: SmemPtr) -> Reg<T> {

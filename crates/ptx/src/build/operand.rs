@@ -19,7 +19,9 @@ impl MatrixOperand {
     /// Operands that lie as `tile` says, for the tensor cores of `target`.
     pub fn new(target: Target, tile: SmemTile) -> Self {
         let generation = match target {
-            Target::Sm80 => panic!("sm_80 has no matrix descriptors"),
+            Target::Sm80 | Target::Sm86 | Target::Sm89 | Target::Sm120 => {
+                panic!("{} has no matrix descriptors", target.name())
+            }
             Target::Sm90a => Generation::Hopper,
             Target::Sm100a | Target::Sm103a => Generation::Blackwell,
         };
@@ -45,63 +47,63 @@ impl MatrixOperand {
     }
 }
 
-/// Where the 16-byte units of a row of a K-major tile are: one address per row, then one exclusive or
-/// per unit. The swizzle reads only address bits that the row sets, so both parts are constants of
+/// Where the 16-byte vectors of a row of a K-major tile are: one address per row, then one exclusive or
+/// per vector. The swizzle reads only address bits that the row sets, so both parts are constants of
 /// the tile.
 #[derive(Clone, Copy, Debug)]
-pub struct RowUnits {
+pub struct RowVectors {
     tile: SmemTile,
     line: SmemPtr,
-    /// What a unit's number in its block is exclusive-ored with, where there is a swizzle.
+    /// What a vector's number in its block is exclusive-ored with, where there is a swizzle.
     mask: Option<Reg<u32>>,
 }
 
-/// Bytes of a unit: what a swizzle moves as a whole, and the widest access.
-pub const UNIT_BYTES: u32 = 16;
+/// Bytes of a vector: what a swizzle moves as a whole, and the widest access.
+pub const VECTOR_BYTES: u32 = 16;
 
-/// What the swizzle does to the units of a tile's row: `(row >> shift) & mask` is exclusive-ored to
+/// What the swizzle does to the vectors of a tile's row: `(row >> shift) & mask` is exclusive-ored to
 /// their numbers. `None` without swizzle.
 fn row_swizzle(tile: &SmemTile) -> Option<(u32, u32)> {
     let swizzle = tile.swizzle();
-    // The last row of a swizzle atom moves unit 0 furthest: it sets every bit of the mask.
+    // The last row of a swizzle atom moves vector 0 furthest: it sets every bit of the mask.
     let last = swizzle.atom_lines() - 1;
     let start = last * swizzle.span_bytes();
-    let mask = (swizzle.on_bytes().apply(start) ^ start) / u64::from(UNIT_BYTES);
+    let mask = (swizzle.on_bytes().apply(start) ^ start) / u64::from(VECTOR_BYTES);
     (mask != 0).then(|| ((last / mask).ilog2(), mask as u32))
 }
 
-impl RowUnits {
-    /// The units of row `row` (a register) of a tile at `at`.
+impl RowVectors {
+    /// The vectors of row `row` (a register) of a tile at `at`.
     #[track_caller]
     pub fn new(b: &mut Builder, tile: SmemTile, at: SmemPtr, row: Reg<u32>) -> Self {
-        assert_eq!(tile.major(), Major::K, "units lie along a row of a K-major tile");
+        assert_eq!(tile.major(), Major::K, "vectors lie along a row of a K-major tile");
         let mask = row_swizzle(&tile).map(|(shift, mask)| {
             let bits = if shift == 0 { row } else { b.shr(row, shift) };
             b.and(bits, mask)
         });
         let base = b.mad(row, tile.swizzle().span_bytes() as u32, at.base);
-        RowUnits { tile, line: SmemPtr { base, ..at }, mask }
+        RowVectors { tile, line: SmemPtr { base, ..at }, mask }
     }
 
-    /// The same row of a swizzled tile, from unit `unit` (a register) of each block on. Units asked for
-    /// next must be numbered by bits that `unit` does not set: their sum is one exclusive or.
+    /// The same row of a swizzled tile, from vector `vector` (a register) of each block on. Vectors asked for
+    /// next must be numbered by bits that `vector` does not set: their sum is one exclusive or.
     #[track_caller]
-    pub fn from_unit(&self, b: &mut Builder, unit: Reg<u32>) -> Self {
-        let mask = self.mask.expect("without a swizzle a block is one unit wide");
-        RowUnits { mask: Some(b.xor(mask, unit)), ..*self }
+    pub fn from_vector(&self, b: &mut Builder, vector: Reg<u32>) -> Self {
+        let mask = self.mask.expect("without a swizzle a block is one vector wide");
+        RowVectors { mask: Some(b.xor(mask, vector)), ..*self }
     }
 
-    /// The address of the unit that begins at `column`.
+    /// The address of the vector that begins at `column`.
     #[track_caller]
-    pub fn unit(&self, b: &mut Builder, column: u32) -> SmemPtr {
+    pub fn vector(&self, b: &mut Builder, column: u32) -> SmemPtr {
         let start = self.tile.offset(0, column.into()).expect("a column of the tile").bytes();
         let within = start % self.tile.swizzle().span_bytes() as u32;
         let block = start - within;
         match self.mask {
             None => self.line.plus(start),
             Some(mask) => {
-                let unit = b.xor(mask, within / UNIT_BYTES);
-                let base = b.mad(unit, UNIT_BYTES, self.line.base);
+                let vector = b.xor(mask, within / VECTOR_BYTES);
+                let base = b.mad(vector, VECTOR_BYTES, self.line.base);
                 SmemPtr { base, ..self.line }.plus(block)
             }
         }
@@ -119,12 +121,12 @@ mod tests {
             let tile = SmemTile::new(128, 128, 16, Major::K, swizzle).expect("a tile");
             let span = swizzle.span_bytes() as u32;
             for row in 0..128u32 {
-                for column in (0..128).step_by(UNIT_BYTES as usize / 2) {
+                for column in (0..128).step_by(VECTOR_BYTES as usize / 2) {
                     let start = tile.offset(0, column).expect("in the tile").bytes();
                     let within = start % span;
                     let mask = row_swizzle(&tile).map_or(0, |(shift, mask)| row >> shift & mask);
-                    let unit = mask ^ (within / UNIT_BYTES);
-                    let ours = row * span + unit * UNIT_BYTES + (start - within);
+                    let vector = mask ^ (within / VECTOR_BYTES);
+                    let ours = row * span + vector * VECTOR_BYTES + (start - within);
                     let wanted = tile.offset(row.into(), column).expect("in the tile").bytes();
                     assert_eq!(ours, wanted, "row {row}, column {column}, swizzle {swizzle}");
                 }

@@ -18,7 +18,7 @@
 
 use super::builder::Builder;
 use super::memory::SmemPtr;
-use super::operand::{MatrixOperand, RowUnits};
+use super::operand::{MatrixOperand, RowVectors};
 use super::value::{Reg, Scalar};
 use layout::Layout;
 use layout::hw::SmemTile;
@@ -96,10 +96,10 @@ impl SharedTile {
         MatrixOperand::new(b.target(), self.tile).step(b, descriptor, step)
     }
 
-    /// Where the 16-byte units of row `row` are.
+    /// Where the 16-byte vectors of row `row` are.
     #[track_caller]
-    pub fn row(self, b: &mut Builder, row: Reg<u32>) -> RowUnits {
-        RowUnits::new(b, self.tile, self.at, row)
+    pub fn row(self, b: &mut Builder, row: Reg<u32>) -> RowVectors {
+        RowVectors::new(b, self.tile, self.at, row)
     }
 }
 

@@ -102,7 +102,8 @@ impl Mbarrier {
     /// Arrives once and announces `bytes` of asynchronous copies.
     #[track_caller]
     pub fn arrive_expect(self, b: &mut Builder, bytes: impl Into<Arg<u32>>) {
-        let operands = vec![Operand::Sink, self.0.operand(), bytes.into().operand];
+        let bytes = b.operand(bytes);
+        let operands = vec![Operand::Sink, self.0.operand(), bytes];
         b.emit("mbarrier.arrive.expect_tx.shared::cta.b64", operands);
     }
 
@@ -148,7 +149,8 @@ impl RemoteMbarrier {
     /// Arrives once and announces `bytes` of asynchronous copies.
     #[track_caller]
     pub fn arrive_expect(self, b: &mut Builder, bytes: impl Into<Arg<u32>>) {
-        let operands = vec![Operand::Sink, self.operand(), bytes.into().operand];
+        let bytes = b.operand(bytes);
+        let operands = vec![Operand::Sink, self.operand(), bytes];
         b.emit("mbarrier.arrive.expect_tx.shared::cluster.b64", operands);
     }
 }
@@ -381,13 +383,15 @@ impl Builder {
     /// Named barrier: waits for `threads` threads to arrive at `id`.
     #[track_caller]
     pub fn barrier_sync(&mut self, id: impl Into<Arg<u32>>, threads: u32) {
-        self.emit("bar.sync", vec![id.into().operand, Operand::int(threads)]);
+        let id = self.operand(id);
+        self.emit("bar.sync", vec![id, Operand::int(threads)]);
     }
 
     /// Named barrier: arrives without waiting.
     #[track_caller]
     pub fn barrier_arrive(&mut self, id: impl Into<Arg<u32>>, threads: u32) {
-        self.emit("bar.arrive", vec![id.into().operand, Operand::int(threads)]);
+        let id = self.operand(id);
+        self.emit("bar.arrive", vec![id, Operand::int(threads)]);
     }
 
     /// Makes initialised mbarriers visible to the async proxy and to the cluster.
@@ -412,23 +416,27 @@ impl Builder {
     /// The address at the same place in CTA `rank` of the cluster.
     #[track_caller]
     pub fn map_to_rank(&mut self, local: Reg<u32>, rank: impl Into<Arg<u32>>) -> Reg<u32> {
+        let rank = self.operand(rank);
         let d = self.reg();
-        self.emit(
-            "mapa.shared::cluster.u32",
-            vec![d.operand(), local.operand(), rank.into().operand],
-        );
+        self.emit("mapa.shared::cluster.u32", vec![d.operand(), local.operand(), rank]);
         d
     }
 
-    /// Waits until the previous grid's memory is visible (programmatic dependent launch).
+    /// Waits until the previous grid's memory is visible (programmatic dependent launch). Where launches do not
+    /// [overlap](super::Target::overlaps_launches), it is from the start.
     #[track_caller]
     pub fn wait_previous_grid(&mut self) {
-        self.emit("griddepcontrol.wait", vec![]);
+        if self.target().overlaps_launches() {
+            self.emit("griddepcontrol.wait", vec![]);
+        }
     }
 
-    /// Lets the next grid start (programmatic dependent launch).
+    /// Lets the next grid start (programmatic dependent launch), where launches
+    /// [overlap](super::Target::overlaps_launches).
     #[track_caller]
     pub fn launch_next_grid(&mut self) {
-        self.emit("griddepcontrol.launch_dependents", vec![]);
+        if self.target().overlaps_launches() {
+            self.emit("griddepcontrol.launch_dependents", vec![]);
+        }
     }
 }

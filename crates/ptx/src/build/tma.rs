@@ -1,14 +1,19 @@
 //! Tensor copies by the TMA engine.
 
 use super::builder::Builder;
-use super::memory::{SmemPtr, TensorMapParam};
+use super::memory::{RemoteSmemPtr, SmemPtr, TensorMapParam};
 use super::sync::{Mbarrier, RemoteMbarrier};
 use super::value::{Arg, Reg};
 use crate::ast::{Address, AddressBase, Operand};
 
-fn tensor(map: TensorMapParam, coordinates: &[Arg<i32>]) -> Operand {
+#[track_caller]
+fn tensor(b: &mut Builder, map: TensorMapParam, coordinates: &[Arg<i32>]) -> Operand {
     let base = AddressBase::Name(map.0.symbol());
-    let list = coordinates.iter().map(|c| c.operand.clone()).collect();
+    let mut list = Vec::new();
+    // Not in a closure, whose line of source would be this one.
+    for coordinate in coordinates {
+        list.push(b.operand(coordinate.clone()));
+    }
     Operand::TensorAddress(Address { base, offset: 0 }, vec![Operand::Vector(list)])
 }
 
@@ -24,7 +29,8 @@ impl Builder {
     pub fn tma_prefetch(&mut self, map: TensorMapParam, coordinates: &[Arg<i32>]) {
         let rank = coordinates.len();
         let text = format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global");
-        self.emit(&text, vec![tensor(map, coordinates)]);
+        let tensor = tensor(self, map, coordinates);
+        self.emit(&text, vec![tensor]);
     }
 
     /// Copies the box at `coordinates` (innermost first) to shared memory; its bytes are counted on
@@ -41,7 +47,8 @@ impl Builder {
         let text = format!(
             "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
         );
-        self.emit(&text, vec![to.operand(), tensor(map, coordinates), barrier.0.operand()]);
+        let tensor = tensor(self, map, coordinates);
+        self.emit(&text, vec![to.operand(), tensor, barrier.0.operand()]);
     }
 
     /// As [`Builder::tma_load`], into the same place of every CTA of the cluster named by `ctas`.
@@ -54,18 +61,19 @@ impl Builder {
         barrier: Mbarrier,
         ctas: impl Into<Arg<u16>>,
     ) {
+        let ctas = self.operand(ctas);
         let rank = coordinates.len();
         let text = format!(
             "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
         );
-        let operands =
-            vec![to.operand(), tensor(map, coordinates), barrier.0.operand(), ctas.into().operand];
+        let tensor = tensor(self, map, coordinates);
+        let operands = vec![to.operand(), tensor, barrier.0.operand(), ctas];
         self.emit(&text, operands);
     }
 
     /// As [`Builder::tma_load`], counted on a barrier of either CTA of a pair (sm_100a).
     #[track_caller]
-    pub fn tma_load_pair(
+    pub fn tma_load_cta_pair(
         &mut self,
         to: SmemPtr,
         map: TensorMapParam,
@@ -76,7 +84,8 @@ impl Builder {
         let text = format!(
             "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
         );
-        self.emit(&text, vec![to.operand(), tensor(map, coordinates), barrier.operand()]);
+        let tensor = tensor(self, map, coordinates);
+        self.emit(&text, vec![to.operand(), tensor, barrier.operand()]);
     }
 
     /// Copies a box from shared memory to the tensor (part of the current bulk group).
@@ -84,7 +93,22 @@ impl Builder {
     pub fn tma_store(&mut self, map: TensorMapParam, coordinates: &[Arg<i32>], from: SmemPtr) {
         let rank = coordinates.len();
         let text = format!("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group");
-        self.emit(&text, vec![tensor(map, coordinates), from.operand()]);
+        let tensor = tensor(self, map, coordinates);
+        self.emit(&text, vec![tensor, from.operand()]);
+    }
+
+    /// Copies `bytes` of this CTA's shared memory to that of a CTA of the cluster, where they are counted on `barrier`.
+    #[track_caller]
+    pub fn copy_to_cta(
+        &mut self,
+        to: RemoteSmemPtr,
+        from: SmemPtr,
+        bytes: u32,
+        barrier: RemoteMbarrier,
+    ) {
+        let text = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
+        let operands = vec![to.operand(), from.operand(), Operand::int(bytes), barrier.operand()];
+        self.emit(text, operands);
     }
 
     /// Closes the current bulk group.

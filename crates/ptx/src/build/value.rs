@@ -1,5 +1,6 @@
 //! Typed registers and immediates.
 
+use super::expression::Node;
 use crate::Symbol;
 use crate::ast::{Operand, Type};
 use std::marker::PhantomData;
@@ -107,22 +108,27 @@ impl<T: Scalar> Reg<T> {
     }
 }
 
-/// A source operand of type `T`: a register or an immediate.
+/// A source operand of type `T`: a register, an immediate, or an expression over them.
 #[derive(Clone, Debug)]
 pub struct Arg<T> {
-    pub(super) operand: Operand,
+    pub(super) node: Node,
     ty: PhantomData<fn() -> T>,
 }
 
 impl<T> Arg<T> {
-    fn immediate(operand: Operand) -> Self {
-        Arg { operand, ty: PhantomData }
+    pub(super) fn new(node: Node) -> Self {
+        Arg { node, ty: PhantomData }
+    }
+
+    /// A register or an immediate.
+    pub(super) fn leaf(operand: Operand) -> Self {
+        Arg::new(Node::Leaf(operand))
     }
 }
 
 impl<T: Scalar> From<Reg<T>> for Arg<T> {
     fn from(register: Reg<T>) -> Self {
-        Arg { operand: register.operand(), ty: PhantomData }
+        Arg::leaf(register.operand())
     }
 }
 
@@ -130,7 +136,7 @@ macro_rules! immediates {
     ($($target:ty: $($source:ty),*;)*) => {$($(
         impl From<$source> for Arg<$target> {
             fn from(value: $source) -> Self {
-                Arg::immediate(Operand::int(value as i128))
+                Arg::leaf(Operand::int(value as i128))
             }
         }
     )*)*};
@@ -146,11 +152,11 @@ immediates! {
 
 impl From<f32> for Arg<f32> {
     fn from(value: f32) -> Self {
-        Arg::immediate(Operand::f32(value))
+        Arg::leaf(Operand::f32(value))
     }
 }
 impl From<f64> for Arg<f32> {
     fn from(value: f64) -> Self {
-        Arg::immediate(Operand::f32(value as f32))
+        Arg::leaf(Operand::f32(value as f32))
     }
 }

@@ -34,6 +34,19 @@ impl Builder {
         self.special("%tid.x")
     }
 
+    /// The CTA's index in its grid.
+    #[track_caller]
+    pub fn cta(&mut self) -> Reg<u32> {
+        self.special("%ctaid.x")
+    }
+
+    /// The thread's index in its grid.
+    #[track_caller]
+    pub fn thread_in_grid(&mut self) -> Reg<u32> {
+        let (cta, threads, thread) = (self.cta(), self.special("%ntid.x"), self.thread());
+        self.mad(cta, threads, thread)
+    }
+
     /// The 32-bit value of one lane, in all lanes.
     #[track_caller]
     pub fn lane_value<T: Scalar>(&mut self, value: Reg<T>, lane: impl Into<Arg<u32>>) -> Reg<T> {
@@ -63,14 +76,10 @@ impl Builder {
     #[track_caller]
     fn shuffle<T: Scalar>(&mut self, how: &str, value: Reg<T>, lane: Arg<u32>) -> Reg<T> {
         assert_eq!(T::BITS, "b32", "shuffles move 32 bits");
+        let lane = self.operand(lane);
         let d = self.reg();
-        let operands = vec![
-            d.operand(),
-            value.operand(),
-            lane.operand,
-            Operand::int(31),
-            Operand::int(FULL_MASK),
-        ];
+        let operands =
+            vec![d.operand(), value.operand(), lane, Operand::int(31), Operand::int(FULL_MASK)];
         self.emit(&format!("shfl.sync.{how}.b32"), operands);
         d
     }
@@ -173,6 +182,7 @@ impl Builder {
     /// Waits `ns` nanoseconds or so.
     #[track_caller]
     pub fn nanosleep(&mut self, ns: impl Into<Arg<u32>>) {
-        self.emit("nanosleep.u32", vec![ns.into().operand]);
+        let ns = self.operand(ns);
+        self.emit("nanosleep.u32", vec![ns]);
     }
 }

@@ -114,6 +114,10 @@ impl Execution<'_, '_> {
 
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
     fn follow(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<bool> {
+        let warp = &mut self.machine.warps[w];
+        if op.is_deed() {
+            warp.recent.note(warp.fragments[0].pc, warp.time);
+        }
         let flow = self.execute(w, op, mask)?;
         let warp = &mut self.machine.warps[w];
         let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };

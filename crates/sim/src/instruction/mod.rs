@@ -136,6 +136,22 @@ impl Op {
         }
     }
 
+    /// Whether it is worth remembering when a warp hangs: more than arithmetic, a branch, or a look at an mbarrier.
+    pub fn is_deed(&self) -> bool {
+        match self {
+            Op::Arithmetic(_) | Op::Nop | Op::Control(_) => false,
+            Op::Mbarrier(op) => !op.is_wait(),
+            Op::Exchange(_)
+            | Op::MemoryAccess(_)
+            | Op::Barrier(_)
+            | Op::AsyncCopy(_)
+            | Op::LaunchControl(_)
+            | Op::WarpMatrix(_)
+            | Op::WarpgroupMma(_)
+            | Op::Tcgen05(_) => true,
+        }
+    }
+
     /// How its sources show in its results; `instruction` is what it was decoded from.
     pub fn flow(&self, instruction: Option<&ptx::ast::Instruction>) -> Flow {
         match self {

@@ -258,12 +258,22 @@ impl Judge<'_> {
                 "a register holds nothing before it is written: look for a path on which it is not";
             return self.hazard(machine, w, Rule::UninitialisedRegister, message, None, Some(help));
         }
-        let Some(Load { pc, what, .. }) = unwritten.loads.get(origin - unwritten.watched) else {
+        let Some(Load { pc, what, of_register }) = unwritten.loads.get(origin - unwritten.watched)
+        else {
             return Ok(());
         };
         let message = format!("lane {lane} {does} {what}");
         let other = Some(("read:".to_string(), machine.site(w, *pc, None)));
-        let help = "shared, local and tensor memory and outputs hold nothing useful before they are written";
+        // Of memory that is a thread's own, or that was written with nothing, no other thread is to be waited for.
+        let help = match of_register {
+            true => {
+                "shared, local and tensor memory and outputs hold nothing useful before they are written"
+            }
+            false => {
+                "memory holds nothing useful before it is written: if another thread writes this, a barrier between \
+                 its write and this read is missing"
+            }
+        };
         self.hazard(machine, w, Rule::Uninitialised, message, other, Some(help))
     }
 }

@@ -11,8 +11,10 @@ impl Machine<'_> {
     /// Where `warp` is when it executes `pc`.
     pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<Lane>) -> Site {
         let warp = &self.warps[warp];
+        let is_there = warp.fragments.first().is_some_and(|fragment| fragment.pc == pc);
+        let cycle = if is_there { Some(warp.time) } else { warp.recent.time_of(pc) };
         let (cta, warp) = (self.ctas[warp.cta].id, warp.index);
-        Site { cta, warp, lane: lane.map(|l| l.0 as u32), ..self.source_of(pc) }
+        Site { cta, warp, cycle, lane: lane.map(|l| l.0 as u32), ..self.source_of(pc) }
     }
 
     /// Where a warp of another cluster is when it executes `pc`.

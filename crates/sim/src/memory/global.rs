@@ -3,7 +3,7 @@
 //! CTAs run on several host threads and may touch the same bytes, so every access is a relaxed
 //! atomic one. A simulated race is then a simulated race, never undefined behaviour of the host.
 
-use super::address::GLOBAL_BASE;
+use super::address::{GLOBAL_BASE, Window, window};
 use crate::error::Error;
 use crate::limits::{Limits, Tally};
 use std::fmt;
@@ -252,14 +252,35 @@ impl Global {
 
     /// Adds an allocation behind the others, if the limit of memory allows; its index.
     pub fn allocate(&mut self, request: &Request) -> Result<usize, Error> {
-        let &Request { name, bytes, align, contents, .. } = request;
-        let marks = if matches!(contents, Contents::Poison) { bytes.div_ceil(8) } else { 0 };
-        self.tally.take(format_args!("`{name}`"), bytes.saturating_add(marks))?;
+        let &Request { name, align, .. } = request;
         let end = self.allocations.last().map_or(GLOBAL_BASE, |a| a.base + a.len);
-        let base = (end + GUARD).checked_next_multiple_of(align.max(ALIGN));
+        let base = (end.max(GLOBAL_BASE) + GUARD).checked_next_multiple_of(align.max(ALIGN));
         let base = base.filter(|base| *base < MOST_ADDRESS).ok_or_else(|| {
             Error::Load(format!("`{name}`: alignment {align} leaves no address for it"))
         })?;
+        self.push(request, base)
+    }
+
+    /// Adds an allocation at an address behind all others; its index.
+    pub fn allocate_at(&mut self, request: &Request, base: u64) -> Result<usize, Error> {
+        let &Request { name, bytes, .. } = request;
+        let end = self.allocations.last().map_or(0, |a| a.base + a.len);
+        let last = base.checked_add(bytes).filter(|end| *end <= MOST_ADDRESS);
+        let is_global = |at: u64| matches!(window(at), Window::Global(_));
+        match last {
+            Some(last) if base >= end && is_global(base) && is_global(last) => {
+                self.push(request, base)
+            }
+            _ => Err(Error::Load(format!(
+                "`{name}`: {bytes} bytes at {base:#x} overlap other memory, or do not follow it"
+            ))),
+        }
+    }
+
+    fn push(&mut self, request: &Request, base: u64) -> Result<usize, Error> {
+        let &Request { name, bytes, contents, .. } = request;
+        let marks = if matches!(contents, Contents::Poison) { bytes.div_ceil(8) } else { 0 };
+        self.tally.take(format_args!("`{name}`"), bytes.saturating_add(marks))?;
         self.allocations.push(Allocation::new(request, base));
         Ok(self.allocations.len() - 1)
     }
@@ -351,5 +372,26 @@ mod tests {
         assert_eq!(b.update(8, 4, |x| x + 1), 5);
         assert_eq!(b.load(8, 4), 6);
         assert!(global.find(base_b - 4, 4, &mut hint).err().unwrap().near.unwrap().2 < 0);
+    }
+
+    #[test]
+    fn chosen_addresses_grow_and_stay_out_of_windows() {
+        let mut global = Global::new(&Limits::default());
+        let mut place = |base| {
+            let (contents, read_only) = (Contents::Bytes(&[]), false);
+            let request = Request { name: "a", bytes: 64, align: 1, contents, read_only };
+            global.allocate_at(&request, base).map(|index| global.get(index).base)
+        };
+        assert_eq!(place(0x1000), Ok(0x1000));
+        assert_eq!(place(0x1040), Ok(0x1040));
+        let refusal = place(0x1060).unwrap_err().to_string();
+        assert!(refusal.contains("`a`: 64 bytes at 0x1060"), "{refusal}");
+        assert!(place(super::super::address::SHARED_WINDOW - 1).is_err());
+        assert!(place(u64::MAX - 8).is_err());
+        // What the simulator places itself comes behind.
+        let request =
+            Request { name: "b", bytes: 8, align: 8, contents: Contents::Poison, read_only: false };
+        let behind = global.allocate(&request).unwrap();
+        assert!(global.get(behind).base > GLOBAL_BASE);
     }
 }

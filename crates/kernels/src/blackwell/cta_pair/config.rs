@@ -1,4 +1,4 @@
-//! Tiles of the pair, per CTA.
+//! Tiles of the CTA pair, per CTA.
 
 use crate::blackwell::config::{ELEMENT_BITS, TILE};
 use crate::blackwell::gatherers::Gathering;
@@ -12,7 +12,7 @@ use layout::hw::{DataPath, Major, SmemSwizzle, SmemTile, TmemAddress, TmemTile};
 use problem::{DType, Problem};
 use ptx::build::HalfType;
 
-/// CTAs of a pair.
+/// CTAs of a CTA pair.
 pub const CLUSTER: u32 = 2;
 /// Rows of one CTA.
 pub const ROWS: u32 = 64;
@@ -46,7 +46,7 @@ pub struct Config {
     pub group: u32,
     /// Slots of the ring.
     pub slots: u32,
-    /// Blocks of rows of the pair. Where each token has its own keys both CTAs work on one token, and if that has an
+    /// Row blocks of the CTA pair. Where each token has its own keys both CTAs work on one token, and if that has an
     /// odd number of blocks, on one block of it: the odd CTA's rows are no queries.
     pub blocks: u32,
     /// What is gathered by warps, where tensor copies cannot bring rows.
@@ -116,7 +116,7 @@ impl Config {
         Self::tile(SLOT_ROWS, SLOT_COLUMNS, Major::K)
     }
 
-    /// A CTA's columns of one group of values in one slot.
+    /// A CTA's columns of one accumulator in one slot.
     pub fn value_tile(&self) -> SmemTile {
         Self::tile(SLOT_COLUMNS / 2, SLOT_ROWS, Major::Mn)
     }
@@ -126,26 +126,26 @@ impl Config {
         Self::tile(ROWS, TILE, Major::K)
     }
 
-    /// Groups of value columns: one accumulator each.
-    pub fn groups(&self) -> u32 {
+    /// Accumulators that the value columns take.
+    pub fn accumulators(&self) -> u32 {
         self.value_dim.div_ceil(MOST_COLUMNS)
     }
 
-    /// Value columns of a group, both CTAs together.
-    pub fn group_columns(&self) -> u32 {
-        self.value_dim / self.groups()
+    /// Value columns of an accumulator, both CTAs together.
+    pub fn accumulator_columns(&self) -> u32 {
+        self.value_dim / self.accumulators()
     }
 
-    /// Slots of a tile of keys, with the steps of 16 columns of each.
+    /// Slots of the keys of a KV tile, with the steps of 16 columns of each.
     pub fn key_pieces(&self) -> impl Iterator<Item = (u32, u32)> {
         let used = self.key_dim.next_multiple_of(16);
         let starts = (0..used).step_by(SLOT_COLUMNS as usize);
         starts.map(move |column| (column, (used - column).min(SLOT_COLUMNS) / 16))
     }
 
-    /// Whether a CTA's columns of a group of values are whole panels.
+    /// Whether a CTA's columns of an accumulator are whole panels.
     fn halves_panels(&self) -> bool {
-        (self.group_columns() / 2).is_multiple_of(PANEL)
+        (self.accumulator_columns() / 2).is_multiple_of(PANEL)
     }
 
     /// Whether packed rows are unpacked by warps that share rows in quarters of panels.
@@ -153,12 +153,12 @@ impl Config {
         self.gathering_warps() == gather::UNPACKING_WARPS
     }
 
-    /// Panels of a CTA's columns of one group of values.
-    pub fn group_panels(&self) -> u32 {
-        (self.group_columns() / 2).div_ceil(PANEL)
+    /// Panels of a CTA's columns of one accumulator.
+    pub fn accumulator_panels(&self) -> u32 {
+        (self.accumulator_columns() / 2).div_ceil(PANEL)
     }
 
-    /// Slots of a tile of keys and values.
+    /// Slots of a KV tile.
     pub fn slots_per_tile(&self) -> u32 {
         self.key_pieces().count() as u32 + TILE / SLOT_ROWS
     }
@@ -168,7 +168,7 @@ impl Config {
         self.gathering.map_or(0, |how| how.warps)
     }
 
-    /// How a pair's tile covers queries and keys.
+    /// How a CTA pair's tile covers queries and keys.
     pub fn tiling(&self) -> Tiling {
         Tiling {
             packing: self.packing,
@@ -190,11 +190,11 @@ impl Config {
             let tile = TmemTile::accumulator(DataPath::B, columns.into(), TmemAddress::default());
             tile.and_then(|tile| tile.width()).expect("an accumulator").0
         };
-        let (score_stride, group_stride) = (width(TILE), width(self.group_columns()));
+        let (score_stride, accumulator_stride) = (width(TILE), width(self.accumulator_columns()));
         let output = 2 * score_stride;
-        let end = output + self.groups() * group_stride;
+        let end = output + self.accumulators() * accumulator_stride;
         let allocation = allocation_columns(end).expect("half rows fit").0;
-        Map { score_stride, output, group_stride, allocation }
+        Map { score_stride, output, accumulator_stride, allocation }
     }
 }
 
@@ -205,8 +205,8 @@ pub struct Map {
     pub score_stride: u32,
     /// First column of the output.
     pub output: u32,
-    /// Columns from one group of value columns to the next.
-    pub group_stride: u32,
+    /// Columns from one accumulator to the next.
+    pub accumulator_stride: u32,
     /// Columns to allocate.
     pub allocation: u32,
 }

@@ -3,9 +3,9 @@
 
 use super::config::{PANEL, SLOT_ROWS};
 use super::kernel::Frame;
-use super::loader::Queries;
+use super::loader::queries;
 use crate::blackwell::config::TILE;
-use crate::blackwell::gatherers::{Gathered, Gatherer, Publisher};
+use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Publisher};
 use crate::call::task::OpenTile;
 use crate::moves::gather::{Row, Scattered};
 use ptx::build::{Builder, Cmp, CtaGroup, Reg};
@@ -13,14 +13,11 @@ use ptx::build::{Builder, Cmp, CtaGroup, Reg};
 /// Emits the warp that loads queries, and tells of slots to which copies have arrived.
 pub fn emit_publisher(b: &mut Builder, frame: &Frame, gathered: &Gathered) {
     let lead = b.elect();
-    let queries = Queries::new(b, frame, lead);
+    let queries = queries(b, frame, lead);
     let publisher = Publisher::new(b, gathered, &frame.shared.kv_ring, CtaGroup::Two);
-    frame.params.for_each_tile(b, |b, open| {
-        open.range.if_any(b, |b, _| {
-            queries.load(b, &open);
-            publisher.publish(b, &open, frame.config.slots_per_tile());
-        });
-    });
+    let slots = frame.config.slots_per_tile();
+    let number = |b: &mut Builder, open: &OpenTile| frame.block_number(b, open);
+    gatherers::emit_publisher(b, &frame.params, (&queries, number), &publisher, slots);
 }
 
 /// Emits warp `warp` of those that gather.
@@ -28,14 +25,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
     let ring = (frame.shared.kv, &frame.shared.kv_ring);
     let gatherer = Gatherer::new(b, &frame.params, gathered, ring, CtaGroup::Two, warp);
     let rows = RowGatherer { frame, gatherer, even: b.setp(Cmp::Eq, frame.rank, 0) };
-    frame.params.for_each_tile(b, |b, open| {
-        rows.gatherer.bring(
-            b,
-            &open,
-            |b, of_tile| rows.copy_keys(b, &open, of_tile),
-            |b, of_tile| rows.copy_values(b, &open, of_tile),
-        );
-    });
+    gatherers::emit(b, &frame.params, &rows.gatherer, &rows);
 }
 
 struct RowGatherer<'f> {
@@ -45,7 +35,7 @@ struct RowGatherer<'f> {
     even: Reg<bool>,
 }
 
-impl RowGatherer<'_> {
+impl CopyRows for RowGatherer<'_> {
     /// This CTA's half of the keys.
     fn copy_keys(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]) {
         self.gatherer.mark(b, rows);
@@ -67,24 +57,26 @@ impl RowGatherer<'_> {
         let places = self.gatherer.places(b, open, &columns[0], rows);
         for half in 0..(TILE / SLOT_ROWS) as usize {
             self.gatherer.fill(b, |b, to| {
-                for (group, columns) in (0..).zip(&columns) {
-                    let first = group * config.group_panels();
-                    let to = to.blocks(first..first + config.group_panels());
+                for (n, columns) in (0..).zip(&columns) {
+                    let first = n * config.accumulator_panels();
+                    let to = to.blocks(first..first + config.accumulator_panels());
                     self.gatherer.copy(b, columns, &places[half..=half], 0, to);
                 }
             });
         }
     }
+}
 
-    /// This CTA's columns of each group of values.
+impl RowGatherer<'_> {
+    /// This CTA's columns of each accumulator.
     fn columns(&self, b: &mut Builder) -> Vec<Scattered> {
         let config = &self.frame.config;
         let values = self.frame.params.keys().v.expect("values are copied apart from keys");
-        let groups = 0..config.groups();
-        let columns = groups.map(|group| {
-            let half = config.group_columns() / 2;
-            let first = b.mul(self.frame.rank, half);
-            let first = b.add(first, group * config.group_columns());
+        let all = 0..config.accumulators();
+        let columns = all.map(|n| {
+            let half = config.accumulator_columns() / 2;
+            let first = b.eval(self.frame.rank * half);
+            let first = b.eval(first + n * config.accumulator_columns());
             values.scattered().columns(b, first, half)
         });
         columns.collect()

@@ -1,4 +1,4 @@
-//! The issuing warp of the even CTA: every multiply runs on both SMs of the pair.
+//! The issuing warp of the even CTA: every multiply runs on both SMs of the CTA pair.
 
 use super::config::{PANEL_BYTES, SLOT_ROWS};
 use super::kernel::{BOTH, Frame};
@@ -73,7 +73,7 @@ impl Issuer<'_> {
         let config = &self.frame.config;
         let queries = self.queries.at(b, self.frame.shared.q.at());
         let shape = instruction(config.half, TILE, Major::K);
-        let base = b.mad(self.scores.stage, self.frame.map.score_stride, self.tmem.base);
+        let base = b.eval(self.scores.stage * self.frame.map.score_stride + self.tmem.base);
         let to = TmemPtr { base, ..self.tmem };
         for (column, steps) in config.key_pieces() {
             let slot = self.next_slot(b);
@@ -111,13 +111,14 @@ impl Issuer<'_> {
 
     fn output_steps(&self, b: &mut Builder, slot: &Slot<Consumer>, half: u32, started: Reg<bool>) {
         let config = &self.frame.config;
-        let shape = instruction(config.half, config.group_columns(), Major::Mn);
+        let shape = instruction(config.half, config.accumulator_columns(), Major::Mn);
         let at = slot.tile(b, self.frame.shared.kv).at();
         let probabilities = self.p.at(b, self.frame.shared.p.at());
-        let group_bytes = (config.group_columns() / 2).div_ceil(64) * PANEL_BYTES;
-        for group in 0..config.groups() {
-            let values = self.values.at(b, at.plus(group * group_bytes));
-            let to = self.tmem.columns(self.frame.map.output + group * self.frame.map.group_stride);
+        let accumulator_bytes = (config.accumulator_columns() / 2).div_ceil(64) * PANEL_BYTES;
+        for n in 0..config.accumulators() {
+            let values = self.values.at(b, at.plus(n * accumulator_bytes));
+            let to =
+                self.tmem.columns(self.frame.map.output + n * self.frame.map.accumulator_stride);
             for step in 0..SLOT_ROWS / 16 {
                 let of_tile = half * SLOT_ROWS / 16 + step;
                 let p = Tcgen05A::Shared(self.p.step(b, probabilities, of_tile));

@@ -6,6 +6,7 @@ use crate::blackwell::allocation::Allocation;
 use crate::blackwell::gatherers::Gathered;
 use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::SCORE_TILES;
+use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
 use crate::moves::gather;
 use layout::Layout;
@@ -20,9 +21,9 @@ const ISSUING_WARP: u32 = 4;
 const LOADING_WARP: u32 = 5;
 /// The first of the warps that gather, where there are some.
 const GATHERING_WARPS: u32 = 6;
-/// Both CTAs of the pair.
+/// Both CTAs of the CTA pair.
 pub const BOTH: u16 = 0b11;
-/// Two copies of one float per softmax thread.
+/// Two places of one float per softmax thread.
 pub const EXCHANGE_BYTES: u32 = 2 * ROW_WARPS * 32 * 4;
 
 /// The first of the warps that unpack, whole warpgroups.
@@ -41,7 +42,7 @@ pub fn threads(config: &Config) -> u32 {
 /// Shared memory and barriers.
 pub struct Shared {
     /// Queries; also where finished rows are staged.
-    pub q: SharedTile,
+    pub q: SharedTiles,
     /// The ring of keys and values.
     pub kv: SharedTiles,
     /// Probabilities.
@@ -64,7 +65,7 @@ pub struct Frame {
     pub params: Params,
     pub shared: Shared,
     pub map: Map,
-    /// Rank of this CTA in its pair.
+    /// Rank of this CTA in its CTA pair.
     pub rank: Reg<u32>,
 }
 
@@ -90,7 +91,7 @@ fn reserve(b: &mut Builder, config: &Config) -> (Shared, Allocation) {
     let base = b.shared_base();
     let exchange = Layout::column_major((u64::from(ROW_WARPS * 32), 2)).expect("a small layout");
     let shared = Shared {
-        q: SharedTile::reserve(b, base, config.query_tile()),
+        q: SharedTiles::reserve(b, base, config.query_tile(), 1),
         kv: SharedTiles::reserve(b, base, config.key_tile(), config.slots),
         p: SharedTile::reserve(b, base, config.probability_tile()),
         exchange: SharedArray::<f32>::reserve(b, base, &exchange).at(),
@@ -152,20 +153,20 @@ impl Frame {
         });
         let last = UNPACKING_WARPS + gather::UNPACKING_WARPS;
         roles.warpgroups(UNPACKING_WARPS / 4..last / 4, UNPACKING_REGISTERS, |b, _| {
-            let number = b.sub(warp.index(), UNPACKING_WARPS);
+            let number = b.eval(warp.index() - UNPACKING_WARPS);
             unpackers::emit(b, self, gathered, number);
         });
     }
 
-    /// The number of this CTA's block of rows: where the pair works on one, the odd CTA's is behind the last token.
+    /// The number of this CTA's row block: where the CTA pair works on one, the odd CTA's is behind the last token.
     #[track_caller]
-    pub fn block_number(&self, b: &mut Builder, open: &OpenTile) -> Reg<u32> {
+    pub fn block_number(&self, b: &mut Builder, open: &OpenTile) -> RowBlockIndex {
         if self.config.blocks == CLUSTER {
-            return b.add(open.first_block, self.rank);
+            return open.first_block.plus(b, self.rank);
         }
         let Config { packing, group, .. } = self.config;
-        let behind = b.mul(open.sequence.q_len, packing.head_blocks(group));
+        let behind = b.eval(open.sequence.q_len * packing.head_blocks(group));
         let even = b.setp(Cmp::Eq, self.rank, 0);
-        b.select::<u32>(even, open.first_block, behind)
+        RowBlockIndex::new(b.select::<u32>(even, open.first_block.reg(), behind))
     }
 }

@@ -1,6 +1,6 @@
-//! A pair of CTAs for value dims above 256: 64 rows each, one 128-row product over both.
+//! A CTA pair, for value dims above 256: 64 rows each, one 128-row product over both.
 //!
-//! With `cta_group::2` and 128 rows an instruction runs on both SMs of the pair: each supplies 64 rows
+//! With `cta_group::2` and 128 rows an instruction runs on both SMs of the CTA pair: each supplies 64 rows
 //! of the left operand and half the columns of the right one, and keeps its 64 rows of the result
 //! spread over all its lanes, the two halves of the columns in the two halves of the lanes (data path
 //! B). So 64 rows × 512 columns of output take 256 columns of tensor memory, two tiles of scores 64

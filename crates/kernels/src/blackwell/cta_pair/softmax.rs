@@ -2,14 +2,14 @@
 //! each.
 
 use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
-use super::kernel::Frame;
+use super::kernel::{Frame, Shared};
 use crate::blackwell::epilogue::{self, Run};
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::RowThread;
+use crate::blackwell::step::{Extent, RowPart, SoftmaxStep, StepSignals};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SignalCursor, SmemPtr, TmemPtr};
+use ptx::build::{Builder, Cmp, Consumer, CtaGroup, Cursor, Reg, SharedTile, SmemPtr, TmemPtr};
 
 /// First named barrier of the exchanges between two warps; barrier 0 is the CTA's.
 const EXCHANGE_BARRIER: u32 = 1;
@@ -18,7 +18,6 @@ const EXCHANGE_THREADS: u32 = 64;
 
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
-    rows: RowThread<'f>,
     /// 0 for the thread with the first half of the columns, 1 for the other.
     half: Reg<u32>,
     /// Named barrier of the two warps that hold the same rows.
@@ -26,14 +25,10 @@ struct SoftmaxThread<'f> {
     /// Where this thread leaves a number for the other one, and finds the other's.
     own: SmemPtr,
     other: SmemPtr,
-    /// Byte offset of the copy of those places that is in use.
-    copy: Reg<u32>,
+    /// Byte offset of that of the two places that is in use.
+    buffer: Reg<u32>,
     q: Cursor<Consumer>,
-    scores: SignalCursor,
-    probabilities: SignalCursor,
-    output: SignalCursor,
-    state: RowState,
-    started: Reg<bool>,
+    step: SoftmaxStep<'f>,
 }
 
 /// Emits the softmax warps.
@@ -43,50 +38,53 @@ pub fn emit(b: &mut Builder, frame: &Frame, tmem: TmemPtr, warp: Reg<u32>) {
     let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
     rows.marks = marks.map(|marks| marks.reader(b));
     let thread = b.thread();
-    let own = b.shl(thread, 2);
-    let other = b.xor(own, ROWS * 4);
-    let pair = b.and(warp, 1);
+    let own = b.eval(thread << 2);
+    let other = b.eval(own ^ (ROWS * 4));
+    let parity = b.eval(warp % 2);
+    let extent = Extent {
+        score_stride: frame.map.score_stride,
+        keys: SLOT_ROWS,
+        accumulated: rows.tmem.columns(frame.map.output),
+        columns: frame.config.accumulators() * frame.map.accumulator_stride,
+    };
+    let Shared { scores, probabilities, output, .. } = shared;
+    let signals = StepSignals { scores, probabilities, output };
     let softmax = SoftmaxThread {
         frame,
-        half: b.shr(warp, 1),
-        meeting: b.add(pair, EXCHANGE_BARRIER),
+        half: b.eval(warp / 2),
+        meeting: b.eval(parity + EXCHANGE_BARRIER),
         own: b.smem_add(shared.exchange, own),
         other: b.smem_add(shared.exchange, other),
-        copy: b.value(0),
+        buffer: b.value(0),
         q: shared.q_ring.consumer(b),
-        scores: shared.scores.cursor(b),
-        probabilities: shared.probabilities.cursor(b),
-        output: shared.output.cursor_one_round_before(b),
-        state: RowState::new(b),
-        started: b.predicate(false),
-        rows,
+        step: SoftmaxStep::new(b, rows, extent, &signals, CtaGroup::Two),
     };
     frame.params.for_each_tile(b, |b, open| softmax.run_tile(b, &open));
-    softmax.rows.watch.revisit(b, &frame.params, |b, open| softmax.run_tile_again(b, &open));
+    let watch = softmax.step.rows.watch;
+    watch.revisit(b, &frame.params, |b, open| softmax.run_tile_again(b, &open));
 }
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        self.state.reset(b);
+        self.step.state.reset(b);
         let block = self.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_else(
             any,
             |b| {
                 let q = self.q.take(b);
-                let no = b.predicate(false);
-                b.assign(self.started, no);
-                self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
-                let others = self.exchange(b, self.state.sum);
-                let total = b.add(self.state.sum, others);
-                b.assign(self.state.sum, total);
-                self.output.wait(b);
-                b.tcgen05_fence_after();
+                let SoftmaxStep { rows, state, .. } = &self.step;
+                self.step.start(b);
+                rows.for_each_tile(b, open, &block, |b, tile| self.step.run(b, tile, self));
+                let others = self.exchange(b, state.sum);
+                let total = b.add(state.sum, others);
+                b.assign(state.sum, total);
+                self.step.await_output(b);
                 self.write(b, &output, true);
                 b.fence_proxy_async();
                 b.warp_sync();
-                q.release_if(b, self.rows.lead);
+                q.release_if(b, self.step.rows.lead);
             },
             |b| self.write(b, &output, false),
         );
@@ -95,11 +93,11 @@ impl SoftmaxThread<'_> {
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
         let block = self.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        let columns = self.frame.config.group_columns();
-        b.range(0, self.frame.config.groups(), |b, group| {
-            let column = b.mul(self.half, columns / 2);
-            let column = b.mad(group, columns, column);
-            epilogue::write_again(b, &self.rows, &output, column, columns / 2);
+        let columns = self.frame.config.accumulator_columns();
+        b.range(0, self.frame.config.accumulators(), |b, n| {
+            let column = b.eval(self.half * (columns / 2));
+            let column = b.eval(n * columns + column);
+            epilogue::write_again(b, &self.step.rows, &output, column, columns / 2);
         });
     }
 
@@ -113,81 +111,52 @@ impl SoftmaxThread<'_> {
     /// The other thread's number, for this thread's. There are two places, used in turn, so that one
     /// meeting per exchange is enough.
     fn exchange(&self, b: &mut Builder, value: Reg<f32>) -> Reg<f32> {
-        let own = b.smem_add(self.own, self.copy);
+        let own = b.smem_add(self.own, self.buffer);
         b.st_shared(own, value);
         b.barrier_sync(self.meeting, EXCHANGE_THREADS);
-        let other = b.smem_add(self.other, self.copy);
+        let other = b.smem_add(self.other, self.buffer);
         let others = b.ld_shared::<f32>(other);
-        let next = b.xor(self.copy, super::kernel::EXCHANGE_BYTES / 2);
-        b.assign(self.copy, next);
+        b.assign(self.buffer, self.buffer ^ (super::kernel::EXCHANGE_BYTES / 2));
         others
     }
 
-    /// Writes the thread's columns of its row: half of each group.
+    /// Writes the thread's columns of its row: half of each accumulator.
     fn write(&self, b: &mut Builder, output: &BlockOutput<'_>, accumulated: bool) {
         let (config, map) = (&self.frame.config, &self.frame.map);
         let first_half = b.setp(Cmp::Eq, self.half, 0);
-        let finished = epilogue::finish(b, &self.rows, output, &self.state, Some(first_half));
-        let columns = config.group_columns() / 2;
-        let panel = b.mul(self.half, PANEL_BYTES);
-        let staging = b.smem_add(self.frame.shared.q.at(), panel);
-        for group in 0..config.groups() {
-            if accumulated && group > 0 {
+        let finished =
+            epilogue::finish(b, &self.step.rows, output, &self.step.state, Some(first_half));
+        let columns = config.accumulator_columns() / 2;
+        let staging = b.smem_add(self.frame.shared.q.at(), self.half * PANEL_BYTES);
+        for n in 0..config.accumulators() {
+            if accumulated && n > 0 {
                 b.warp_sync();
             }
-            let at = self.rows.tmem.columns(map.output + group * map.group_stride);
-            let column = b.mul(self.half, columns);
-            let column = b.add(column, group * config.group_columns());
+            let at = self.step.rows.tmem.columns(map.output + n * map.accumulator_stride);
+            let column = b.eval(self.half * columns);
+            let column = b.eval(column + n * config.accumulator_columns());
             let accumulated = accumulated.then_some(at);
             let run = Run { accumulated, column, columns, staging };
-            epilogue::write(b, &self.rows, output, &finished, &run);
+            epilogue::write(b, &self.step.rows, output, &finished, &run);
         }
     }
+}
 
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
-        let softmax = &self.frame.params.softmax;
-        self.scores.wait(b);
-        b.tcgen05_fence_after();
-        let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let first = b.mul(self.half, SLOT_ROWS);
-        let scores = self.rows.load_scores(b, at, SLOT_ROWS, keys, Some(first));
-        let largest = b.max_tree(&scores);
+/// Two threads share a row: each has half of the keys of a KV tile.
+impl RowPart for SoftmaxThread<'_> {
+    fn first_key(&self, b: &mut Builder) -> Option<Reg<u32>> {
+        Some(b.eval(self.half * SLOT_ROWS))
+    }
+
+    fn largest_of_row(&self, b: &mut Builder, largest: Reg<f32>) -> Reg<f32> {
         let others = self.exchange(b, largest);
-        let largest = b.max(largest, others);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked());
-        softmax.add_row(b, &self.state, &scores, shift);
-        let packed = self.rows.round(b, &scores);
-        self.output.wait(b);
-        b.tcgen05_fence_after();
-        self.store(b, &packed);
-        let due = b.and(rescale.due, self.started);
-        let any_due = b.vote_any(due);
-        b.if_(any_due, |b| {
-            let columns = self.frame.config.groups() * self.frame.map.group_stride;
-            let at = self.rows.tmem.columns(self.frame.map.output);
-            self.rows.rescale(b, at, columns, rescale.factor);
-        });
-        self.hand_over(b);
+        b.max(largest, others)
     }
 
-    /// Stores the thread's half of a row of probabilities: one panel of the operand tile.
-    fn store(&self, b: &mut Builder, packed: &[Reg<u32>]) {
+    /// One panel of the operand tile.
+    fn store(&self, b: &mut Builder, _scores: TmemPtr, packed: &[Reg<u32>]) {
         let tile = self.frame.config.probability_tile();
-        let panel = b.mul(self.half, tile.block_bytes() as u32);
-        let at = b.smem_add(self.frame.shared.p.at(), panel);
-        self.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
-    }
-
-    /// Tells the issuing warp that this warp's probabilities and output rows are ready.
-    fn hand_over(&self, b: &mut Builder) {
-        b.tcgen05_fence_before();
-        b.warp_sync();
-        let ready = self.probabilities.barrier(b).in_cta(b, 0);
-        ready.arrive_if(b, self.rows.lead);
-        let yes = b.predicate(true);
-        b.assign(self.started, yes);
-        self.scores.advance(b);
-        self.probabilities.advance(b);
-        self.output.advance(b);
+        let at = b.smem_add(self.frame.shared.p.at(), self.half * tile.block_bytes() as u32);
+        self.step.rows.store_in_shared_memory(b, SharedTile::new(at, tile), packed);
     }
 }

@@ -1,4 +1,4 @@
-//! Eight warps of each CTA that unpack rows of fp8 numbers: eight rows of a slot each, four lanes on a row.
+//! Eight warps of each CTA that unpack rows: eight rows of a slot each, four lanes on a row.
 //!
 //! A lane holds its part of two slots in registers ([`Held`]): one is loaded while the other is stored. The next keys are
 //! always loaded ahead; where there are none, nothing is.
@@ -6,8 +6,9 @@
 use super::kernel::Frame;
 use crate::blackwell::gatherers::{Gathered, full};
 use crate::blackwell::marked::MarkWriter;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
-use crate::moves::gather::{Lookup, Model1, Place, Row, Rows, UnpackingLane, words_of};
+use crate::moves::gather::{Format, Lookup, Packed, Place, Row, Rows, UnpackingLane};
 use ptx::build::{Builder, Cmp, CtaGroup, Cursor, Producer, Reg};
 
 /// Panels of a slot.
@@ -16,7 +17,7 @@ const PANELS: u32 = 4;
 /// What of a row goes to a slot.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Keys: the first or the second four panels.
+    /// Keys: the first or the second four panels, or the one behind them.
     Keys(u32),
     /// Values: this CTA's two panels of each half of the columns.
     Values,
@@ -25,16 +26,24 @@ enum Part {
 /// A lane's part of a slot, in registers.
 struct Held {
     words: Vec<Vec<Reg<u32>>>,
-    scales: [Reg<u32>; 2],
+    scales: Vec<Reg<u32>>,
 }
 
 impl Held {
     #[track_caller]
-    fn new(b: &mut Builder) -> Self {
-        // The last panel of a row, which holds numbers of 16 bits, is the last one of its slot.
-        let most = |panel: u32| words_of(if panel + 1 == PANELS { 2 * PANELS - 1 } else { panel });
+    fn new(b: &mut Builder, format: Format) -> Self {
+        // The last of eight panels, which may hold numbers of 16 bits, is the last one of its slot.
+        let most =
+            |panel: u32| format.words_of(if panel + 1 == PANELS { 2 * PANELS - 1 } else { panel });
         let words = (0..PANELS).map(|panel| b.regs(most(panel))).collect();
-        Held { words, scales: [b.reg(), b.reg()] }
+        Held { words, scales: b.regs(format.scale_words()) }
+    }
+
+    /// The panel behind eight others, whose slot it has for itself.
+    #[track_caller]
+    fn behind(b: &mut Builder, format: Format) -> Self {
+        let words = vec![b.regs(format.words_of(2 * PANELS))];
+        Held { words, scales: b.regs(format.scale_words()) }
     }
 
     fn of<'h>(&'h self, panels: &'h [u32]) -> impl Iterator<Item = (u32, &'h [Reg<u32>])> {
@@ -45,7 +54,7 @@ impl Held {
 /// One of the warps.
 struct Unpacker<'f> {
     frame: &'f Frame,
-    rows: Model1,
+    rows: Packed,
     lookup: Lookup<'f>,
     slots: Cursor<Producer>,
     marks: Option<MarkWriter<'f>>,
@@ -54,22 +63,27 @@ struct Unpacker<'f> {
     lane: UnpackingLane,
     even: Reg<bool>,
     held: [Held; 2],
+    /// What is behind the second piece of the keys.
+    behind: Option<Held>,
 }
 
 /// Emits warp `warp` of those that unpack.
 pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>) {
     let params = &frame.params;
     let share = Rows::TwoRuns(warp);
+    let rows = *params.keys().k.scattered().packed();
+    let format = rows.format;
     let unpacker = Unpacker {
         frame,
-        rows: *params.keys().k.scattered().packed(),
+        rows,
         lookup: Lookup::new(b, &params.tiling, params.keys(), params.tiling.tile, share),
         slots: frame.shared.kv_ring.producer(b),
         marks: gathered.marks.as_ref().map(|marks| marks.writer(b)),
         warp,
         lane: UnpackingLane::new(b, warp),
         even: b.setp(Cmp::Eq, frame.rank, 0),
-        held: [Held::new(b), Held::new(b)],
+        held: [Held::new(b, format), Held::new(b, format)],
+        behind: (format.panels() > 2 * PANELS).then(|| Held::behind(b, format)),
     };
     params.for_each_tile(b, |b, open| unpacker.bring(b, &open));
 }
@@ -79,7 +93,7 @@ impl Unpacker<'_> {
     fn bring(&self, b: &mut Builder, open: &OpenTile) {
         open.range.if_any(b, |b, n| {
             let [last, before, ahead] = [0, 1, 2].map(|tiles| {
-                let n = b.sub(n, tiles);
+                let n = n.before(b, tiles);
                 self.lookup.look_up(b, open, n)
             });
             let source = self.frame.params.keys().k.scattered();
@@ -115,7 +129,7 @@ impl Unpacker<'_> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         [now, next]: [&[Place]; 2],
         ahead: &[Row],
     ) {
@@ -124,7 +138,7 @@ impl Unpacker<'_> {
             now.assign(b, next);
             self.lookup.place_into(b, open, &source, row, next);
         }
-        let after = b.sub(n, 2);
+        let after = n.before(b, 2);
         self.lookup.look_up_into(b, open, after, ahead);
     }
 
@@ -142,34 +156,39 @@ impl Unpacker<'_> {
     /// Loads four panels of this CTA's half of the keys.
     fn load_keys(&self, b: &mut Builder, piece: u32, places: &[Place]) {
         let own = places[0].or(b, self.even, &places[1]);
-        self.load(b, piece as usize, &own, &panels_of_keys(piece));
+        self.load(b, &self.held[piece as usize], &own, &panels_of_keys(piece));
+        if let (1, Some(behind)) = (piece, &self.behind) {
+            self.load(b, behind, &own, &panels_of_keys(2));
+        }
     }
 
     /// Loads this CTA's columns of one half of the values.
     fn load_values(&self, b: &mut Builder, half: usize, places: &[Place]) {
         b.if_else(
             self.even,
-            |b| self.load(b, half, &places[half], &panels_of_values(0)),
-            |b| self.load(b, half, &places[half], &panels_of_values(1)),
+            |b| self.load(b, &self.held[half], &places[half], &panels_of_values(0)),
+            |b| self.load(b, &self.held[half], &places[half], &panels_of_values(1)),
         );
     }
 
-    fn load(&self, b: &mut Builder, held: usize, place: &Place, panels: &[u32]) {
-        let held = &self.held[held];
-        self.lane.load(b, &self.rows, place, held.of(panels));
-        for (to, scale) in held.scales.iter().zip(place.scales.expect("rows with scales")) {
-            b.assign(*to, scale);
+    fn load(&self, b: &mut Builder, held: &Held, place: &Place, panels: &[u32]) {
+        self.lane.load(b, &self.rows, place, held.of(panels), &held.scales);
+    }
+
+    /// Stores what is held, unpacked, in the next slot, and says so; behind the second piece of the keys the last one.
+    fn store(&self, b: &mut Builder, held: usize, part: Part) {
+        self.store_slot(b, &self.held[held], part);
+        if let (Part::Keys(1), Some(behind)) = (part, &self.behind) {
+            self.store_slot(b, behind, Part::Keys(2));
         }
     }
 
-    /// Stores what is held, unpacked, in the next slot, and says so.
-    fn store(&self, b: &mut Builder, held: usize, part: Part) {
-        let held = &self.held[held];
+    fn store_slot(&self, b: &mut Builder, held: &Held, part: Part) {
         let slot = self.slots.take(b);
         slot.wait(b);
         let to = slot.tile(b, self.frame.shared.kv);
         let store = |b: &mut Builder, panels: [u32; PANELS as usize]| {
-            self.lane.store(b, to, &held.scales, held.of(&panels));
+            self.lane.store(b, self.rows.format, to, &held.scales, held.of(&panels));
         };
         match part {
             Part::Keys(piece) => store(b, panels_of_keys(piece)),

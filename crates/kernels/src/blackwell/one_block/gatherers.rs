@@ -1,9 +1,9 @@
 //! The warps that gather rows, and the one that loads queries beside them.
 
 use crate::blackwell::config::Piece;
-use crate::blackwell::fill::{Buffers, Queries};
+use crate::blackwell::fill::Buffers;
 use crate::blackwell::frame::Frame;
-use crate::blackwell::gatherers::{Gathered, Gatherer, Publisher};
+use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Publisher};
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::moves::gather::{Place, Row, Scattered};
@@ -12,14 +12,11 @@ use ptx::build::{Builder, CtaGroup, Reg};
 /// Emits the warp that loads queries, and tells of slots to which copies have arrived.
 pub fn emit_publisher(b: &mut Builder, frame: &Frame, buffers: &Buffers, gathered: &Gathered) {
     let lead = b.elect();
-    let queries = Queries::new(b, frame, buffers, lead);
+    let queries = buffers.queries(b, frame, lead);
     let publisher = Publisher::new(b, gathered, &buffers.kv_ring, CtaGroup::One);
-    frame.params.for_each_tile(b, |b, open| {
-        open.range.if_any(b, |b, _| {
-            queries.load(b, &open);
-            publisher.publish(b, &open, frame.config.slots_per_tile());
-        });
-    });
+    let slots = frame.config.slots_per_tile();
+    let number = |b: &mut Builder, open: &OpenTile| open.first_block.plus(b, 0);
+    gatherers::emit_publisher(b, &frame.params, (&queries, number), &publisher, slots);
 }
 
 /// Emits warp `warp` of those that gather.
@@ -33,14 +30,7 @@ pub fn emit(
     let ring = (buffers.kv, &buffers.kv_ring);
     let gatherer = Gatherer::new(b, &frame.params, gathered, ring, CtaGroup::One, warp);
     let rows = RowGatherer { frame, gatherer };
-    frame.params.for_each_tile(b, |b, open| {
-        rows.gatherer.bring(
-            b,
-            &open,
-            |b, of_tile| rows.copy_keys(b, &open, of_tile),
-            |b, of_tile| rows.copy_values(b, &open, of_tile),
-        );
-    });
+    gatherers::emit(b, &frame.params, &rows.gatherer, &rows);
 }
 
 struct RowGatherer<'f> {
@@ -48,7 +38,7 @@ struct RowGatherer<'f> {
     gatherer: Gatherer<'f>,
 }
 
-impl RowGatherer<'_> {
+impl CopyRows for RowGatherer<'_> {
     /// Keys, and with them values where they are the same.
     fn copy_keys(&self, b: &mut Builder, open: &OpenTile, rows: &[Row]) {
         self.gatherer.mark(b, rows);
@@ -65,7 +55,7 @@ impl RowGatherer<'_> {
         let columns = self.frame.config.slice_dim();
         let first = match open.slice {
             None => b.value(0),
-            Some(slice) => b.mul(slice, columns),
+            Some(slice) => b.eval(slice.reg() * columns),
         };
         let values = values.scattered().columns(b, first, columns);
         let places = self.gatherer.places(b, open, &values, rows);
@@ -73,7 +63,9 @@ impl RowGatherer<'_> {
             self.copy(b, &values, &places, piece);
         }
     }
+}
 
+impl RowGatherer<'_> {
     /// Fills the next slot with a piece of the rows at `places`.
     fn copy(&self, b: &mut Builder, source: &Scattered, places: &[Place], piece: Piece) {
         self.gatherer.fill(b, |b, to| {

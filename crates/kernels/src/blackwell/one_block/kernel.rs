@@ -3,13 +3,14 @@
 use super::{gatherers, issuer, softmax};
 use crate::blackwell::allocation::Allocation;
 use crate::blackwell::config::Config;
-use crate::blackwell::fill::{self, Buffers, Order};
+use crate::blackwell::fill::{self, Buffers};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::gatherers::Gathered;
 use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::call::task::Params;
 use crate::plan::options::Probabilities;
+use crate::roles::loader::Order;
 use ptx::build::{Builder, CtaGroup, SharedTile, Signals};
 
 /// The warp that owns tensor memory and issues multiplies.

@@ -1,4 +1,4 @@
-//! Six warps, one block of 128 rows per CTA.
+//! Six warps, one row block of 128 rows per CTA.
 //!
 //! ```text
 //! warp 5   load     Q K(n)   K(n-1)  V(n)    K(n-2)   V(n-1)  …

@@ -9,30 +9,23 @@ use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::parts::HeldRow;
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::RowThread;
+use crate::blackwell::step::{Extent, RowPart, SoftmaxStep, StepSignals};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
 use ptx::build::{
-    Builder, Cmp, Consumer, Cursor, Reg, SharedTile, SharedTiles, SignalCursor, SmemPtr, TmemPtr,
+    Builder, Consumer, CtaGroup, Cursor, Reg, SharedTile, SharedTiles, SmemPtr, TmemPtr,
 };
 
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
-    rows: RowThread<'f>,
     /// Number of the warp.
     warp: Reg<u32>,
     queries: (SharedTiles, Cursor<Consumer>),
     p: Option<SharedTile>,
-    scores: SignalCursor,
-    probabilities: SignalCursor,
-    /// The output up to the tile before this one.
-    output: SignalCursor,
     accumulated: TmemPtr,
-    state: RowState,
-    /// Whether the output holds anything yet.
-    started: Reg<bool>,
+    step: SoftmaxStep<'f>,
 }
 
 /// Emits the softmax warps.
@@ -40,29 +33,52 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
     let mut rows = RowThread::new(b, &frame.params, frame.config.half, tmem, warp, ROWS);
     let marks = shared.gathered.as_ref().and_then(|gathered| gathered.marks.as_ref());
     rows.marks = marks.map(|marks| marks.reader(b));
+    let accumulated = rows.tmem.columns(frame.map.output);
+    let extent = Extent {
+        score_stride: frame.map.score_stride,
+        keys: TILE,
+        accumulated,
+        columns: frame.map.output_stride,
+    };
+    let Shared { scores, probabilities, output, .. } = shared;
+    let signals = StepSignals { scores, probabilities, output };
     let thread = SoftmaxThread {
         frame,
         warp,
         queries: (shared.buffers.q, shared.buffers.q_ring.consumer(b)),
         p: shared.p,
-        scores: shared.scores.cursor(b),
-        probabilities: shared.probabilities.cursor(b),
-        output: shared.output.cursor_one_round_before(b),
-        accumulated: rows.tmem.columns(frame.map.output),
-        state: RowState::new(b),
-        started: b.predicate(false),
-        rows,
+        accumulated,
+        step: SoftmaxStep::new(b, rows, extent, &signals, CtaGroup::One),
     };
     frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
-    thread.rows.watch.revisit(b, &frame.params, |b, open| thread.run_tile_again(b, &open));
+    let watch = thread.step.rows.watch;
+    watch.revisit(b, &frame.params, |b, open| thread.run_tile_again(b, &open));
+}
+
+/// A thread has a whole row.
+impl RowPart for SoftmaxThread<'_> {
+    fn first_key(&self, _b: &mut Builder) -> Option<Reg<u32>> {
+        None
+    }
+
+    fn largest_of_row(&self, _b: &mut Builder, largest: Reg<f32>) -> Reg<f32> {
+        largest
+    }
+
+    fn store(&self, b: &mut Builder, scores: TmemPtr, packed: &[Reg<u32>]) {
+        match self.p {
+            None => self.step.rows.store_in_tensor_memory(b, scores, packed),
+            Some(p) => self.step.rows.store_in_shared_memory(b, p, packed),
+        }
+    }
 }
 
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
-        self.state.reset(b);
+        self.step.state.reset(b);
         let block = Block::at(b, config.packing, config.group, open.first_block);
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         self.accumulate(b, open, &block, any);
         let finishes = self.held().exchange(b, open, self.warp);
         let write = |b: &mut Builder, accumulated, staging| {
@@ -77,20 +93,19 @@ impl SoftmaxThread<'_> {
                 write(b, Some(self.accumulated), staging);
                 b.fence_proxy_async();
                 b.warp_sync();
-                q.release_if(b, self.rows.lead);
+                q.release_if(b, self.step.rows.lead);
             },
             |b| write(b, None, self.queries.0.at()),
         );
     }
 
-    /// All tiles of keys, until the output has them; no key where there is not `any`.
+    /// All KV tiles, until the output has them; no key where there is not `any`.
     fn accumulate(&self, b: &mut Builder, open: &OpenTile, block: &Block, any: Reg<bool>) {
         let keys = |b: &mut Builder| {
-            let no = b.predicate(false);
-            b.assign(self.started, no);
-            self.rows.for_each_tile(b, open, block, |b, keys| self.step(b, keys));
-            self.output.wait(b);
-            b.tcgen05_fence_after();
+            self.step.start(b);
+            let rows = &self.step.rows;
+            rows.for_each_tile(b, open, block, |b, tile| self.step.run(b, tile, self));
+            self.step.await_output(b);
         };
         match open.part {
             None => b.if_(any, keys),
@@ -101,10 +116,10 @@ impl SoftmaxThread<'_> {
     /// The part of the row that the thread holds.
     fn held(&self) -> HeldRow<'_> {
         HeldRow {
-            thread: &self.rows,
+            thread: &self.step.rows,
             accumulated: self.accumulated,
             columns: self.frame.map.output_stride,
-            state: &self.state,
+            state: &self.step.state,
         }
     }
 
@@ -132,10 +147,10 @@ impl SoftmaxThread<'_> {
         accumulated: Option<TmemPtr>,
         staging: SmemPtr,
     ) {
-        let finished = epilogue::finish(b, &self.rows, output, &self.state, None);
+        let finished = epilogue::finish(b, &self.step.rows, output, &self.step.state, None);
         let (column, columns) = self.columns(b, output.open);
         let run = Run { accumulated, column, columns, staging };
-        epilogue::write(b, &self.rows, output, &finished, &run);
+        epilogue::write(b, &self.step.rows, output, &finished, &run);
     }
 
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
@@ -144,7 +159,7 @@ impl SoftmaxThread<'_> {
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
         let (column, columns) = self.columns(b, open);
         open.if_finished_here(b, |b| {
-            epilogue::write_again(b, &self.rows, &output, column, columns);
+            epilogue::write_again(b, &self.step.rows, &output, column, columns);
         });
     }
 
@@ -153,44 +168,8 @@ impl SoftmaxThread<'_> {
         let columns = self.frame.config.slice_dim();
         let first = match open.slice {
             None => b.value(0),
-            Some(slice) => b.mul(slice, columns),
+            Some(slice) => b.eval(slice.reg() * columns),
         };
         (first, columns)
-    }
-
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
-        let softmax = &self.frame.params.softmax;
-        self.scores.wait(b);
-        b.tcgen05_fence_after();
-        let at = self.rows.columns(b, self.scores.stage, self.frame.map.score_stride);
-        let scores = self.rows.load_scores(b, at, TILE, keys, None);
-        let largest = b.max_tree(&scores);
-        let (shift, rescale) = softmax.move_reference(b, &self.state, largest, keys.masked());
-        softmax.add_row(b, &self.state, &scores, shift);
-        let packed = self.rows.round(b, &scores);
-        self.output.wait(b);
-        b.tcgen05_fence_after();
-        match self.p {
-            None => self.rows.store_in_tensor_memory(b, at, &packed),
-            Some(p) => self.rows.store_in_shared_memory(b, p, &packed),
-        }
-        let due = b.and(rescale.due, self.started);
-        let any_due = b.vote_any(due);
-        let columns = self.frame.map.output_stride;
-        b.if_(any_due, |b| self.rows.rescale(b, self.accumulated, columns, rescale.factor));
-        self.hand_over(b);
-    }
-
-    /// Tells the issuing warp that this warp's probabilities and output rows are ready.
-    fn hand_over(&self, b: &mut Builder) {
-        b.tcgen05_fence_before();
-        b.warp_sync();
-        let ready = self.probabilities.barrier(b);
-        ready.arrive_if(b, self.rows.lead);
-        let yes = b.predicate(true);
-        b.assign(self.started, yes);
-        self.scores.advance(b);
-        self.probabilities.advance(b);
-        self.output.advance(b);
     }
 }

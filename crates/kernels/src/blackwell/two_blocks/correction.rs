@@ -23,8 +23,8 @@ struct Corrector<'f> {
     /// The outputs up to the tile before this one.
     output: SignalCursor,
     sums: SignalCursor,
-    /// Copy of the maxima and sums that this tile's are in.
-    copy: Reg<u32>,
+    /// Buffer of the maxima and sums that this tile's are in.
+    buffer: Reg<u32>,
 }
 
 /// Emits the correction warpgroup: warp `warp` (0 to 3) of it.
@@ -38,7 +38,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         probabilities: shared.probabilities.cursor(b),
         output: shared.output.cursor_one_round_before(b),
         sums: shared.sums.cursor(b),
-        copy: b.value(0),
+        buffer: b.value(0),
     };
     frame.params.for_each_tile(b, |b, open| corrector.run_tile(b, &open));
     corrector.rows.watch.revisit(b, &frame.params, |b, open| corrector.run_tile_again(b, &open));
@@ -46,16 +46,15 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
 
 impl Corrector<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let tiles = b.sub(open.range.end, open.range.begin);
+        let tiles = open.range.count(b);
         let any = b.setp(Cmp::Gt, tiles, 0);
         b.if_(any, |b| {
-            let steps = b.mul(tiles.reinterpret::<u32>(), BLOCKS);
+            let steps = b.eval(tiles.reinterpret::<u32>() * BLOCKS);
             b.range(0, steps, |b, step| self.correct(b, step));
         });
         b.range(0, BLOCKS, |b, block| self.end_block(b, open, block, any));
         b.if_(any, |b| {
-            let other = b.xor(self.copy, 1);
-            b.assign(self.copy, other);
+            b.assign(self.buffer, self.buffer ^ 1);
         });
     }
 
@@ -70,7 +69,7 @@ impl Corrector<'_> {
         });
     }
 
-    /// One tile of keys of one block; blocks alternate.
+    /// One KV tile of one block; blocks alternate.
     fn correct(&self, b: &mut Builder, step: Reg<u32>) {
         let block = self.factors.stage;
         self.factors.wait(b);
@@ -98,7 +97,7 @@ impl Corrector<'_> {
     /// First column of a block's output.
     fn accumulated(&self, b: &mut Builder, block: Reg<u32>) -> TmemPtr {
         let map = &self.frame.map;
-        let base = b.mad(block, map.output_stride, self.rows.tmem.base);
+        let base = b.eval(block * map.output_stride + self.rows.tmem.base);
         TmemPtr { base, ..self.rows.tmem }.columns(map.output)
     }
 
@@ -107,7 +106,7 @@ impl Corrector<'_> {
         let state = RowState::new(b);
         b.if_(any, |b| self.await_block(b, number, &state));
         let block = self.block(b, open, number);
-        let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
+        let live = b.setp(Cmp::Lt, block.token.reg(), open.sequence.q_len);
         b.if_(live, |b| self.end_rows(b, open, number, &block, &state, any));
     }
 
@@ -128,7 +127,7 @@ impl Corrector<'_> {
             let none = b.not(any);
             b.if_(none, |b| held.clear(b));
         }
-        let warp = b.mad(number, ROW_WARPS, self.warp);
+        let warp = b.eval(number * ROW_WARPS + self.warp);
         let finishes = held.exchange(b, open, warp);
         let write = |b: &mut Builder| {
             b.if_else(
@@ -149,10 +148,10 @@ impl Corrector<'_> {
         self.sums.wait(b);
         self.sums.advance(b);
         let (row, shared) = (self.rows.row, self.shared);
-        let max = shared.maxima_at.of_row_in(b, self.copy, number, row);
+        let max = shared.maxima_at.of_row_in(b, self.buffer, number, row);
         let max = b.ld_shared::<f32>(max);
         b.assign(state.max, max);
-        let sum = shared.sums_at.of_row_in(b, self.copy, number, row);
+        let sum = shared.sums_at.of_row_in(b, self.buffer, number, row);
         let sum = b.ld_shared::<f32>(sum);
         b.assign(state.sum, sum);
         // Waited for, not stepped over: the next tile's first correction waits for the same.
@@ -183,7 +182,7 @@ impl Corrector<'_> {
 
     fn block(&self, b: &mut Builder, open: &OpenTile, number: Reg<u32>) -> Block {
         let config = &self.frame.config;
-        let number = b.add(open.first_block, number);
+        let number = open.first_block.plus(b, number);
         Block::at(b, config.packing, config.group, number)
     }
 }

@@ -82,7 +82,7 @@ impl Issuer<'_> {
         b.tcgen05_fence_after();
         let block = self.probabilities.stage;
         let scores = self.products.score_columns(b, block);
-        let base = b.mad(block, self.frame.map.output_stride, self.tmem.base);
+        let base = b.eval(block * self.frame.map.output_stride + self.tmem.base);
         let to = TmemPtr { base, ..self.tmem }.columns(self.frame.map.output);
         let done = self.output.barrier(b);
         let rest = Some(&self.rest);

@@ -4,15 +4,16 @@ use super::{correction, issuer, softmax};
 use crate::blackwell::allocation::Allocation;
 use crate::blackwell::config::{Config, ROWS};
 use crate::blackwell::epilogue::staging_tile;
-use crate::blackwell::fill::{self, Buffers, Order};
+use crate::blackwell::fill::{self, Buffers};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::{SCORE_TILES, TensorMemory};
 use crate::call::task::{Order as Sharing, Params};
+use crate::roles::loader::Order;
 use layout::Layout;
 use ptx::build::{Budget, Builder, CtaGroup, Reg, SharedArray, SharedTile, Signals, SmemPtr};
 
-/// Blocks of rows of a CTA.
+/// Row blocks of a CTA.
 pub const BLOCKS: u32 = 2;
 /// Threads of a CTA: two softmax warpgroups, one that corrects, one whose first warps issue and load.
 pub const THREADS: u32 = 4 * 128;
@@ -33,12 +34,12 @@ fn registers(params: &Params) -> (Budget, Budget) {
     }
 }
 
-/// One float per row of every block, in `copies` copies that are used in turn.
+/// One float per row of every block, in `buffers` buffers that are used in turn.
 pub struct PerRow(SharedArray<f32>);
 
 impl PerRow {
-    fn reserve(b: &mut Builder, base: SmemPtr, copies: u32) -> Self {
-        let shape = (u64::from(ROWS), u64::from(BLOCKS), u64::from(copies));
+    fn reserve(b: &mut Builder, base: SmemPtr, buffers: u32) -> Self {
+        let shape = (u64::from(ROWS), u64::from(BLOCKS), u64::from(buffers));
         let layout = Layout::column_major(shape).expect("a small layout");
         PerRow(SharedArray::reserve(b, base, &layout))
     }
@@ -49,16 +50,16 @@ impl PerRow {
         self.0.element(b, &[row, block])
     }
 
-    /// The same in copy `copy`.
+    /// The same in buffer `buffer`.
     #[track_caller]
     pub fn of_row_in(
         &self,
         b: &mut Builder,
-        copy: Reg<u32>,
+        buffer: Reg<u32>,
         block: Reg<u32>,
         row: Reg<u32>,
     ) -> SmemPtr {
-        self.0.element(b, &[row, block, copy])
+        self.0.element(b, &[row, block, buffer])
     }
 }
 
@@ -93,11 +94,11 @@ pub fn emit(b: &mut Builder, config: Config, params: Params) {
         |b, warp, tmem| {
             b.roles(warp, |roles| {
                 roles.warpgroups(0..BLOCKS, softmax_registers, |b, block| {
-                    let warp = b.and(warp.index(), 3);
+                    let warp = b.eval(warp.index() % 4);
                     softmax::emit(b, frame, shared, tmem, block, warp);
                 });
                 roles.warpgroup(BLOCKS, correction_registers, |b| {
-                    let warp = b.and(warp.index(), 3);
+                    let warp = b.eval(warp.index() % 4);
                     correction::emit(b, frame, shared, tmem, warp);
                 });
                 roles.split_warpgroup(BLOCKS + 1, OTHER_REGISTERS, |roles| {

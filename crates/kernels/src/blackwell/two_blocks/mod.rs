@@ -1,4 +1,4 @@
-//! Sixteen warps, two blocks of 128 rows per CTA: for long queries.
+//! Sixteen warps, two row blocks of 128 rows per CTA: for long queries.
 //!
 //! ```text
 //! warp 13    load      Q₀ Q₁ K(n)        V(n)    K(n-1)        V(n-1)   …
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! While one block's softmax runs, the other block's products do: neither the tensor pipe nor the
-//! exponentials wait for the other. Keys and values are read once for both blocks. A quarter of the
-//! exponentials run on the FMA pipe. Probabilities are handed over in two parts, so that only the
+//! exponentials wait for the other. Keys and values are read once for both blocks. On
+//! sm_100a a quarter of the exponentials run on the FMA pipe. Probabilities are handed over in two parts, so that only the
 //! product of the last quarter of the keys comes after a block's last exponential.
 //!
 //! | signal (each for both blocks) | arrivals | told by | waited for by | before |
@@ -26,7 +26,7 @@
 //!
 //! A row's factor has one place: the next factor is written after the next scores, which come after the
 //! product that waited for the correction that read this one. Its maximum and sum have two, used in
-//! turn: a tile with a single tile of keys ends before the correction has looked at the tile before.
+//! turn: a tile with a single KV tile ends before the correction has looked at the tile before.
 
 mod correction;
 mod issuer;

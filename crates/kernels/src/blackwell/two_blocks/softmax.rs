@@ -4,15 +4,13 @@ use super::kernel::Shared;
 use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::products::EARLY_KEYS;
-use crate::blackwell::rows::{RowThread, TileOfKeys};
+use crate::blackwell::rows::{RowThread, SeenTile};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::exponential::Exponential;
 use crate::math::softmax::{Rescale, RowState};
-use ptx::build::{Builder, Cmp, Reg, SignalCursor, SmemPtr, TmemPtr};
-
-/// One pair of exponentials in this many runs on the FMA pipe.
-const ON_FMA_EVERY: usize = 4;
+use crate::plan::tuning::Tuning;
+use ptx::build::{Builder, Reg, SignalCursor, SmemPtr, TmemPtr};
 
 struct SoftmaxThread<'f> {
     frame: &'f Frame,
@@ -24,15 +22,16 @@ struct SoftmaxThread<'f> {
     shared: &'f Shared,
     /// Where the row's factor is left for the correction.
     factor: SmemPtr,
-    /// Copy of the maxima and sums that this tile's go to.
-    copy: Reg<u32>,
+    /// Buffer of the maxima and sums that this tile's go to.
+    buffer: Reg<u32>,
     scores: SignalCursor,
     factors: SignalCursor,
     probabilities: SignalCursor,
     rest: SignalCursor,
     sums: SignalCursor,
     state: RowState,
-    exponential: Exponential,
+    /// Exponentials on the FMA pipe, where some run there: one pair in so many.
+    on_fma: Option<(Exponential, usize)>,
 }
 
 /// Emits a softmax warpgroup: warp `warp` (0 to 3) of block `block`.
@@ -51,7 +50,7 @@ pub fn emit(
         block,
         at: rows.columns(b, block, frame.map.score_stride),
         factor: shared.factors_at.of_row(b, block, rows.row),
-        copy: b.value(0),
+        buffer: b.value(0),
         shared,
         scores: signal(b, &shared.scores),
         factors: signal(b, &shared.factors),
@@ -59,7 +58,7 @@ pub fn emit(
         rest: signal(b, &shared.rest),
         sums: signal(b, &shared.sums),
         state: RowState::new(b),
-        exponential: Exponential::new(b),
+        on_fma: Tuning::of(b.target()).fma_exponentials.map(|every| (Exponential::new(b), every)),
         rows,
     };
     frame.params.for_each_tile(b, |b, open| thread.run_tile(b, &open));
@@ -68,10 +67,10 @@ pub fn emit(
 impl SoftmaxThread<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_(any, |b| {
             self.state.reset(b);
-            let number = b.add(open.first_block, self.block);
+            let number = open.first_block.plus(b, self.block);
             let block = Block::at(b, config.packing, config.group, number);
             self.rows.for_each_tile(b, open, &block, |b, keys| self.step(b, keys));
             self.leave_sums(b);
@@ -80,17 +79,16 @@ impl SoftmaxThread<'_> {
 
     /// Leaves the rows' maxima and sums for the correction.
     fn leave_sums(&self, b: &mut Builder) {
-        let (copy, block, row) = (self.copy, self.block, self.rows.row);
-        let max = self.shared.maxima_at.of_row_in(b, copy, block, row);
+        let (buffer, block, row) = (self.buffer, self.block, self.rows.row);
+        let max = self.shared.maxima_at.of_row_in(b, buffer, block, row);
         b.st_shared(max, self.state.max);
-        let sum = self.shared.sums_at.of_row_in(b, copy, block, row);
+        let sum = self.shared.sums_at.of_row_in(b, buffer, block, row);
         b.st_shared(sum, self.state.sum);
         self.tell(b, &self.sums);
-        let other = b.xor(copy, 1);
-        b.assign(copy, other);
+        b.assign(buffer, buffer ^ 1);
     }
 
-    fn step(&self, b: &mut Builder, keys: &TileOfKeys<'_>) {
+    fn step(&self, b: &mut Builder, keys: &SeenTile<'_>) {
         self.scores.wait(b);
         self.scores.advance(b);
         b.tcgen05_fence_after();
@@ -114,9 +112,9 @@ impl SoftmaxThread<'_> {
         masked: bool,
     ) -> (Reg<f32>, Rescale) {
         let softmax = &self.frame.params.softmax;
-        if masked {
+        if masked || self.on_fma.is_none() {
             let largest = b.max_tree(scores);
-            return softmax.move_reference(b, &self.state, largest, true);
+            return softmax.move_reference(b, &self.state, largest, masked);
         }
         let largest = b.max_tree_or_nan(scores);
         softmax.move_reference_or_nan(b, &self.state, largest)
@@ -133,11 +131,11 @@ impl SoftmaxThread<'_> {
         ready: &SignalCursor,
     ) {
         let softmax = &self.frame.params.softmax;
-        if masked {
-            softmax.exponentiate(b, scores, shift);
-        } else {
-            let (exponential, every) = (&self.exponential, ON_FMA_EVERY);
-            softmax.exponentiate_on_both_pipes(b, scores, shift, exponential, every);
+        match &self.on_fma {
+            Some((exponential, every)) if !masked => {
+                softmax.exponentiate_on_both_pipes(b, scores, shift, exponential, *every);
+            }
+            _ => softmax.exponentiate(b, scores, shift),
         }
         let packed = self.rows.round(b, scores);
         let at = self.at.columns(self.frame.map.probability_columns(first));

@@ -11,18 +11,10 @@ use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather;
 use crate::plan::options::PlanOptions;
+use crate::plan::tuning::hopper::{LONELY, NARROW, SHORT_RUN, time_of_a_tile};
 use crate::work::exchange::Size;
 use problem::{DType, Mask, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
-
-/// Bytes of keys that lie together, at most, for threads to copy them faster than tensor copies do
-/// (measured on an H200: pages of 16 rows at head dim 128, for single tokens).
-const SHORT_RUN: u64 = 4096;
-
-/// What a tile of keys costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose
-/// tiles have few bytes, and for others (measured on an H200).
-const LONELY: [f32; 2] = [0.7, 0.85];
-const NARROW: u32 = 64;
 
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,15 +48,6 @@ pub struct Config {
 /// How often the processors' CTAs of `warpgroups` blocks each must be filled anew.
 fn rounds(blocks: u64, heads: u64, warpgroups: u32, options: &PlanOptions) -> f64 {
     (blocks.div_ceil(warpgroups as u64) * heads).div_ceil(options.processors as u64) as f64
-}
-
-/// Time of a tile of `warpgroups` blocks; more of them overlap better (measured on an H200).
-fn time_of_a_tile(warpgroups: u32) -> f64 {
-    match warpgroups {
-        1 => 1.3,
-        2 => 2.0,
-        _ => 2.5,
-    }
 }
 
 impl Config {
@@ -147,12 +130,12 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A tile of keys.
+    /// The keys of a KV tile.
     pub fn keys(&self) -> TileShape {
         TileShape::new(self.tile, self.key_dim)
     }
 
-    /// A tile of values.
+    /// The values of a KV tile.
     pub fn values(&self) -> TileShape {
         let dim = if self.shared_kv { self.key_dim } else { self.value_dim };
         TileShape::new(self.tile, dim)
@@ -174,17 +157,17 @@ impl Config {
         }
     }
 
-    /// What a tile of keys costs where only one warpgroup has queries, the others passing by.
+    /// What a KV tile costs where only one warpgroup has queries, the others passing by.
     pub fn lonely_tile(&self) -> f32 {
         LONELY[usize::from(self.value_dim > NARROW)]
     }
 
-    /// What the warps of a CTA hold of a unit.
+    /// What the warps of a CTA hold of a work tile.
     pub fn part_size(&self) -> Size {
         Size { warps: self.warpgroups * 4, words: (self.value_dim / 2 + 4).next_multiple_of(4) }
     }
 
-    /// Arrivals that make a tile of keys or values full.
+    /// Arrivals that make the keys or the values of a KV tile full.
     pub fn arrivals(&self) -> u32 {
         if self.gathers { gather::ARRIVALS } else { 1 }
     }

@@ -2,11 +2,13 @@
 
 use super::kernel::Frame;
 use super::turns::Turns;
+use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Order};
+use crate::call::visible::TileRange;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
-use crate::hopper::scores::{MaskRows, Scores, Seen, TileOfKeys, Windows};
+use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile, Windows};
 use crate::math::exact::Watch;
 use crate::math::softmax::RowState;
 use crate::moves::marks::Marks;
@@ -46,8 +48,8 @@ struct View {
     /// What is added to scores.
     biases: Option<MaskRows>,
     queries: Reg<u64>,
-    /// First tile of keys.
-    begin: Reg<i32>,
+    /// KV tiles.
+    range: TileRange,
     /// The keys the next scores are computed from, already waited for.
     keys: Slot<Consumer>,
     /// The keys whose values the next accumulation reads, where they share a buffer.
@@ -68,8 +70,8 @@ impl<'f> Warpgroup<'f> {
     fn new(b: &mut Builder, frame: &'f Frame, number: Reg<u32>) -> Self {
         let config = &frame.config;
         let thread = b.thread();
-        let thread = b.and(thread, 127);
-        let lane = b.and(thread, 31);
+        let thread = b.eval(thread % 128);
+        let lane = b.eval(thread % 32);
         let turns = config.takes_turns().then(|| Turns::start(b, number, config.warpgroups));
         Warpgroup {
             frame,
@@ -94,7 +96,7 @@ impl<'f> Warpgroup<'f> {
         if !matches!(self.frame.params.order, Order::Shares(_)) || lonely {
             return self.run_block(b, open, &block);
         }
-        let live = b.setp(Cmp::Lt, block.token, open.sequence.q_len);
+        let live = b.setp(Cmp::Lt, block.token.reg(), open.sequence.q_len);
         b.if_else(live, |b| self.run_block(b, open, &block), |b| self.pass_by(b, open));
     }
 
@@ -137,12 +139,14 @@ impl<'f> Warpgroup<'f> {
         let Some((exchange, part)) = self.frame.params.exchange(open) else {
             return self.finish(b, open, block);
         };
-        let warp = b.shr(self.scores.thread, 5);
-        let warp = b.mad(self.number, 4, warp);
-        let state = exchange.take(b, part, warp, |b, given| self.merge(b, given));
+        let warp = b.eval(self.scores.thread / 32);
+        let warp = b.eval(self.number * 4 + warp);
+        let flag_value = exchange.take(b, part, warp, |b, given| self.merge(b, given));
         b.if_else(
             part.gives,
-            |b| exchange.give(b, part, warp, state, |b, given| given.store(b, 0, &self.held())),
+            |b| {
+                exchange.give(b, part, warp, flag_value, |b, given| given.store(b, 0, &self.held()))
+            },
             |b| self.finish(b, open, block),
         );
     }
@@ -200,7 +204,7 @@ impl<'f> Warpgroup<'f> {
     /// The rows of the warpgroup.
     fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
         let config = &self.frame.config;
-        let number = b.add(open.first_block, self.number);
+        let number = open.first_block.plus(b, self.number);
         Block::at(b, config.packing, config.group, number)
     }
 
@@ -214,7 +218,7 @@ impl<'f> Warpgroup<'f> {
         }
     }
 
-    /// All tiles of keys, last to first. The queries are given back before the last values are used.
+    /// All KV tiles, last to first. The queries are given back before the last values are used.
     fn accumulate(
         &self,
         b: &mut Builder,
@@ -223,7 +227,7 @@ impl<'f> Warpgroup<'f> {
         q: &Slot<Consumer>,
         queries: Reg<u64>,
     ) {
-        let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+        let any = open.range.any(b);
         b.if_else(
             any,
             |b| {
@@ -235,7 +239,7 @@ impl<'f> Warpgroup<'f> {
         );
     }
 
-    /// Everything but the output of the first tile of keys, which is the last one visited.
+    /// Everything but the output of the first KV tile, which is the last one visited.
     fn all_scores(
         &self,
         b: &mut Builder,
@@ -244,7 +248,7 @@ impl<'f> Warpgroup<'f> {
         queries: Reg<u64>,
     ) -> View {
         let range = open.range;
-        let n = b.sub(range.end, 1);
+        let n = range.end.before(b, 1);
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
@@ -256,7 +260,7 @@ impl<'f> Warpgroup<'f> {
         let keys = self.k.take(b);
         self.frame.await_rows(b, &keys);
         let pending = self.frame.config.shared_kv.then(|| keys.copy(b));
-        let view = View { windows, biases, queries, keys, pending, begin: range.begin };
+        let view = View { windows, biases, queries, keys, pending, range };
         self.first_scores(b, &view, n);
         let visible = &params.keys().visible;
         range.descend(b, n, clear, visible, |b, masked| self.step(b, &view, n, masked));
@@ -264,7 +268,7 @@ impl<'f> Warpgroup<'f> {
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
+    fn first_scores(&self, b: &mut Builder, view: &View, n: KvTile) {
         self.issue_scores(b, view);
         b.wgmma_wait(0);
         if !self.frame.config.shared_kv {
@@ -280,8 +284,9 @@ impl<'f> Warpgroup<'f> {
     ///
     /// Called between the exponentials and the wait for `P·V`: the branch also keeps the assembler
     /// from sinking the exponentials behind that wait, where they would overlap nothing.
-    fn await_keys(&self, b: &mut Builder, view: &View, n: Reg<i32>) {
-        let more = b.setp(Cmp::Gt, n, view.begin);
+    fn await_keys(&self, b: &mut Builder, view: &View, n: KvTile) {
+        let more = view.range.has_before(b, n);
+        let more = self.scores.once_added_up(b, more);
         b.if_(more, |b| {
             let next = self.k.take(b);
             self.frame.await_rows(b, &next);
@@ -291,7 +296,7 @@ impl<'f> Warpgroup<'f> {
 
     /// Scores of tile `n` and output of tile `n + 1` run on the tensor cores together; the softmax of
     /// tile `n` overlaps the latter.
-    fn step(&self, b: &mut Builder, view: &View, n: Reg<i32>, masked: bool) {
+    fn step(&self, b: &mut Builder, view: &View, n: KvTile, masked: bool) {
         let early = self.frame.config.rescales_early();
         if let Some(turns) = &self.turns {
             turns.wait(b);
@@ -324,13 +329,13 @@ impl<'f> Warpgroup<'f> {
     }
 
     /// Tile `n`, of which all keys are seen, unless they are `masked`.
-    fn tile<'a>(&'a self, view: &'a View, n: Reg<i32>, masked: bool) -> TileOfKeys<'a> {
+    fn tile<'a>(&'a self, view: &'a View, n: KvTile, masked: bool) -> SeenTile<'a> {
         let seen = match masked {
             _ if self.frame.config.listed => Seen::Marked(&self.marks),
             true => Seen::Within(&view.windows, n),
             false => Seen::All,
         };
-        TileOfKeys { seen, biases: view.biases.as_ref().map(|rows| (rows, n)) }
+        SeenTile { seen, biases: view.biases.as_ref().map(|rows| (rows, n)) }
     }
 
     fn last_output(&self, b: &mut Builder, view: &View) {
@@ -356,16 +361,16 @@ impl<'f> Warpgroup<'f> {
     /// `S = Q·Kᵀ`, one commit group.
     fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
-        let (left, right) = (config.queries().k_major(), config.keys().k_major());
+        let (q_operand, k_operand) = (config.queries().k_major(), config.keys().k_major());
         let keys = view.keys.tile(b, self.frame.shared.k);
-        let k = right.at(b, keys.at());
+        let k = k_operand.at(b, keys.at());
         if let Some(marks) = &self.frame.shared.marks {
             marks.read(b, self.scores.thread, view.keys.stage(), &self.marks);
         }
         b.wgmma_fence();
         for step in 0..config.key_dim.div_ceil(16) {
-            let q_step = left.step(b, view.queries, step);
-            let k_step = right.step(b, k, step);
+            let q_step = q_operand.step(b, view.queries, step);
+            let k_step = k_operand.step(b, k, step);
             let accumulate = if step == 0 { self.no } else { self.yes };
             let q = WgmmaA::Shared(q_step, false);
             b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
@@ -376,11 +381,11 @@ impl<'f> Warpgroup<'f> {
     /// `O += P·V`, one commit group, behind a fence of the registers it reads.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
         let config = &self.frame.config;
-        let right = config.values().mn_major();
+        let v_operand = config.values().mn_major();
         let values = values.tile(b, self.frame.shared.v);
-        let v = right.at(b, values.at());
+        let v = v_operand.at(b, values.at());
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
-            let v_step = right.step(b, v, step as u32);
+            let v_step = v_operand.step(b, v, step as u32);
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
             b.wgmma(config.half, &self.out, &p, v_step, true, self.yes);
         }

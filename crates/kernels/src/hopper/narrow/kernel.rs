@@ -77,7 +77,7 @@ impl Frame {
         });
     }
 
-    /// Waits for a tile of keys or values.
+    /// Waits for the keys or the values of a KV tile.
     #[track_caller]
     pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
         slot.wait(b);

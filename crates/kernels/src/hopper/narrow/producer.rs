@@ -5,20 +5,21 @@
 //! each, a second warp brings the values: issuing them takes as long as multiplying does.
 
 use super::kernel::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
-use crate::call::tensors::CHUNK;
-use crate::hopper::tile::ROW_BYTES;
-use crate::moves::copies::{Column, Counter, Panels, Tail};
-use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Roles, Slot, TensorMapParam};
+use crate::moves::copies::{Column, Panels};
+use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
+use crate::roles::queries::QueryLoader;
+use ptx::build::{Builder, CtaGroup, Cursor, Producer, Reg, Roles, SharedTiles, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
-    /// True in the one thread that issues copies.
-    lead: Reg<bool>,
-    q: Cursor<Producer>,
+    queries: QueryLoader<'f>,
     k: Cursor<Producer>,
     v: Cursor<Producer>,
-    tail: Tail,
+    copier: Copier,
+    /// Whether another warp brings the values.
+    values_apart: bool,
 }
 
 /// Emits the producer's warps.
@@ -26,12 +27,14 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
     let keys = frame.params.keys();
     let values_apart = keys.v.is_some() && keys.rows_per_copy < frame.config.tile;
     roles.warp(0, |b| {
-        let loader = Loader::new(b, frame);
-        frame.params.for_each_tile(b, |b, open| loader.load_tile(b, &open, !values_apart));
+        let loader = Loader::new(b, frame, values_apart);
+        frame.params.for_each_tile(b, |b, open| {
+            loader.load_work_tile(b, &open, Order::QueriesSecond);
+        });
     });
     if values_apart {
         roles.warp(1, |b| {
-            let loader = Loader::new(b, frame);
+            let loader = Loader::new(b, frame, false);
             frame.params.for_each_tile(b, |b, open| {
                 open.range.for_each_down(b, |b, n| loader.load_values(b, &open, n));
             });
@@ -39,119 +42,64 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
     }
 }
 
-/// Loads the queries of a tile, by the one thread whose `lead` is true.
-pub fn load_queries(
-    b: &mut Builder,
-    frame: &Frame,
-    lead: Reg<bool>,
-    ring: &Cursor<Producer>,
-    open: &OpenTile,
-) {
-    let config = &frame.config;
-    let slot = ring.take(b);
-    slot.wait(b);
-    b.if_(lead, |b| {
-        let full = slot.full(b);
-        let chunks = config.key_dim.div_ceil(CHUNK);
-        let copy = config.packing.used() * ROW_BYTES;
-        full.arrive_expect(b, config.warpgroups * chunks * copy);
-        let to = slot.tiles(b, frame.shared.q);
-        for warpgroup in 0..config.warpgroups {
-            let number = b.add(open.first_block, warpgroup);
-            let to = Panels { count: chunks, ..Panels::of(to.tile(warpgroup)) };
-            frame.params.copy_queries(b, open, number, to, full);
-        }
-    });
+/// The queries that the `lead` of a warp loads.
+#[track_caller]
+pub fn queries<'f>(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> QueryLoader<'f> {
+    let shared = &frame.shared;
+    QueryLoader::new(b, &frame.params, lead, (shared.q, &shared.q_ring), CtaGroup::One)
 }
 
 impl<'f> Loader<'f> {
-    fn new(b: &mut Builder, frame: &'f Frame) -> Self {
+    fn new(b: &mut Builder, frame: &'f Frame, values_apart: bool) -> Self {
         let shared = &frame.shared;
         let lead = b.elect();
         Loader {
             frame,
-            lead,
-            q: shared.q_ring.producer(b),
+            queries: queries(b, frame, lead),
             k: shared.k_ring.producer(b),
             v: shared.v_ring.producer(b),
-            tail: Tail::new(b, lead, &shared.tail),
+            copier: Copier::new(b, lead, &shared.tail),
+            values_apart,
         }
     }
 
-    /// Loads the queries and keys of a tile, and its values unless another warp does.
-    fn load_tile(&self, b: &mut Builder, open: &OpenTile, values: bool) {
-        let range = open.range;
-        let n = b.sub(range.end, 1);
-        let any = b.setp(Cmp::Ge, n, range.begin);
-        b.if_(any, |b| self.load_keys(b, open, n, true));
-        load_queries(b, self.frame, self.lead, &self.q, open);
-        b.if_(any, |b| {
-            range.while_more(b, n, |b, next| {
-                self.load_keys(b, open, next, false);
-                if values {
-                    self.load_values(b, open, n);
-                }
-            });
-            if values {
-                self.load_values(b, open, n);
-            }
-        });
-    }
-
-    /// Loads the keys of tile `n`, whose rows may end within it if it is the `last` one.
-    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, last: bool) {
-        let slot = self.k.take(b);
-        slot.wait(b);
-        let map = self.frame.params.keys().k.map();
-        let to = Panels::of(slot.tile(b, self.frame.shared.k));
-        if self.frame.config.shared_kv && last {
-            self.publish_values(b, open, n, &slot, map, to);
-        } else {
-            let full = slot.full(b);
-            self.copy_rows(b, open, n, map, to, full.into());
-        }
-    }
-
-    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) {
-        let Some(values) = self.frame.params.keys().v else { return };
-        let slot = self.v.take(b);
-        slot.wait(b);
-        let to = Panels::of(slot.tile(b, self.frame.shared.v));
-        self.publish_values(b, open, n, &slot, values.map(), to);
-    }
-
-    /// Copies values (or keys that are values too); nothing may be left of rows past the end.
-    fn publish_values(
+    /// Loads KV tile `n` of the rows of `map` into the next slot of a ring; nothing may be left of rows past the end
+    /// where they are `values`.
+    fn load(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
-        slot: &Slot<Producer>,
+        n: KvTile,
         map: TensorMapParam,
-        to: Panels,
+        (tiles, ring): (SharedTiles, &Cursor<Producer>),
+        values: bool,
     ) {
+        let slot = ring.take(b);
+        slot.wait(b);
+        let to = Panels::of(slot.tile(b, tiles));
         let full = slot.full(b);
-        let copy = |b: &mut Builder, barrier| self.copy_rows(b, open, n, map, to, barrier);
-        if self.frame.params.keys().dirty_tail {
-            self.tail.publish(b, open, n, to, full, copy);
-        } else {
-            copy(b, full.into());
-        }
+        let keys = self.frame.params.keys();
+        let past_end = RowsPastEnd::cleared_if(values && keys.dirty_tail);
+        self.copier.fill(b, open, n, to, full, past_end, |b, on| {
+            keys.copy_rows(b, open, n, map, Column::fixed(0), to, on);
+        });
+    }
+}
+
+impl LoadRows for Loader<'_> {
+    fn load_queries(&self, b: &mut Builder, open: &OpenTile) {
+        self.queries.load(b, open, |b, n| open.first_block.plus(b, n));
     }
 
-    /// Issues the copies of tile `n`, counted on `barrier`.
-    fn copy_rows(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: Reg<i32>,
-        map: TensorMapParam,
-        to: Panels,
-        barrier: Counter,
-    ) {
-        b.if_(self.lead, |b| {
-            barrier.arrive_expect(b, to.total_bytes());
-            self.frame.params.keys().copy_rows(b, open, n, map, Column::fixed(0), to, barrier);
-        });
+    fn load_keys(&self, b: &mut Builder, open: &OpenTile, n: KvTile, last: bool) {
+        let (map, ring) = (self.frame.params.keys().k.map(), (self.frame.shared.k, &self.k));
+        self.load(b, open, n, map, ring, self.frame.config.shared_kv && last);
+    }
+
+    fn load_values(&self, b: &mut Builder, open: &OpenTile, n: KvTile) {
+        let Some(values) = self.frame.params.keys().v.filter(|_| !self.values_apart) else {
+            return;
+        };
+        self.load(b, open, n, values.map(), (self.frame.shared.v, &self.v), true);
     }
 }

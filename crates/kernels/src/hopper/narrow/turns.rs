@@ -27,17 +27,16 @@ impl Turns {
     /// Waits for the turn.
     #[track_caller]
     pub fn wait(&self, b: &mut Builder) {
-        let own = b.add(self.number, FIRST_BARRIER);
-        b.barrier_sync(own, THREADS);
+        b.barrier_sync(self.number + FIRST_BARRIER, THREADS);
     }
 
     /// Passes the turn on.
     #[track_caller]
     pub fn pass(&self, b: &mut Builder) {
-        let next = b.add(self.number, 1);
+        let next = b.eval(self.number + 1);
         let wraps = b.setp(Cmp::Eq, next, self.warpgroups);
         let next = b.select::<u32>(wraps, 0, next);
-        let barrier = b.add(next, FIRST_BARRIER);
+        let barrier = b.eval(next + FIRST_BARRIER);
         b.barrier_arrive(barrier, THREADS);
     }
 

@@ -1,11 +1,12 @@
-//! Units, stages and clusters of the wide schedule.
+//! Pieces, stages and clusters of the wide schedule.
 
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
-use crate::moves::gather;
+use crate::moves::gather::{self, Format};
+use crate::plan::options::PlanOptions;
 use problem::{DType, Problem, Storage, Values};
 use ptx::build::HalfType;
 
@@ -21,15 +22,15 @@ pub struct Config {
     pub key_dim: u32,
     /// Length of a value row.
     pub value_dim: u32,
-    /// How queries fill a block of rows.
+    /// How queries fill a row block.
     pub packing: Packing,
     /// Query heads per KV head.
     pub group: u32,
-    /// Blocks of rows, in one CTA each, that share every copy of keys and values.
-    pub copies: u32,
+    /// CTAs, each with a row block of its own, that get every copy of keys and values.
+    pub multicast: u32,
     /// Parts of the keys, in CTAs of the same cluster, which merges their results.
     pub parts: u32,
-    /// Tiles of keys (and of values, where they are separate) in shared memory.
+    /// KV tiles in shared memory.
     pub stages: u32,
     /// Tiles of probabilities in shared memory.
     pub p_stages: u32,
@@ -42,9 +43,11 @@ pub struct Config {
     pub gathers: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// How rows lie in memory.
+    pub storage: Storage,
     /// Whether rows are packed.
     pub unpacks: bool,
-    /// Whether rows that are gathered come to L2 ahead of time: few blocks of rows share them.
+    /// Whether rows that are gathered come to L2 ahead of time: few row blocks share them.
     pub prefetches: bool,
 }
 
@@ -59,8 +62,8 @@ impl Config {
         problem.key_dim().max(problem.value_dim()) > 256
     }
 
-    /// The stages that fit, and a cluster where there are two blocks of rows.
-    pub fn choose(problem: &Problem, n: usize) -> Self {
+    /// The stages that fit, and a cluster where there are two row blocks.
+    pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
         let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
         let packing = match listed {
             true => Packing::of_one_token(problem, ROWS),
@@ -73,15 +76,14 @@ impl Config {
         let suits = |segment| gather::suits(segment, TILE, u64::MAX);
         let gathers =
             problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
-        let unpacks = problem.segments[n].storage != Storage::Elements;
+        let storage = problem.segments[n].storage;
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
             value_dim: problem.value_dim() as u32,
             packing,
             group,
-            // Threads copy for their own CTA only.
-            copies: if blocks >= 2 && !gathers { 2 } else { 1 },
+            multicast: if blocks >= 2 && !gathers { 2 } else { 1 },
             parts: 1,
             stages: 1,
             p_stages: 1,
@@ -89,8 +91,14 @@ impl Config {
             output_first: shared_kv && gathers,
             gathers,
             listed,
-            unpacks,
+            storage,
+            unpacks: storage != Storage::Elements,
             prefetches: gathers && blocks <= 4,
+        };
+        let pairs = packing.head_blocks(group).is_multiple_of(2) && shared_kv && listed;
+        let config = match pairs && !config.unpacks && fills(problem, packing, options) {
+            true => Config { multicast: 2, ..config },
+            false => config,
         };
         let choices = [(2, 2), (2, 1), (1, 2)];
         let with = |(stages, p_stages)| Config { stages, p_stages, ..config };
@@ -101,41 +109,46 @@ impl Config {
         let bytes = self.queries().bytes()
             + self.ring_bytes()
             + self.p_stages * self.probabilities().bytes()
-            + if self.unpacks { gather::WAITING_BYTES } else { 0 };
+            + self.format().map_or(0, gather::waiting_bytes);
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 
-    /// Bytes of all tiles of keys and values.
+    /// The format of packed rows.
+    pub fn format(&self) -> Option<Format> {
+        self.unpacks.then(|| Format::of(self.storage))
+    }
+
+    /// Bytes of all KV tiles.
     fn ring_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
         self.stages * (self.keys().bytes() + values)
     }
 
     /// The same kernel on parts of the keys that a cluster merges, in all ways there are, those that
-    /// share copies first.
+    /// multicast first.
     pub fn merging(&self) -> impl Iterator<Item = Config> {
-        let copies = (1..=self.copies).rev();
-        let ways = copies.flat_map(|copies| [2, 4].map(|parts| (copies, parts)));
-        ways.map(|(copies, parts)| Config { copies, parts, ..*self }).filter(Config::merges)
+        let multicasts = (1..=self.multicast).rev();
+        let ways = multicasts.flat_map(|multicast| [2, 4].map(|parts| (multicast, parts)));
+        ways.map(|(multicast, parts)| Config { multicast, parts, ..*self }).filter(Config::merges)
     }
 
     fn merges(&self) -> bool {
-        let (parts, pieces) = (self.parts, self.parts / 2);
+        let (parts, strips) = (self.parts, self.parts / 2);
         let even = [self.left_columns(), self.right_columns()]
             .iter()
-            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * pieces));
-        let columns = parts * self.piece_columns() * ROWS * 4;
+            .all(|columns| *columns > 0 && columns.is_multiple_of(8 * strips));
+        let columns = parts * self.strip_columns() * ROWS * 4;
         even && columns <= self.ring_bytes() && parts * ROWS * 8 <= self.probabilities().bytes()
     }
 
     /// Columns that a CTA of a merging cluster finishes, at most.
-    fn piece_columns(&self) -> u32 {
+    fn strip_columns(&self) -> u32 {
         self.left_columns().max(self.right_columns()) * 2 / self.parts
     }
 
     /// CTAs of a cluster.
     pub fn cluster(&self) -> u32 {
-        self.copies * self.parts
+        self.multicast * self.parts
     }
 
     /// A block of queries.
@@ -143,12 +156,12 @@ impl Config {
         TileShape::new(ROWS, self.key_dim)
     }
 
-    /// A tile of keys.
+    /// The keys of a KV tile.
     pub fn keys(&self) -> TileShape {
         TileShape::new(TILE, self.key_dim)
     }
 
-    /// A tile of values.
+    /// The values of a KV tile.
     pub fn values(&self) -> TileShape {
         TileShape::new(TILE, self.value_dim)
     }
@@ -173,9 +186,9 @@ impl Config {
         self.value_dim - self.left_columns()
     }
 
-    /// Panels of the units of a tile of keys. Where values are the same, the first unit is the left
+    /// Panels of the pieces of the keys of a KV tile. Where values are the same, the first piece is the left
     /// warpgroup's and the second the right one's.
-    pub fn key_units(&self) -> Vec<u32> {
+    pub fn key_pieces(&self) -> Vec<u32> {
         let chunks = self.keys().chunks;
         let first = match self.shared_kv {
             true => self.left_panels().min(chunks),
@@ -184,8 +197,8 @@ impl Config {
         [first, chunks - first].into_iter().filter(|panels| *panels > 0).collect()
     }
 
-    /// Panels of the two units of a tile of values.
-    pub fn value_units(&self) -> [u32; 2] {
+    /// Panels of the two pieces of the values of a KV tile.
+    pub fn value_pieces(&self) -> [u32; 2] {
         [self.left_panels(), self.values().chunks - self.left_panels()]
     }
 
@@ -194,7 +207,7 @@ impl Config {
         Tiling {
             packing: self.packing,
             group: self.group,
-            blocks: self.copies,
+            blocks: self.multicast,
             cluster: self.cluster(),
             tile: TILE,
             copied_rows: TILE,
@@ -205,9 +218,15 @@ impl Config {
         }
     }
 
-    /// Arrivals that make a unit of keys or values full.
+    /// Whether two CTAs gather half of every tile each, and give it to the other.
+    pub fn shares_rows(&self) -> bool {
+        self.gathers && self.multicast > 1
+    }
+
+    /// Arrivals that make a piece of keys or values full.
     pub fn arrivals(&self) -> u32 {
         match self {
+            _ if self.shares_rows() => 1,
             Config { unpacks: true, .. } => gather::UNPACKING_WARPS,
             Config { gathers: true, .. } => gather::ARRIVALS,
             _ => 1,
@@ -216,7 +235,11 @@ impl Config {
 
     /// Registers of a loader thread, and of the left and the right warpgroup's.
     pub fn registers(&self) -> [u32; 3] {
-        if self.unpacks { [64, 208, 176] } else { [40, 232, 232] }
+        match self.storage {
+            Storage::Elements => [40, 232, 232],
+            Storage::V32 => [72, 208, 160],
+            _ => [64, 208, 176],
+        }
     }
 
     /// Output columns of one product. The assembler takes no instruction that needs more registers than a thread
@@ -234,4 +257,13 @@ impl Config {
     pub fn threads(&self) -> u32 {
         (self.loading_warpgroups() + 2) * 128
     }
+}
+
+/// Whether the lists of a problem keep all processors busy for several rounds: what a cluster gains in bytes it loses
+/// in parts of the keys otherwise.
+fn fills(problem: &Problem, packing: Packing, options: &PlanOptions) -> bool {
+    let tokens = problem.q.batch().saturating_mul(problem.q.tokens());
+    let heads =
+        problem.kv_heads().saturating_mul(packing.head_blocks(problem.group() as u32).into());
+    tokens.saturating_mul(heads) > 4 * u64::from(options.processors)
 }

@@ -1,9 +1,10 @@
 //! Four warps in the loaders' place, where keys and values are gathered: two bring keys, two bring queries
 //! (one thread, by TMA) and values, where those are not the keys. Where rows are packed (they are keys and values
-//! in one) eight warps unpack them.
+//! in one) eight warps unpack them. Where two CTAs share rows, one more warp gives halves of tiles to the other.
 
 use super::kernel::Frame;
-use super::loaders::load_queries;
+use super::loaders::Queries;
+use super::sharing;
 use crate::moves::gather::{Stream, Unpack, WARPS};
 use ptx::build::{Builder, Cmp, Reg, Roles};
 
@@ -13,6 +14,9 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
         let keys = keys(b, frame, warp);
         frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
     });
+    if let Some(halves) = &frame.shared.halves {
+        roles.warp(WARPS + 1, |b| sharing::emit(b, frame, halves));
+    }
     if frame.config.shared_kv {
         return roles.warp(WARPS, |b| emit_queries(b, frame));
     }
@@ -22,44 +26,47 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
 fn keys<'f>(b: &mut Builder, frame: &'f Frame, warp: Reg<u32>) -> Stream<'f> {
     let (params, shared) = (&frame.params, &frame.shared);
     let keys = params.segments.iter().map(|keys| (keys, keys.k));
-    let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
-    Stream::new(b, params, keys, shared.k, units, warp)
+    let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
+    let halves = shared.halves.as_ref().map(|halves| (frame.block, halves.cursors(b)));
+    Stream::new(b, params, keys, shared.k, pieces, warp)
         .marking(shared.marks.as_ref())
         .prefetching(frame.config.prefetches)
+        .halving(halves)
 }
 
 /// Emits one of the warps that unpack rows; the first one loads queries, too.
 pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (params, shared) = (&frame.params, &frame.shared);
     let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
-    let queries = shared.q_ring.producer(b);
-    let units = frame.config.key_units().into_iter().zip(shared.k_rings.iter().copied());
-    let waiting = shared.waiting.as_ref().expect("rows are unpacked");
-    let rows = Unpack::new(b, params, shared.k, units, shared.marks.as_ref(), waiting, warp);
+    let queries = Queries::new(b, frame, elected);
+    let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
+    let (marks, waiting) = (shared.marks.as_ref(), shared.waiting.as_ref());
+    let rows = Unpack::new(b, params, shared.k, pieces, marks, waiting, warp);
     params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warps: behind, they would take one phase for another.
-        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
+        b.if_(loads, |b| queries.load(b, &open));
         rows.bring(b, &open);
     });
 }
 
 fn emit_queries(b: &mut Builder, frame: &Frame) {
-    let (elected, queries) = (b.elect(), frame.shared.q_ring.producer(b));
-    frame.params.for_each_tile(b, |b, open| load_queries(b, frame, elected, &queries, &open));
+    let elected = b.elect();
+    let queries = Queries::new(b, frame, elected);
+    frame.params.for_each_tile(b, |b, open| queries.load(b, &open));
 }
 
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (params, shared) = (&frame.params, &frame.shared);
     let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
-    let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
+    let (queries, loaded) = (Queries::new(b, frame, elected), shared.q_ring.consumer(b));
     let values = params.segments.iter().filter_map(|keys| Some((keys, keys.v?)));
-    let units = frame.config.value_units().into_iter().zip(shared.v_rings);
-    let units = units.filter(|(panels, _)| *panels > 0);
+    let pieces = frame.config.value_pieces().into_iter().zip(shared.v_rings);
+    let pieces = pieces.filter(|(panels, _)| *panels > 0);
     let values =
-        Stream::new(b, params, values, shared.v, units, warp).prefetching(frame.config.prefetches);
+        Stream::new(b, params, values, shared.v, pieces, warp).prefetching(frame.config.prefetches);
     params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warp: behind, it would take one phase for another.
-        b.if_(loads, |b| load_queries(b, frame, elected, &queries, &open));
+        b.if_(loads, |b| queries.load(b, &open));
         // Queries and keys are needed first: values do not compete with them.
         let slot = loaded.take(b);
         slot.wait(b);

@@ -2,7 +2,9 @@
 
 use super::config::{Config, TILE};
 use super::merge::Meeting;
+use super::sharing::Halves;
 use super::{gatherers, loaders, right_columns, scoring};
+use crate::call::index::SplitIndex;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Params};
 use crate::call::tensors::CHUNK;
@@ -12,8 +14,7 @@ use crate::moves::gather;
 use crate::moves::marks::Marks;
 use layout::Layout;
 use ptx::build::{
-    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTile, SharedTiles, Signals,
-    Slot, SmemPtr,
+    Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTiles, Signals, Slot, SmemPtr,
 };
 
 /// Warps of a warpgroup.
@@ -21,7 +22,7 @@ pub const WARPS: u32 = 4;
 
 /// Shared memory.
 pub struct Shared {
-    pub q: SharedTile,
+    pub q: SharedTiles,
     pub k: SharedTiles,
     /// Values: the keys' tiles where they are the same.
     pub v: SharedTiles,
@@ -29,16 +30,18 @@ pub struct Shared {
     /// One factor per row for each tile of probabilities.
     pub factors: SharedArray<f32>,
     pub q_ring: Pipeline,
-    /// Barriers of the units of a tile of keys.
+    /// Barriers of the pieces of the keys of a KV tile.
     pub k_rings: Vec<Pipeline>,
-    /// Barriers of the two units of a tile of values: those of keys where K = V.
+    /// Barriers of the two pieces of the values of a KV tile: those of keys where K = V.
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
+    /// Where halves of tiles arrive that are shared.
+    pub halves: Option<Halves>,
     /// Where packed rows wait until they are unpacked.
     pub waiting: Option<SharedArray<u32>>,
-    /// Counts a unit of values whose tail must be cleared before it is published.
+    /// Counts a piece of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Where the parts of the keys meet.
     pub meeting: Meeting,
@@ -49,10 +52,10 @@ pub struct Frame {
     pub config: Config,
     pub params: Params,
     pub shared: Shared,
-    /// Which of the blocks of rows that share copies is this CTA's.
+    /// Which of the row blocks that get the same copies is this CTA's.
     pub block: Reg<u32>,
     /// Which part of the keys is this CTA's.
-    pub part: Reg<u32>,
+    pub part: SplitIndex,
 }
 
 /// Emits the kernel with these parameters.
@@ -63,26 +66,26 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
     };
-    let block = b.rem(rank, config.copies);
-    let part = params.part.unwrap_or_else(|| b.value(0));
+    let block = b.eval(rank % config.multicast);
+    let part = params.part.unwrap_or_else(|| SplitIndex::new(b.value(0)));
     Frame { config, params, shared, block, part }.emit(b);
 }
 
 fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let base = b.shared_base();
     let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
-    let q = tiles(config.queries(), 1).tile(0);
+    let q = tiles(config.queries(), 1);
     let k = tiles(config.keys(), config.stages);
     let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
     let p = tiles(config.probabilities(), config.p_stages);
     let rows_of_stages = Layout::column_major((u64::from(ROWS), u64::from(config.p_stages)));
     let factors = SharedArray::reserve(b, base, &rows_of_stages.expect("a small layout"));
     let mut ring = || Pipeline::reserve(b, base, config.stages);
-    let k_rings: Vec<Pipeline> = config.key_units().iter().map(|_| ring()).collect();
+    let k_rings: Vec<Pipeline> = config.key_pieces().iter().map(|_| ring()).collect();
     let v_rings = match (config.shared_kv, &k_rings[..]) {
         (false, _) => [ring(), ring()],
         (true, [left]) => [*left; 2],
-        (true, units) => [units[0], units[1]],
+        (true, pieces) => [pieces[0], pieces[1]],
     };
     Shared {
         q,
@@ -95,7 +98,8 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
-        waiting: config.unpacks.then(|| gather::waiting(b, base)),
+        halves: Halves::reserve(b, base, config),
+        waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
@@ -140,7 +144,7 @@ impl Frame {
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
-        let Config { copies, parts, shared_kv, gathers, .. } = self.config;
+        let Config { multicast, parts, shared_kv, gathers, .. } = self.config;
         b.if_(first, |b| {
             self.params.prefetch_maps(b);
             let shared = &self.shared;
@@ -152,17 +156,20 @@ impl Frame {
                 false => 1,
             };
             shared.q_ring.init(b, 1, WARPS + values);
-            for (unit, ring) in shared.k_rings.iter().enumerate() {
-                // With K = V the right warpgroup reads the second unit too.
-                let readers = if shared_kv && self.has_right() && unit == 1 { 2 } else { 1 };
+            for (piece, ring) in shared.k_rings.iter().enumerate() {
+                // With K = V the right warpgroup reads the second piece too.
+                let readers = if shared_kv && self.has_right() && piece == 1 { 2 } else { 1 };
                 let marks = match self.config {
-                    Config { listed: true, unpacks: false, .. } if unit == 0 => gather::WARPS,
+                    Config { listed: true, unpacks: false, .. } if piece == 0 => gather::WARPS,
                     _ => 0,
                 };
-                ring.init(b, arrivals + marks, readers * WARPS * copies);
+                ring.init(b, arrivals + marks, readers * WARPS * multicast);
             }
             if !shared_kv {
-                shared.v_rings.iter().for_each(|ring| ring.init(b, arrivals, WARPS * copies));
+                shared.v_rings.iter().for_each(|ring| ring.init(b, arrivals, WARPS * multicast));
+            }
+            if let Some(halves) = &shared.halves {
+                halves.init(b);
             }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
@@ -177,14 +184,22 @@ impl Frame {
         }
     }
 
-    /// Waits for a unit of keys or values.
+    /// Waits for a piece of keys or values.
     #[track_caller]
     pub fn await_rows(&self, b: &mut Builder, slot: &Slot<Consumer>) {
         slot.wait(b);
-        // The warps that unpack have fenced what they stored; copies fence nothing.
-        if self.config.gathers && !self.config.unpacks {
+        // Warps that unpack have fenced what they stored, and the one that shares what was copied; copies fence nothing.
+        let fenced = self.config.unpacks || self.config.shares_rows();
+        if self.config.gathers && !fenced {
             b.fence_proxy_async();
         }
+    }
+
+    /// The CTA whose row block gets the same copies as this one's, of two.
+    #[track_caller]
+    pub fn other_block(&self, b: &mut Builder) -> Reg<u32> {
+        let other = b.xor(self.block, 1);
+        b.eval(self.part.reg() * self.config.multicast + other)
     }
 
     /// Whether there are output columns for the right warpgroup.
@@ -192,47 +207,47 @@ impl Frame {
         self.config.right_columns() > 0
     }
 
-    /// Says, once per warp and in every CTA that shares copies, that a unit has been read.
+    /// Says, once per warp and in every CTA that gets the copies, that a piece has been read.
     #[track_caller]
     pub fn release(&self, b: &mut Builder, slot: &Slot<Consumer>, lead: Reg<bool>) {
-        if self.config.copies == 1 {
+        if self.config.multicast == 1 {
             return slot.release_if(b, lead);
         }
         b.if_(lead, |b| {
             let empty = slot.empty(b);
-            for block in 0..self.config.copies {
-                let rank = b.mad(self.part, self.config.copies, block);
+            for block in 0..self.config.multicast {
+                let rank = b.eval(self.part.reg() * self.config.multicast + block);
                 empty.arrive_remote(b, rank);
             }
         });
     }
 
-    /// The block of rows of this CTA in a tile.
+    /// The row block of this CTA in a tile.
     #[track_caller]
     pub fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
-        let number = b.add(open.first_block, self.block);
+        let number = open.first_block.plus(b, self.block);
         Block::at(b, self.config.packing, self.config.group, number)
     }
 
-    /// Where unit `unit` of a stage of keys is.
+    /// Where piece `piece` of a stage of keys is.
     #[track_caller]
-    pub fn key_unit(&self, b: &mut Builder, slot: &Slot<Consumer>, unit: usize) -> SmemPtr {
-        let first = self.config.key_units()[..unit].iter().sum();
+    pub fn key_piece(&self, b: &mut Builder, slot: &Slot<Consumer>, piece: usize) -> SmemPtr {
+        let first = self.config.key_pieces()[..piece].iter().sum();
         slot.tile(b, self.shared.k).block(first)
     }
 
-    /// The output columns of unit `unit` of values that one product makes, each as its registers of `out` and a
+    /// The output columns of piece `piece` of values that one product makes, each as its registers of `out` and a
     /// descriptor of the values at `slot`.
     #[track_caller]
     pub fn products<'o>(
         &self,
         b: &mut Builder,
         slot: &Slot<Consumer>,
-        unit: usize,
+        piece: usize,
         out: &'o [Reg<f32>],
     ) -> Vec<(&'o [Reg<f32>], Reg<u64>)> {
         let columns = self.config.product_columns();
-        let first = unit as u32 * self.config.value_units()[0];
+        let first = piece as u32 * self.config.value_pieces()[0];
         let (tile, operand) = (slot.tile(b, self.shared.v), self.config.values().mn_major());
         let panels = (first..).step_by((columns / CHUNK) as usize);
         let products = out.chunks(columns as usize / 2).zip(panels);

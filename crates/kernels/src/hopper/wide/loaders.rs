@@ -2,24 +2,26 @@
 //! other's buffers.
 
 use super::kernel::Frame;
+use crate::call::index::KvTile;
 use crate::call::task::{Keys, OpenTile};
 use crate::call::tensors::CHUNK;
-use crate::hopper::tile::ROW_BYTES;
-use crate::moves::copies::{Column, Counter, Panels, Tail};
-use ptx::build::{Builder, Cmp, Cursor, Mbarrier, Producer, Reg, SharedTiles, TensorMapParam};
+use crate::moves::copies::{Column, Counter, Panels};
+use crate::roles::loader::{Copier, RowsPastEnd};
+use crate::roles::queries::QueryLoader;
+use ptx::build::{Builder, Cmp, CtaGroup, Cursor, Producer, Reg, SharedTiles, TensorMapParam};
 
 /// Emits the warp that loads queries and, where they are not the keys, values.
 pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let lead = b.elect();
-    let (queries, loaded) = (shared.q_ring.producer(b), shared.q_ring.consumer(b));
+    let (queries, loaded) = (Queries::new(b, frame, lead), shared.q_ring.consumer(b));
     let values = (!config.shared_kv).then(|| {
         let maps = frame.params.segments.iter().filter_map(|keys| Some((keys, keys.v?.map())));
-        let streams = Stream::each(b, frame, maps, &config.value_units(), true);
+        let streams = Stream::each(b, frame, maps, &config.value_pieces(), true);
         (streams, shared.v_rings.map(|ring| ring.producer(b)))
     });
     frame.params.for_each_tile(b, |b, open| {
-        load_queries(b, frame, lead, &queries, &open);
+        queries.load(b, &open);
         let Some((streams, rings)) = &values else { return };
         // Queries and keys are needed first: values do not compete with them.
         let slot = loaded.take(b);
@@ -36,7 +38,7 @@ pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
 pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let maps = frame.params.segments.iter().map(|keys| (keys, keys.k.map()));
-    let streams = Stream::each(b, frame, maps, &config.key_units(), config.shared_kv);
+    let streams = Stream::each(b, frame, maps, &config.key_pieces(), config.shared_kv);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
     frame.params.for_each_tile(b, |b, open| {
         frame.params.for_each_segment(b, &open, |b, segment, open| {
@@ -46,38 +48,38 @@ pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     });
 }
 
-/// Loads the queries of a tile (one thread).
-pub fn load_queries(
-    b: &mut Builder,
-    frame: &Frame,
-    lead: Reg<bool>,
-    ring: &Cursor<Producer>,
-    open: &OpenTile,
-) {
-    let config = &frame.config;
-    let slot = ring.take(b);
-    slot.wait(b);
-    b.if_(lead, |b| {
-        let full = slot.full(b);
-        let chunks = config.key_dim.div_ceil(CHUNK);
-        full.arrive_expect(b, chunks * config.packing.used() * ROW_BYTES);
-        let number = b.add(open.first_block, frame.block);
-        let to = Panels { count: chunks, ..Panels::of(frame.shared.q) };
-        frame.params.copy_queries(b, open, number, to, full);
-    });
+/// The queries, of one row block, that the `lead` of a warp loads.
+pub struct Queries<'f> {
+    frame: &'f Frame,
+    loader: QueryLoader<'f>,
 }
 
-/// A segment's stream of tiles, unit by unit.
+impl<'f> Queries<'f> {
+    /// The queries that the `lead` of a warp loads.
+    #[track_caller]
+    pub fn new(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> Self {
+        let (shared, params) = (&frame.shared, &frame.params);
+        let ring = (shared.q, &shared.q_ring);
+        Queries { frame, loader: QueryLoader::new(b, params, lead, ring, CtaGroup::One) }
+    }
+
+    /// Loads those of a work tile.
+    #[track_caller]
+    pub fn load(&self, b: &mut Builder, open: &OpenTile) {
+        self.loader.load(b, open, |b, _| open.first_block.plus(b, self.frame.block));
+    }
+}
+
+/// A segment's stream of tiles, piece by piece.
 struct Stream<'f> {
     frame: &'f Frame,
     keys: &'f Keys,
     map: TensorMapParam,
-    units: Vec<u32>,
+    pieces: Vec<u32>,
     /// Whether rows past the end of a sequence must be zero.
     cleared: bool,
-    lead: Reg<bool>,
-    tail: Tail,
-    /// The CTAs that share copies, where there is more than one.
+    copier: Copier,
+    /// The CTAs that get every copy, where there is more than one.
     ctas: Option<Reg<u16>>,
 }
 
@@ -87,19 +89,18 @@ impl<'f> Stream<'f> {
         b: &mut Builder,
         frame: &'f Frame,
         maps: impl Iterator<Item = (&'f Keys, TensorMapParam)>,
-        units: &[u32],
+        pieces: &[u32],
         values: bool,
     ) -> Vec<Self> {
         let lead = b.elect();
-        let tail = Tail::new(b, lead, &frame.shared.tail);
-        let ctas = (frame.config.copies > 1).then(|| {
+        let copier = Copier::new(b, lead, &frame.shared.tail);
+        let ctas = (frame.config.multicast > 1).then(|| {
             let both = b.value::<u16>(0b11);
-            let first = b.mul(frame.part, 2);
-            b.shl(both, first)
+            b.eval(both << (frame.part.reg() * 2))
         });
         let stream = |(keys, map): (&'f Keys, TensorMapParam)| {
-            let (units, cleared) = (units.to_vec(), values && keys.dirty_tail);
-            Stream { frame, keys, map, units, cleared, lead, tail, ctas }
+            let (pieces, cleared) = (pieces.to_vec(), values && keys.dirty_tail);
+            Stream { frame, keys, map, pieces, cleared, copier, ctas }
         };
         maps.map(stream).collect()
     }
@@ -108,13 +109,13 @@ impl<'f> Stream<'f> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         ring: SharedTiles,
         cursors: &[Cursor<Producer>],
     ) {
         let mut panel = 0;
-        for (unit, cursor) in cursors.iter().enumerate() {
-            let count = self.units[unit];
+        for (piece, cursor) in cursors.iter().enumerate() {
+            let count = self.pieces[piece];
             if count == 0 {
                 continue;
             }
@@ -123,65 +124,52 @@ impl<'f> Stream<'f> {
             let tile = slot.tile(b, ring);
             let to = Panels::of(tile.blocks(panel..panel + count));
             let full = slot.full(b);
-            self.publish(b, open, n, panel * CHUNK, to, full);
+            let past_end = RowsPastEnd::cleared_if(self.cleared);
+            self.copier.fill(b, open, n, to, full, past_end, |b, on| {
+                self.copy(b, open, n, panel * CHUNK, to, on);
+            });
             self.prefetch(b, open, n, panel * CHUNK, to);
             panel += count;
         }
     }
 
-    /// Brings the same unit of the next tile to L2: the wait for a place in shared memory hides the rest
+    /// Brings the same piece of the next tile to L2: the wait for a place in shared memory hides the rest
     /// of the way. Not where a tile is many copies.
-    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, column: u32, to: Panels) {
+    fn prefetch(&self, b: &mut Builder, open: &OpenTile, n: KvTile, column: u32, to: Panels) {
         if self.keys.rows_per_copy < to.rows {
             return;
         }
-        let next = b.sub(n, 1);
-        let more = b.setp(Cmp::Ge, next, open.range.begin);
-        b.if_(more, |b| self.copy(b, open, next, column, to, Counter::Prefetch));
+        let next = n.before(b, 1);
+        let more = open.range.reaches(b, next);
+        b.if_(more, |b| {
+            self.copier.issue(b, to, Counter::Prefetch, |b, on| {
+                self.copy(b, open, next, column, to, on);
+            });
+        });
     }
 
-    fn publish(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: Reg<i32>,
-        column: u32,
-        to: Panels,
-        full: Mbarrier,
-    ) {
-        let copy = |b: &mut Builder, barrier| self.copy(b, open, n, column, to, barrier);
-        if self.cleared {
-            self.tail.publish(b, open, n, to, full, copy);
-        } else {
-            copy(b, full.into());
-        }
-    }
-
-    /// Issues this CTA's share of a unit's copies, counted on `barrier` in every CTA.
+    /// Issues this CTA's share of a piece's copies, counted on `counter` in every CTA.
     fn copy(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        n: Reg<i32>,
+        n: KvTile,
         column: u32,
         to: Panels,
-        barrier: Counter,
+        counter: Counter,
     ) {
-        b.if_(self.lead, |b| {
-            barrier.arrive_expect(b, to.total_bytes());
-            let Some(ctas) = self.ctas else {
-                let column = Column::fixed(column);
-                return self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
-            };
-            let half = to.count.div_ceil(2);
-            let is_first = b.setp(Cmp::Eq, self.frame.block, 0);
-            let share = |b: &mut Builder, from: u32, count: u32| {
-                let at = to.at.plus(from * to.bytes);
-                let to = Panels { at, count, ctas: Some(ctas), ..to };
-                let column = Column::fixed(column + from * CHUNK);
-                self.keys.copy_rows(b, open, n, self.map, column, to, barrier);
-            };
-            b.if_else(is_first, |b| share(b, 0, half), |b| share(b, half, to.count - half));
-        });
+        let Some(ctas) = self.ctas else {
+            let column = Column::fixed(column);
+            return self.keys.copy_rows(b, open, n, self.map, column, to, counter);
+        };
+        let half = to.count.div_ceil(2);
+        let is_first = b.setp(Cmp::Eq, self.frame.block, 0);
+        let share = |b: &mut Builder, from: u32, count: u32| {
+            let at = to.at.plus(from * to.bytes);
+            let to = Panels { at, count, ctas: Some(ctas), ..to };
+            let column = Column::fixed(column + from * CHUNK);
+            self.keys.copy_rows(b, open, n, self.map, column, to, counter);
+        };
+        b.if_else(is_first, |b| share(b, 0, half), |b| share(b, half, to.count - half));
     }
 }

@@ -1,15 +1,16 @@
 //! Parts of the keys, merged in a cluster.
 //!
-//! Where there are fewer blocks of rows than processors, the CTAs of a cluster take parts of the keys
+//! Where there are fewer row blocks than processors, the CTAs of a cluster take parts of the keys
 //! of one block. At the end every CTA finishes some of the columns: the others send it theirs,
 //! register by register, through distributed shared memory (`st.async`, counted in bytes on the
 //! receiver's barrier), and their rows' states. This takes no second launch and no way through memory.
 //!
-//! Pieces of columns go to the parts in order: the left warpgroup's to the first half of the parts, the
+//! Strips of columns go to the parts in order: the left warpgroup's to the first half of the parts, the
 //! right one's to the second. They land where keys and values were, states where probabilities were,
 //! so a sender first waits until all parts are done with both.
 
 use super::kernel::{Frame, WARPS};
+use crate::call::task::OpenTile;
 use crate::hopper::ROWS;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
@@ -53,49 +54,49 @@ impl Meeting {
 }
 
 /// One warpgroup's share of a merge.
-pub struct Side<'a> {
+pub struct Merging<'a> {
     frame: &'a Frame,
     /// All columns of the warpgroup.
     all: Columns<'a>,
-    /// The part that finishes the first piece of the columns.
+    /// The part that finishes the first strip of the columns.
     owner: u32,
 }
 
-impl<'a> Side<'a> {
+impl<'a> Merging<'a> {
     /// The left warpgroup's share.
     pub fn left(frame: &'a Frame, all: Columns<'a>) -> Self {
-        Side { frame, all, owner: 0 }
+        Merging { frame, all, owner: 0 }
     }
 
     /// The right warpgroup's share.
     pub fn right(frame: &'a Frame, all: Columns<'a>) -> Self {
-        Side { frame, all, owner: frame.config.parts / 2 }
+        Merging { frame, all, owner: frame.config.parts / 2 }
     }
 
-    /// Registers of each piece.
-    fn pieces(&self) -> std::slice::ChunksExact<'a, Reg<f32>> {
+    /// Registers of each strip.
+    fn strips(&self) -> std::slice::ChunksExact<'a, Reg<f32>> {
         self.all.out.chunks_exact(self.all.out.len() / (self.frame.config.parts as usize / 2))
     }
 
     /// Says that this warpgroup is done with its memory, waits until all parts are, and sends them
-    /// columns and, where this side has them, the rows' `states`.
+    /// columns and, where this warpgroup has them, the rows' `states`.
     #[track_caller]
     pub fn meet(&self, b: &mut Builder, states: Option<[RowState; 2]>) {
         let Frame { config, shared, part, .. } = self.frame;
         let first = b.setp(Cmp::Eq, self.all.thread, 0);
         b.if_(first, |b| {
-            let piece = self.all.out.len() as u32 * 2 / config.parts * THREADS * 4;
-            let since_owner = b.sub(*part, self.owner);
+            let strip = self.all.out.len() as u32 * 2 / config.parts * THREADS * 4;
+            let since_owner = b.eval(part.reg() - self.owner);
             let owns = b.setp(Cmp::Lt, since_owner, config.parts / 2);
-            let columns = b.select::<u32>(owns, (config.parts - 1) * piece, 0);
+            let columns = b.select::<u32>(owns, (config.parts - 1) * strip, 0);
             let states = states.map_or(0, |_| config.parts * ROWS * STATE * 4);
-            let bytes = b.add(columns, states);
+            let bytes = b.eval(columns + states);
             let come = shared.meeting.come.cursor(b).barrier(b);
             come.arrive_expect(b, bytes);
         });
         let ready = shared.meeting.ready.cursor(b);
         let barrier = ready.barrier(b);
-        let lane = b.and(self.all.thread, 31);
+        let lane = b.eval(self.all.thread % 32);
         let lead = b.setp(Cmp::Eq, lane, 0);
         b.warp_sync();
         b.if_(lead, |b| {
@@ -111,21 +112,21 @@ impl<'a> Side<'a> {
         self.send_columns(b);
     }
 
-    /// The CTA of a part with the same block of rows.
+    /// The CTA of a part with the same row block.
     #[track_caller]
     fn rank_of(&self, b: &mut Builder, part: u32) -> Reg<u32> {
-        b.add(self.frame.block, part * self.frame.config.copies)
+        b.eval(self.frame.block + part * self.frame.config.multicast)
     }
 
     /// Sends the states of this thread's two rows to every part.
     #[track_caller]
     fn send_states(&self, b: &mut Builder, states: [RowState; 2]) {
         let meeting = &self.frame.shared.meeting;
-        let quad = b.and(self.all.thread, 3);
+        let quad = b.eval(self.all.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         let row = fragment::first_row(b, self.all.thread);
         let places = self.states();
-        let at = places.element(b, &[row, self.frame.part]);
+        let at = places.element(b, &[row, self.frame.part.reg()]);
         b.if_(first_of_row, |b| {
             for part in 0..self.frame.config.parts {
                 let rank = self.rank_of(b, part);
@@ -139,16 +140,16 @@ impl<'a> Side<'a> {
         });
     }
 
-    /// Sends every piece to the part that finishes it.
+    /// Sends every strip to the part that finishes it.
     #[track_caller]
     fn send_columns(&self, b: &mut Builder) {
         let Frame { shared, part, .. } = self.frame;
-        for (owner, registers) in (self.owner..).zip(self.pieces()) {
-            let others = b.setp(Cmp::Ne, *part, owner);
+        for (owner, registers) in (self.owner..).zip(self.strips()) {
+            let others = b.setp(Cmp::Ne, part.reg(), owner);
             b.if_(others, |b| {
                 let places = self.columns(registers.len());
                 let rank = self.rank_of(b, owner);
-                let to = places.element(b, &[self.all.thread, *part]).in_cta(b, rank);
+                let to = places.element(b, &[self.all.thread, part.reg()]).in_cta(b, rank);
                 let come = shared.meeting.come.cursor(b).barrier(b).in_cta(b, rank);
                 for (i, some) in registers.chunks_exact(VECTOR).enumerate() {
                     b.st_async_vector(to.plus(places.offset(&[0, 0, i as u32])), some, come);
@@ -157,7 +158,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Where the parts' pieces of `registers` registers per thread come: by thread, part and vector of
+    /// Where the parts' strips of `registers` registers per thread come: by thread, part and vector of
     /// registers. Neighbouring threads are neighbours, so that no two of them meet in a bank.
     fn columns(&self, registers: usize) -> SharedArray<f32> {
         let (vectors, vector) = ((registers / VECTOR) as u64, VECTOR as u64);
@@ -175,33 +176,43 @@ impl<'a> Side<'a> {
         SharedArray::over(self.frame.shared.meeting.states, &layout.expect("a small layout"))
     }
 
-    /// Finishes the piece that is this CTA's, if one is.
+    /// Finishes the strip that is this CTA's, if one is.
     #[track_caller]
     pub fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        for (n, (owner, registers)) in (self.owner..).zip(self.pieces()).enumerate() {
-            let owns = b.setp(Cmp::Eq, self.frame.part, owner);
+        for (n, (owner, registers)) in (self.owner..).zip(self.strips()).enumerate() {
+            let owns = b.setp(Cmp::Eq, self.frame.part.reg(), owner);
             b.if_(owns, |b| {
                 let come = self.frame.shared.meeting.come.cursor(b);
                 come.wait(b);
                 let (states, factors) = self.merged_states(b, output);
                 self.add_parts(b, owner, registers, &factors);
                 let factors = epilogue::finish_rows(b, self.all.thread, states, output, owner == 0);
-                self.piece(n, registers).write(b, output, factors);
+                self.strip(n, registers).write(b, output, factors);
             });
         }
     }
 
-    /// Computes the rows of that piece again that are not finite and should be.
-    #[track_caller]
-    pub fn finish_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        for (n, (owner, registers)) in (self.owner..).zip(self.pieces()).enumerate() {
-            let owns = b.setp(Cmp::Eq, self.frame.part, owner);
-            b.if_(owns, |b| self.piece(n, registers).write_again(b, output));
+    /// Computes the rows again that the warpgroup wrote of a work tile and that are not finite but should be.
+    pub fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        let block = self.frame.block(b, open);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        match self.frame.config.parts {
+            1 => self.all.write_again(b, &output),
+            _ => self.finish_again(b, &output),
         }
     }
 
-    /// The columns of piece `n`.
-    fn piece(&self, n: usize, registers: &'a [Reg<f32>]) -> Columns<'a> {
+    /// The same for the strip that this CTA finished.
+    #[track_caller]
+    fn finish_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        for (n, (owner, registers)) in (self.owner..).zip(self.strips()).enumerate() {
+            let owns = b.setp(Cmp::Eq, self.frame.part.reg(), owner);
+            b.if_(owns, |b| self.strip(n, registers).write_again(b, output));
+        }
+    }
+
+    /// The columns of strip `n`.
+    fn strip(&self, n: usize, registers: &'a [Reg<f32>]) -> Columns<'a> {
         let first = self.all.first + (n * registers.len() * 2) as u32;
         Columns { out: registers, first, ..self.all }
     }
@@ -229,7 +240,7 @@ impl<'a> Side<'a> {
         ([upper, lower], [f, g])
     }
 
-    /// Adds what the other parts sent of a piece to this part's `registers`.
+    /// Adds what the other parts sent of a strip to this part's `registers`.
     #[track_caller]
     fn add_parts(
         &self,

@@ -11,12 +11,14 @@
 //! right                             └▶ O[right] += P·V(n) …
 //! ```
 //!
-//! The last message of a block of rows carries the rows' final factors instead of probabilities.
+//! The last message of a row block carries the rows' final factors instead of probabilities.
 //!
 //! 64 rows read 128 KiB of keys and values per 8.4 MFLOP: more than L2 delivers. So two CTAs of a
-//! cluster take neighbouring blocks of rows, and each copies half of every tile to both of them.
-//! A tile is kept in two units (the columns of the left and of the right warpgroup), each with
+//! cluster take neighbouring row blocks, and each copies half of every tile to both of them.
+//! A tile is kept in two pieces (the columns of the left and of the right warpgroup), each with
 //! barriers of its own, so that the next tile's first half can arrive while the second is in use.
+//!
+//! Where each token has its own list, the CTAs of a cluster have heads of one token, and share its rows ([`sharing`]).
 //!
 //! All segments of a call are visited in one launch, one behind the other, under one softmax.
 //!
@@ -25,8 +27,9 @@
 //!
 //! Shared memory at 512 columns: queries 64 KiB, keys 64 KiB, values 64 KiB, probabilities 2 × 8 KiB.
 //! With K = V the values' 64 KiB are a second stage of keys. Packed rows wait in 24 KiB more to be
-//! unpacked; there is room for one tile of probabilities then. Registers: output 128, scores 32,
-//! probabilities 16.
+//! unpacked (those of half bytes in registers); there is room for one tile of probabilities then. Packed rows of
+//! 576 columns take 72 KiB, beside 72 KiB of queries and 32 KiB in which they wait: there is one stage of them.
+//! Registers: output 128, scores 32, probabilities 16.
 
 mod config;
 mod gatherers;
@@ -35,6 +38,7 @@ mod loaders;
 mod merge;
 mod right_columns;
 mod scoring;
+mod sharing;
 
 pub use config::{Config, TILE};
 pub use kernel::emit;

@@ -1,7 +1,7 @@
 //! The right warpgroup: the second half of the output columns.
 
 use super::kernel::Frame;
-use super::merge::Side;
+use super::merge::Merging;
 use crate::call::task::OpenTile;
 use crate::hopper::epilogue::Columns;
 use crate::hopper::fragment;
@@ -9,7 +9,7 @@ use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
 
-struct Right<'f> {
+struct RightColumns<'f> {
     frame: &'f Frame,
     thread: Reg<u32>,
     /// True in one thread per warp.
@@ -25,9 +25,9 @@ struct Right<'f> {
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let shared = &frame.shared;
     let thread = b.thread();
-    let thread = b.and(thread, 127);
-    let lane = b.and(thread, 31);
-    let right = Right {
+    let thread = b.eval(thread % 128);
+    let lane = b.eval(thread % 32);
+    let right = RightColumns {
         frame,
         thread,
         lead: b.setp(Cmp::Eq, lane, 0),
@@ -38,22 +38,22 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         watch: frame.params.watch(b),
     };
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
-    right.watch.revisit(b, &frame.params, |b, open| right.run_tile_again(b, &open));
+    let merging = Merging::right(frame, right.columns());
+    right.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
 }
 
-impl Right<'_> {
+impl RightColumns<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         for &register in &self.out {
             b.assign(register, 0.0);
         }
         let tiles = self.frame.params.count_tiles(b, open);
-        let left = b.value(tiles);
+        let remaining = b.value(tiles);
         b.while_(
-            |b| b.setp(Cmp::Gt, left, 0),
+            |b| b.setp(Cmp::Gt, remaining, 0),
             |b| {
                 self.step(b);
-                let next = b.sub(left, 1);
-                b.assign(left, next);
+                b.assign(remaining, remaining - 1);
             },
         );
         let block = self.frame.block(b, open);
@@ -61,9 +61,9 @@ impl Right<'_> {
         match self.frame.config.parts {
             1 => self.finish(b, &output),
             _ => {
-                let side = Side::right(self.frame, self.columns());
-                side.meet(b, None);
-                side.finish(b, &output);
+                let merging = Merging::right(self.frame, self.columns());
+                merging.meet(b, None);
+                merging.finish(b, &output);
             }
         }
     }
@@ -76,15 +76,6 @@ impl Right<'_> {
         b.warp_sync();
         last.release_if(b, self.lead);
         self.columns().write(b, output, factors);
-    }
-
-    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
-        let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        match self.frame.config.parts {
-            1 => self.columns().write_again(b, &output),
-            _ => Side::right(self.frame, self.columns()).finish_again(b, &output),
-        }
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -109,15 +100,15 @@ impl Right<'_> {
         if !config.shared_kv {
             self.frame.await_rows(b, &values);
         }
-        let (left, right) = (config.probabilities().k_major(), config.values().mn_major());
+        let (p_operand, v_operand) = (config.probabilities().k_major(), config.values().mn_major());
         let at = p.tile(b, self.frame.shared.p).at();
-        let probabilities = left.at(b, at);
+        let probabilities = p_operand.at(b, at);
         let products = self.frame.products(b, &values, 1, &self.out);
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
-            let a = WgmmaA::Shared(left.step(b, probabilities, step), false);
+            let a = WgmmaA::Shared(p_operand.step(b, probabilities, step), false);
             for (out, v) in &products {
-                let v_step = right.step(b, *v, step);
+                let v_step = v_operand.step(b, *v, step);
                 b.wgmma(config.half, out, &a, v_step, true, self.yes);
             }
         }

@@ -2,18 +2,18 @@
 
 use super::config::TILE;
 use super::kernel::Frame;
-use super::merge::Side;
+use super::merge::Merging;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
-use crate::hopper::scores::{Scores, Seen, TileOfKeys};
+use crate::hopper::scores::{Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
 use crate::moves::marks::Marks;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
 
-struct Left<'f> {
+struct Scoring<'f> {
     frame: &'f Frame,
     /// True in one thread per warp.
     lead: Reg<bool>,
@@ -30,12 +30,12 @@ struct Left<'f> {
     watch: Watch,
 }
 
-/// A block of rows in work.
+/// A row block in work.
 struct View {
     queries: Reg<u64>,
-    /// The units scores are computed from.
+    /// The pieces scores are computed from.
     keys: Vec<Slot<Consumer>>,
-    /// The first unit whose values the next accumulation reads, where K = V.
+    /// The first piece whose values the next accumulation reads, where K = V.
     pending: Option<Slot<Consumer>>,
 }
 
@@ -43,9 +43,9 @@ struct View {
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let (config, shared) = (&frame.config, &frame.shared);
     let thread = b.thread();
-    let thread = b.and(thread, 127);
-    let lane = b.and(thread, 31);
-    let left = Left {
+    let thread = b.eval(thread % 128);
+    let lane = b.eval(thread % 32);
+    let scoring = Scoring {
         frame,
         lead: b.setp(Cmp::Eq, lane, 0),
         q: shared.q_ring.consumer(b),
@@ -59,11 +59,12 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         no: b.predicate(false),
         watch: frame.params.watch(b),
     };
-    frame.params.for_each_tile(b, |b, open| left.run_tile(b, &open));
-    left.watch.revisit(b, &frame.params, |b, open| left.run_tile_again(b, &open));
+    frame.params.for_each_tile(b, |b, open| scoring.run_tile(b, &open));
+    let merging = Merging::left(frame, scoring.columns());
+    scoring.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
 }
 
-impl Left<'_> {
+impl Scoring<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         self.scores.reset(b);
         for &register in &self.out {
@@ -93,9 +94,9 @@ impl Left<'_> {
     /// Puts the parts of the keys together, and finishes some of the columns.
     fn merge(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let states = self.scores.totals(b);
-        let side = Side::left(self.frame, self.columns());
-        side.meet(b, Some(states));
-        side.finish(b, output);
+        let merging = Merging::left(self.frame, self.columns());
+        merging.meet(b, Some(states));
+        merging.finish(b, output);
     }
 
     fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
@@ -103,15 +104,6 @@ impl Left<'_> {
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
         self.columns().write(b, output, factors);
-    }
-
-    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
-        let block = self.frame.block(b, open);
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
-        match self.frame.config.parts {
-            1 => self.columns().write_again(b, &output),
-            _ => Side::left(self.frame, self.columns()).finish_again(b, &output),
-        }
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -124,9 +116,9 @@ impl Left<'_> {
         }
     }
 
-    /// All tiles of keys, segment after segment, last to first, but the output of the last one visited.
+    /// All KV tiles, segment after segment, last to first, but the output of the last one visited.
     fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
-        let queries = self.frame.shared.q.descriptor(b);
+        let queries = self.frame.shared.q.tile(0).descriptor(b);
         let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
         let view = View { queries, keys, pending };
@@ -137,7 +129,7 @@ impl Left<'_> {
         }
         let visited = b.value::<u32>(0);
         params.for_each_segment(b, open, |b, segment, open| {
-            let any = b.setp(Cmp::Gt, open.range.end, open.range.begin);
+            let any = open.range.any(b);
             b.if_(any, |b| {
                 let before = (segment > 0).then(|| b.setp(Cmp::Ne, visited, 0));
                 self.segment_scores(b, &view, open, block, segment, before);
@@ -158,7 +150,7 @@ impl Left<'_> {
         before: Option<Reg<bool>>,
     ) {
         let range = open.range;
-        let n = b.sub(range.end, 1);
+        let n = range.end.before(b, 1);
         let last_token = block.last_token(b);
         let clear = open.bounds.clear_tiles(b, range, block.token, last_token);
         let windows = self.scores.windows(b, open, block);
@@ -172,7 +164,7 @@ impl Left<'_> {
                 true => Seen::Within(&windows, n),
                 false => Seen::All,
             };
-            TileOfKeys { seen, biases: biases.as_ref().map(|rows| (rows, n)) }
+            SeenTile { seen, biases: biases.as_ref().map(|rows| (rows, n)) }
         };
         match before {
             None => self.first_scores(b, view, &tile(true)),
@@ -186,7 +178,7 @@ impl Left<'_> {
     }
 
     /// The first tile has nothing to overlap with.
-    fn first_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+    fn first_scores(&self, b: &mut Builder, view: &View, keys: &SeenTile<'_>) {
         self.issue_scores(b, view);
         self.release_keys(b, view, 0);
         self.scores.first_softmax(b, &self.frame.params.softmax, keys);
@@ -196,7 +188,7 @@ impl Left<'_> {
     }
 
     /// One tile's scores and probabilities, and the output of the one before it.
-    fn step(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+    fn step(&self, b: &mut Builder, view: &View, keys: &SeenTile<'_>) {
         match self.frame.config.output_first {
             true => self.output_then_scores(b, view, keys),
             false => self.scores_then_output(b, view, keys),
@@ -204,14 +196,21 @@ impl Left<'_> {
     }
 
     /// The output of a tile goes before the scores of the next one: its place is free while those are computed.
-    fn output_then_scores(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+    fn output_then_scores(&self, b: &mut Builder, view: &View, keys: &SeenTile<'_>) {
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
+        if self.frame.config.stages == 1 {
+            // The next keys come to the place of these values.
+            b.wgmma_wait(0);
+            self.frame.release(b, &values, self.lead);
+        }
         self.take_keys(b, view);
         self.issue_scores(b, view);
-        b.wgmma_wait(1);
-        self.frame.release(b, &values, self.lead);
+        if self.frame.config.stages > 1 {
+            b.wgmma_wait(1);
+            self.frame.release(b, &values, self.lead);
+        }
         self.release_keys(b, view, 0);
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
@@ -228,7 +227,7 @@ impl Left<'_> {
 
     /// Scores of a tile and output of the one before it run on the tensor cores together; the softmax of
     /// the former overlaps the latter.
-    fn scores_then_output(&self, b: &mut Builder, view: &View, keys: &TileOfKeys<'_>) {
+    fn scores_then_output(&self, b: &mut Builder, view: &View, keys: &SeenTile<'_>) {
         self.take_keys(b, view);
         self.issue_scores(b, view);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
@@ -251,7 +250,7 @@ impl Left<'_> {
         self.frame.release(b, &values, self.lead);
     }
 
-    /// Releases each unit of keys once it is read, `later` commit groups after those of the scores. Where
+    /// Releases each piece of keys once it is read, `later` commit groups after those of the scores. Where
     /// K = V the first one still holds values to come.
     fn release_keys(&self, b: &mut Builder, view: &View, later: u32) {
         if let Some(pending) = &view.pending {
@@ -259,8 +258,8 @@ impl Left<'_> {
             pending.assign(b, &view.keys[0]);
             return view.keys[1..].iter().for_each(|keys| self.frame.release(b, keys, self.lead));
         }
-        for (unit, keys) in view.keys.iter().enumerate() {
-            b.wgmma_wait((view.keys.len() - 1 - unit) as u32 + later);
+        for (piece, keys) in view.keys.iter().enumerate() {
+            b.wgmma_wait((view.keys.len() - 1 - piece) as u32 + later);
             self.frame.release(b, keys, self.lead);
         }
     }
@@ -274,24 +273,24 @@ impl Left<'_> {
         values
     }
 
-    /// `S = Q·Kᵀ`, one commit group per unit that can be released once it is read; where K = V, one.
+    /// `S = Q·Kᵀ`, one commit group per piece that can be released once it is read; where K = V, one.
     fn issue_scores(&self, b: &mut Builder, view: &View) {
         let config = &self.frame.config;
-        let (left, right) = (config.queries().k_major(), config.keys().k_major());
+        let (q_operand, k_operand) = (config.queries().k_major(), config.keys().k_major());
         let mut step = 0;
-        for (unit, panels) in config.key_units().into_iter().enumerate() {
-            self.frame.await_rows(b, &view.keys[unit]);
-            let at = self.frame.key_unit(b, &view.keys[unit], unit);
-            let k = right.at(b, at);
-            if unit == 0 {
+        for (piece, panels) in config.key_pieces().into_iter().enumerate() {
+            self.frame.await_rows(b, &view.keys[piece]);
+            let at = self.frame.key_piece(b, &view.keys[piece], piece);
+            let k = k_operand.at(b, at);
+            if piece == 0 {
                 if let Some(marks) = &self.frame.shared.marks {
                     marks.read(b, self.scores.thread, view.keys[0].stage(), &self.marks);
                 }
                 b.wgmma_fence();
             }
             for within in 0..(panels * 4).min(config.key_dim.div_ceil(16) - step) {
-                let q_step = left.step(b, view.queries, step);
-                let k_step = right.step(b, k, within);
+                let q_step = q_operand.step(b, view.queries, step);
+                let k_step = k_operand.step(b, k, within);
                 let accumulate = if step == 0 { self.no } else { self.yes };
                 let q = WgmmaA::Shared(q_step, false);
                 b.wgmma(config.half, &self.scores.scores, &q, k_step, false, accumulate);
@@ -308,13 +307,13 @@ impl Left<'_> {
 
     /// `O += P·V`, one commit group.
     fn issue_output(&self, b: &mut Builder, values: &Slot<Consumer>) {
-        let right = self.frame.config.values().mn_major();
+        let v_operand = self.frame.config.values().mn_major();
         let products = self.frame.products(b, values, 0, &self.out);
         b.wgmma_fence();
         for (step, p) in self.scores.probabilities.chunks_exact(4).enumerate() {
             let p = WgmmaA::Registers([p[0], p[1], p[2], p[3]]);
             for (out, v) in &products {
-                let v_step = right.step(b, *v, step as u32);
+                let v_step = v_operand.step(b, *v, step as u32);
                 b.wgmma(self.frame.config.half, out, &p, v_step, true, self.yes);
             }
         }
@@ -334,7 +333,7 @@ impl Left<'_> {
     }
 
     /// Hands the right warpgroup the factors of both rows, and the probabilities unless this is the
-    /// last message of a block of rows.
+    /// last message of a row block.
     fn send(
         &self,
         b: &mut Builder,
@@ -346,9 +345,9 @@ impl Left<'_> {
         let shared = &self.frame.shared;
         if probabilities {
             let to = slot.tile(b, shared.p);
-            fragment::store(b, self.scores.thread, &self.scores.probabilities, to);
+            b.store_fragment(self.scores.thread, &self.scores.probabilities, to);
         }
-        let quad = b.and(self.scores.thread, 3);
+        let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         b.if_(first_of_row, |b| {
             let row = fragment::first_row(b, self.scores.thread);

@@ -131,9 +131,7 @@ fn set_word(b: &mut Builder, words: SmemPtr, p: Reg<bool>, value: u32) {
 #[track_caller]
 fn word_of_warp(b: &mut Builder, words: SmemPtr) -> SmemPtr {
     let thread = b.thread();
-    let warp = b.shr(thread, LANES.ilog2());
-    let offset = b.mul(warp, 4);
-    b.smem_add(words, offset)
+    b.smem_add(words, (thread >> LANES.ilog2()) * 4)
 }
 
 /// Whether numbers of one lane are finite.
@@ -202,7 +200,7 @@ impl Again<'_> {
     #[track_caller]
     pub fn rows(&self, b: &mut Builder, first: Reg<u32>, count: u32) {
         b.range(0, count, |b, number| {
-            let number = b.add(first, number);
+            let number = b.eval(first + number);
             let place = self.output.place(b, number);
             b.if_(place.live, |b| self.row(b, number, place));
         });
@@ -214,9 +212,9 @@ impl Again<'_> {
         let strange = self.was_strange(b, &place, lane);
         b.if_(strange, |b| {
             let (params, open) = (self.output.params, self.output.open);
-            let at = [open.sequence.q_batch, place.head, place.token];
+            let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
             let query = params.exact_queries.row(b, at);
-            let in_quad = b.and(lane, QUAD - 1);
+            let in_quad = b.eval(lane & (QUAD - 1));
             self.compute(b, &Row { number, place, query, lane, in_quad });
         });
     }
@@ -229,11 +227,10 @@ impl Again<'_> {
         b.while_(
             |b| b.setp(Cmp::Lt, vector, self.columns / VECTOR),
             |b| {
-                let column = b.mad(vector, VECTOR, self.column);
+                let column = b.eval(vector * VECTOR + self.column);
                 let numbers = self.written(b, place, column);
                 written.look(b, &numbers);
-                let next = b.add(vector, LANES);
-                b.assign(vector, next);
+                b.assign(vector, vector + LANES);
             },
         );
         written.any_strange(b)
@@ -245,13 +242,13 @@ impl Again<'_> {
         let params = self.output.params;
         match params.output.partial {
             Some(partial) => {
-                let byte = b.mul_wide(column, 4);
+                let byte = b.eval(column.widening_mul(4));
                 let from = self.output.partial_row(b, place, partial, byte);
                 let halves = [0, 16].map(|at| b.ld_global_vector::<f32>(from.plus(at), 4));
                 halves.concat()
             }
             None => {
-                let byte = b.mul_wide(column, 2);
+                let byte = b.eval(column.widening_mul(2));
                 let from = self.output.output_row(b, place, byte);
                 let first = b.value(0);
                 elements(b, params.half, from, first).to_vec()
@@ -283,7 +280,7 @@ impl Again<'_> {
     /// Writes the log-sum-exp in one thread of the warp that has the row's first column, and wrote it before.
     #[track_caller]
     fn write_lse(&self, b: &mut Builder, row: &Row, result: &RowResult) {
-        let position = b.or(row.lane, self.column);
+        let position = b.eval(row.lane | self.column);
         let first = b.setp(Cmp::Eq, position, 0);
         self.output.write_lse(b, &row.place, result, Some(first));
     }
@@ -298,8 +295,7 @@ impl Again<'_> {
             |b| {
                 let sums = self.some_columns(b, row, shift, inverse, next);
                 b.if_(first_quad, |b| self.write(b, row, next, &sums));
-                let behind = b.add(next, AT_ONCE);
-                b.assign(next, behind);
+                b.assign(next, next + AT_ONCE);
             },
         );
     }
@@ -322,12 +318,12 @@ impl Again<'_> {
             let hidden = b.setp(Cmp::Eq, batch.score, f32::NEG_INFINITY);
             let seen = b.not(hidden);
             let seen = b.ballot(seen);
-            let quad = b.shr(row.lane, QUAD.ilog2());
+            let quad = b.eval(row.lane >> QUAD.ilog2());
             b.range(0, LANES / QUADS, |b, step| {
-                let from = b.mad(step, QUADS, quad);
+                let from = b.eval(step * QUADS + quad);
                 let weight = b.lane_value(weight, from);
-                let bit = b.shr(seen, from);
-                let bit = b.and(bit, 1);
+                let bit = b.eval(seen >> from);
+                let bit = b.eval(bit % 2);
                 let sees = b.setp(Cmp::Ne, bit, 0);
                 b.if_(sees, |b| self.add_value(b, row, batch, from, weight, (next, &sums)));
             });
@@ -352,12 +348,11 @@ impl Again<'_> {
         weight: Reg<f32>,
         (next, sums): (Reg<u32>, &[Vec<Reg<f32>>]),
     ) {
-        let number = b.add(batch.first, key);
+        let number = b.eval(batch.first + key);
         let key = batch.rows.find(b, batch.open, row.place.token, number);
         for (n, sums) in (0..).zip(sums) {
             self.if_exists(b, row, next, n, |b, vector| {
-                let column = b.mad(vector, VECTOR, self.column);
-                let vector = b.shr(column, VECTOR.ilog2());
+                let vector = b.eval((vector * VECTOR + self.column) >> VECTOR.ilog2());
                 let values = key.value(b, vector);
                 for (&sum, value) in sums.iter().zip(values) {
                     let added = b.fma(value, weight, sum);
@@ -377,8 +372,7 @@ impl Again<'_> {
         n: u32,
         body: impl FnOnce(&mut Builder, Reg<u32>),
     ) {
-        let n = b.add(next, n);
-        let vector = b.mad(n, QUAD, row.in_quad);
+        let vector = b.eval((next + n) * QUAD + row.in_quad);
         let exists = b.setp(Cmp::Lt, vector, self.columns / VECTOR);
         b.if_(exists, |b| body(b, vector));
     }
@@ -388,7 +382,7 @@ impl Again<'_> {
     fn write(&self, b: &mut Builder, row: &Row, next: Reg<u32>, sums: &[Vec<Reg<f32>>]) {
         for (n, sums) in (0..).zip(sums) {
             self.if_exists(b, row, next, n, |b, vector| {
-                let column = b.mad(vector, VECTOR, self.column);
+                let column = b.eval(vector * VECTOR + self.column);
                 self.write_vector(b, row, column, sums);
             });
         }
@@ -398,14 +392,14 @@ impl Again<'_> {
     fn write_vector(&self, b: &mut Builder, row: &Row, column: Reg<u32>, sums: &[Reg<f32>]) {
         let params = self.output.params;
         if let Some(partial) = params.output.partial {
-            let byte = b.mul_wide(column, 4);
+            let byte = b.eval(column.widening_mul(4));
             let to = self.output.partial_row(b, &row.place, partial, byte);
             for (i, some) in sums.chunks(4).enumerate() {
                 b.st_global_vector(to.plus(i as i64 * 16), some);
             }
             return;
         }
-        let byte = b.mul_wide(column, 2);
+        let byte = b.eval(column.widening_mul(2));
         let to = self.output.output_row(b, &row.place, byte);
         let packed: Vec<_> =
             sums.chunks(2).map(|pair| b.pack(params.half, pair[0], pair[1])).collect();
@@ -423,13 +417,12 @@ impl Again<'_> {
                 |b| b.setp(Cmp::Lt, first, end),
                 |b| {
                     let rows = params.segments[segment].exact_rows(params.half);
-                    let key = b.add(first, row.lane);
+                    let key = b.eval(first + row.lane);
                     let visible = b.setp(Cmp::Lt, key, end);
                     let score = b.value(f32::NEG_INFINITY);
                     b.if_(visible, |b| self.score(b, row, &rows, open, key, score));
                     body(b, &Batch { rows, open, first, score });
-                    let behind = b.add(first, LANES);
-                    b.assign(first, behind);
+                    b.assign(first, first + LANES);
                 },
             );
         });
@@ -492,13 +485,13 @@ impl Again<'_> {
         // Parts that a cluster merges, or CTAs exchange, are all in the result.
         let in_parts = params.segments[segment].tiles_per_split.is_some();
         if in_parts && params.part.is_none() {
-            let tile = params.tiling.tile as i32;
-            let [begin, visited] = [open.range.begin, open.range.end].map(|n| b.mul(n, tile));
-            first = b.max(first, begin);
-            end = b.min(end, visited);
+            let tile = params.tiling.tile;
+            let [begin, visited] = [open.range.begin, open.range.end].map(|n| n.first_key(b, tile));
+            first = b.eval(first.max(begin));
+            end = b.eval(end.min(visited));
         }
-        let first = b.max(first, 0);
-        let end = b.max(end, first);
+        let first = b.eval(first.max(0));
+        let end = b.eval(end.max(first));
         (first.reinterpret(), end.reinterpret())
     }
 }

@@ -1,11 +1,12 @@
 //! Rows of queries, keys and values, read by one thread from where they lie.
 
-use crate::call::arguments::Arguments;
+use crate::call::index::TensorToken;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile};
-use crate::moves::gather::{Model1, PackedRow};
+use crate::moves::gather::{Packed, PackedRow};
 use problem::View;
 use program::BufferId;
+use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Columns that are read together: 16 bytes of 16-bit elements.
@@ -51,6 +52,20 @@ impl Tensor {
         }
         b.global_add(self.base, offset)
     }
+
+    /// The row `tokens` tokens further on.
+    #[track_caller]
+    pub fn further(&self, b: &mut Builder, row: GlobalPtr, tokens: Reg<u32>) -> GlobalPtr {
+        let tokens = b.widen(tokens);
+        let offset = b.mul(tokens, self.strides[2]);
+        b.global_add(row, offset)
+    }
+
+    /// Bytes between `tokens` tokens.
+    #[track_caller]
+    pub fn bytes_of(&self, b: &mut Builder, tokens: u32) -> Reg<u64> {
+        b.mul(self.strides[2], u64::from(tokens))
+    }
 }
 
 /// Where the keys and values of a segment lie.
@@ -58,8 +73,8 @@ impl Tensor {
 pub enum Rows {
     /// Rows of 16-bit elements: keys, and values.
     Elements(Tensor, Tensor),
-    /// Rows in DeepSeek-V4's fp8 format, values being the first columns.
-    Model1(Model1),
+    /// Packed rows, values being the first columns.
+    Packed(Packed),
 }
 
 /// The rows of a segment, to be found by key.
@@ -79,7 +94,7 @@ pub struct Key<'a> {
 /// Where they are.
 enum Place {
     Elements { key: GlobalPtr, value: GlobalPtr },
-    Model1(PackedRow),
+    Packed(PackedRow),
 }
 
 impl SegmentRows<'_> {
@@ -89,49 +104,49 @@ impl SegmentRows<'_> {
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        token: Reg<u32>,
+        token: TensorToken,
         key: Reg<u32>,
     ) -> Key<'_> {
         let (outer, row, exists) = self.row_of(b, open, token, key);
         let place = match &self.keys.exact {
             Rows::Elements(keys, values) => {
-                let at = [outer, open.tile.kv_head, row];
+                let at = [outer, open.tile.kv_head.reg(), row];
                 Place::Elements { key: keys.row(b, at), value: values.row(b, at) }
             }
-            Rows::Model1(rows) => Place::Model1(rows.row(b, outer, row, exists)),
+            Rows::Packed(rows) => Place::Packed(rows.row(b, outer, row, exists)),
         };
         Key { rows: self, exists, place }
     }
 
     /// Batch or page of a key, row of it, and whether it exists.
     #[track_caller]
-    fn row_of(
+    pub fn row_of(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        token: Reg<u32>,
+        token: TensorToken,
         key: Reg<u32>,
     ) -> (Reg<u32>, Reg<u32>, Reg<bool>) {
         let (keys, sequence) = (self.keys, &open.sequence);
         if let Some(lists) = keys.lists {
-            let list = b.mad(sequence.q_batch, lists.tokens, token);
+            let list = b.mad(sequence.q_batch.reg(), lists.tokens, token.reg());
             let list = b.mul_wide(list, lists.bytes);
             let list = b.global_add(lists.entries, list);
             let at = element(b, list, key);
             let entry = b.ld_global::<u32>(at);
             let exists = b.setp(Cmp::Lt, entry, lists.rows);
             let (outer, row) = match lists.page_rows {
-                None => (sequence.k_batch, entry),
+                None => (sequence.k_batch.reg(), entry),
                 Some(page_rows) => page_rows.divide(b, entry),
             };
             return (outer, row, exists);
         }
         let Some(pages) = keys.page_table else {
             let exists = b.predicate(true);
-            return (sequence.k_batch, b.add(key, sequence.k_start), exists);
+            return (sequence.k_batch.reg(), b.add(key, sequence.k_start), exists);
         };
         let (entry, row) = pages.page_rows.divide(b, key);
-        let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
+        let entry = b.mad(open.tile.sequence.reg(), pages.pages_per_sequence, entry);
         let at = element(b, pages.table, entry);
         let page = b.ld_global::<u32>(at);
         let exists = b.setp(Cmp::Lt, page, pages.pages);
@@ -164,7 +179,7 @@ impl Key<'_> {
     fn key_dim(&self) -> u32 {
         match self.rows.keys.exact {
             Rows::Elements(keys, _) => keys.columns,
-            Rows::Model1(_) => problem::Storage::MODEL1_DIM as u32,
+            Rows::Packed(rows) => rows.format.dim(),
         }
     }
 
@@ -179,7 +194,7 @@ impl Key<'_> {
             Place::Elements { key, value } => {
                 elements(b, self.rows.half, if of_key { key } else { value }, vector)
             }
-            Place::Model1(row) => row.vector(b, vector),
+            Place::Packed(row) => row.vector(b, vector),
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Rows of 16-bit elements: copied 16 bytes at a time, asynchronously.
 
 use super::share::{Share, row_at};
-use crate::call::arguments::Arguments;
+use crate::call::index::KvHead;
 use crate::call::tensors::CHUNK;
 use problem::View;
 use program::BufferId;
-use ptx::build::{Builder, Cmp, GlobalPtr, Reg, UNIT_BYTES};
+use program::build::Arguments;
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, VECTOR_BYTES};
 
 /// A tensor of 16-bit elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements {
     /// First element.
     pub base: GlobalPtr,
-    /// Units of 16 bytes between batches or pages, heads, and tokens.
+    /// Vectors of 16 bytes between batches or pages, heads, and tokens.
     strides: [Reg<u32>; 3],
     /// Columns of a row.
     columns: u32,
@@ -32,15 +33,15 @@ impl Elements {
         let strides = [0, 1, 2].map(|d| {
             // The stride of a dimension of extent 1 is never used and may be anything.
             let stride = if view.shape[d] > 1 { view.strides[d] * view.dtype.bytes() } else { 0 };
-            args.u32(b, &format!("{name}_stride{d}"), (stride / u64::from(UNIT_BYTES)) as u32)
+            args.u32(b, &format!("{name}_stride{d}"), (stride / u64::from(VECTOR_BYTES)) as u32)
         });
         Elements { base, strides, columns: view.dim() as u32 }
     }
 
-    /// The same rows, `columns` columns from `first` on, which is a multiple of a unit's.
+    /// The same rows, `columns` columns from `first` on, which is a multiple of a vector's.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
-        let offset = b.mul_wide(first, 2);
+        let offset = b.eval(first.widening_mul(2));
         Elements { base: b.global_add(self.base, offset), columns, ..*self }
     }
 
@@ -49,51 +50,49 @@ impl Elements {
         self.columns * 2
     }
 
-    /// Where a row is, in units of 16 bytes.
+    /// Where a row is, in vectors of 16 bytes.
     #[track_caller]
     pub fn place(
         &self,
         b: &mut Builder,
         outer: Reg<u32>,
-        head: Reg<u32>,
+        head: KvHead,
         token: Reg<u32>,
     ) -> Reg<u32> {
-        let head = b.mul(head, self.strides[1]);
-        let place = b.mad(outer, self.strides[0], head);
-        b.mad(token, self.strides[2], place)
+        b.eval(token * self.strides[2] + (outer * self.strides[0] + head.reg() * self.strides[1]))
     }
 
     /// Issues the copies of a warp's share; rows and columns that do not exist become zeros.
     #[track_caller]
     pub fn copy(&self, b: &mut Builder, share: &Share<'_>) {
-        let first = b.mul_wide(share.unit, UNIT_BYTES);
+        let first = b.eval(share.vector.widening_mul(VECTOR_BYTES));
         let first = b.global_add(self.base, first).plus(i64::from(share.column * 2));
         for run in 0..share.runs() {
             let place = share.handed(b, run);
             let from = row_at(b, first, place.row);
-            let whole = b.select::<u32>(place.exists, UNIT_BYTES, 0);
+            let whole = b.select::<u32>(place.exists, VECTOR_BYTES, 0);
             for panel in 0..share.panels() {
-                let valid = self.within_row(b, share.column + panel * CHUNK, share.unit, whole);
+                let valid = self.within_row(b, share.column + panel * CHUNK, share.vector, whole);
                 let from = from.plus(i64::from(panel * CHUNK * 2));
                 b.cp_async16(share.to(run, panel), from, Some(valid));
             }
         }
     }
 
-    /// `bytes`, or none where unit `unit` of the panel at `column` is past the end of a row.
+    /// `bytes`, or none where vector `vector` of the panel at `column` is past the end of a row.
     #[track_caller]
     fn within_row(
         &self,
         b: &mut Builder,
         column: u32,
-        unit: Reg<u32>,
+        vector: Reg<u32>,
         bytes: Reg<u32>,
     ) -> Reg<u32> {
-        let left = self.columns.saturating_sub(column);
-        if left >= CHUNK {
+        let remaining = self.columns.saturating_sub(column);
+        if remaining >= CHUNK {
             return bytes;
         }
-        let inside = b.setp(Cmp::Lt, unit, left * 2 / UNIT_BYTES);
+        let inside = b.setp(Cmp::Lt, vector, remaining * 2 / VECTOR_BYTES);
         b.select::<u32>(inside, bytes, 0)
     }
 }

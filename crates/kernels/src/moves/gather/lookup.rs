@@ -3,6 +3,7 @@
 use super::Scattered;
 use super::WARPS;
 use super::share::{LANES, NOWHERE, ROWS};
+use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile, Tiling};
@@ -62,50 +63,100 @@ impl Row {
 /// Where a row is.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The row, in units of 16 bytes from the first: [`NOWHERE`] if there is none.
+    /// The row, in vectors of 16 bytes from the first: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
-    /// Its scales, where it has some.
-    pub scales: Option<[Reg<u32>; 2]>,
+    /// What else is known of it.
+    pub aside: Aside,
+}
+
+/// What is known of a row beside its place, as its format says: its scales, or where they are in units of 16 bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Aside {
+    Nothing,
+    ScalePlace([Reg<u32>; 1]),
+    Scales([Reg<u32>; 2]),
+}
+
+impl Aside {
+    /// So many words that are not known yet.
+    #[track_caller]
+    pub fn new(b: &mut Builder, words: usize) -> Self {
+        match words {
+            0 => Aside::Nothing,
+            1 => Aside::ScalePlace([b.reg()]),
+            _ => Aside::Scales([b.reg(), b.reg()]),
+        }
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[Reg<u32>] {
+        match self {
+            Aside::Nothing => &[],
+            Aside::ScalePlace(place) => place,
+            Aside::Scales(scales) => scales,
+        }
+    }
+
+    fn map(self, word: impl FnMut(Reg<u32>) -> Reg<u32>) -> Self {
+        match self {
+            Aside::Nothing => Aside::Nothing,
+            Aside::ScalePlace(place) => Aside::ScalePlace(place.map(word)),
+            Aside::Scales(scales) => Aside::Scales(scales.map(word)),
+        }
+    }
 }
 
 impl Place {
     /// A place in `source` that is not known yet.
     #[track_caller]
     pub fn new(b: &mut Builder, source: &Scattered) -> Self {
-        let scales = matches!(source, Scattered::Model1(_)).then(|| [b.reg(), b.reg()]);
-        Place { row: b.reg(), scales }
+        let words = match source {
+            Scattered::Elements(_) => 0,
+            Scattered::Packed(rows) => rows.format.aside(),
+        };
+        let aside = Aside::new(b, words);
+        Place { row: b.reg(), aside }
     }
 
     /// Overwrites it.
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Place) {
         b.assign(self.row, other.row);
-        if let (Some(scales), Some(other)) = (self.scales, other.scales) {
-            scales.iter().zip(other).for_each(|(scale, other)| b.assign(*scale, other));
+        let words = self.aside.words().iter().zip(other.aside.words());
+        words.for_each(|(word, other)| b.assign(*word, *other));
+    }
+
+    /// The same without scales, which may not have come yet.
+    pub fn without_scales(self) -> Self {
+        match self.aside {
+            Aside::Scales(_) => Place { aside: Aside::Nothing, ..self },
+            _ => self,
         }
     }
 
     /// This place where `p` holds, the other elsewhere.
     #[track_caller]
     pub fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Place) -> Place {
-        let both = self.scales.zip(other.scales);
-        let scales =
-            both.map(|(own, other)| [0, 1].map(|i: usize| b.select::<u32>(p, own[i], other[i])));
-        Place { row: b.select::<u32>(p, self.row, other.row), scales }
+        let mut others = other.aside.words().iter();
+        let aside = self.aside.map(|own| {
+            let other = others.next().expect("places of one format");
+            b.select::<u32>(p, own, *other)
+        });
+        Place { row: b.select::<u32>(p, self.row, other.row), aside }
     }
 
     /// Makes it a place without a row.
     #[track_caller]
     pub fn clear(&self, b: &mut Builder) {
         b.assign(self.row, NOWHERE);
-        self.scales.iter().flatten().for_each(|scale| b.assign(*scale, 0));
+        self.aside.words().iter().for_each(|word| b.assign(*word, 0));
     }
 
     /// What lane `lane` of the warp knows.
     #[track_caller]
     pub fn of_lane(&self, b: &mut Builder, lane: Reg<u32>) -> Place {
         let row = b.lane_value(self.row, lane);
-        Place { row, scales: self.scales.map(|own| own.map(|scale| b.lane_value(scale, lane))) }
+        Place { row, aside: self.aside.map(|own| b.lane_value(own, lane)) }
     }
 
     /// Whether there is a row.
@@ -120,16 +171,15 @@ impl Rows {
     #[track_caller]
     pub fn first(self, b: &mut Builder, lane: Reg<u32>) -> Reg<u32> {
         let (run, within, warp) = match self {
-            Rows::Runs(warp) => (b.div(lane, ROWS), b.rem(lane, ROWS), warp),
+            Rows::Runs(warp) => (b.eval(lane / ROWS), b.eval(lane % ROWS), warp),
             Rows::TwoRuns(number) => {
-                let row = b.div(lane, LANES / (2 * ROWS));
-                let (half, within) = (b.div(row, ROWS), b.rem(row, ROWS));
-                let (two, warp) = (b.div(number, WARPS), b.rem(number, WARPS));
-                (b.mad(two, 2, half), within, warp)
+                let row = b.eval(lane / (LANES / (2 * ROWS)));
+                let (half, within) = (b.eval(row / ROWS), b.eval(row % ROWS));
+                let (two, warp) = (b.eval(number / WARPS), b.eval(number % WARPS));
+                (b.eval(two * 2 + half), within, warp)
             }
         };
-        let row = b.mad(run, WARPS, warp);
-        b.mad(row, ROWS, within)
+        b.eval((run * WARPS + warp) * ROWS + within)
     }
 }
 
@@ -148,7 +198,7 @@ impl<'p> Lookup<'p> {
 
     /// Asks where this warp's rows of tile `n` are. Tiles below those that are visited have none.
     #[track_caller]
-    pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>) -> Vec<Row> {
+    pub fn look_up(&self, b: &mut Builder, open: &OpenTile, n: KvTile) -> Vec<Row> {
         let per_lane = match self.share {
             Rows::Runs(_) => (self.tile / WARPS).div_ceil(LANES),
             Rows::TwoRuns(_) => self.tile / (LANES * WARPS),
@@ -160,14 +210,14 @@ impl<'p> Lookup<'p> {
 
     /// The same into registers that held other rows: what is asked for arrives there, and nothing waits for it.
     #[track_caller]
-    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: Reg<i32>, rows: &[Row]) {
-        let first = b.mul(n, self.tile as i32).reinterpret::<u32>();
+    pub fn look_up_into(&self, b: &mut Builder, open: &OpenTile, n: KvTile, rows: &[Row]) {
+        let first = n.first_key(b, self.tile).reinterpret::<u32>();
         let row = self.share.first(b, self.lane);
-        let key = b.add(first, row);
-        let visited = b.setp(Cmp::Ge, n, open.range.begin);
+        let key = b.eval(first + row);
+        let visited = open.range.reaches(b, n);
         let end = b.select::<u32>(visited, open.sequence.k_len, 0);
         for (i, row) in (0..).zip(rows) {
-            let key = b.add(key, i * LANES * WARPS);
+            let key = b.eval(key + i * LANES * WARPS);
             self.look_up_key(b, open, key, end, row);
         }
     }
@@ -186,17 +236,17 @@ impl<'p> Lookup<'p> {
         let exists = b.setp(Cmp::Lt, key, end);
         if self.keys.lists.is_some() {
             let list = self.list(b, open);
-            b.assign(row.outer, sequence.k_batch);
+            b.assign(row.outer, sequence.k_batch.reg());
             return load_if(b, exists, list, key, row.token);
         }
         let token = match self.keys.page_table {
             None => {
-                b.assign(row.outer, sequence.k_batch);
-                b.add(key, sequence.k_start)
+                b.assign(row.outer, sequence.k_batch.reg());
+                b.eval(key + sequence.k_start)
             }
             Some(pages) => {
                 let (entry, token) = pages.page_rows.divide(b, key);
-                let entry = b.mad(open.tile.batch, pages.pages_per_sequence, entry);
+                let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
                 load_if(b, exists, pages.table, entry, row.outer);
                 token
             }
@@ -213,10 +263,9 @@ impl<'p> Lookup<'p> {
         assert!(together && packing.tokens == 1, "a list is one token's");
         let lists = self.keys.lists.expect("lists");
         let block = Block::at(b, packing, group, open.first_block);
-        let token = b.add(open.sequence.q_start, block.token);
-        let number = b.mad(open.sequence.q_batch, lists.tokens, token);
-        let offset = b.mul_wide(number, lists.bytes);
-        b.global_add(lists.entries, offset)
+        let token = b.eval(open.sequence.q_start + block.token.reg());
+        let number = b.eval(open.sequence.q_batch.reg() * lists.tokens + token);
+        b.global_add(lists.entries, number.widening_mul(lists.bytes))
     }
 
     /// The places in `source` of rows that were looked up.
@@ -253,12 +302,12 @@ impl<'p> Lookup<'p> {
         };
         let at = match source {
             Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
-            Scattered::Model1(rows) => rows.place(b, outer, token),
+            Scattered::Packed(rows) => rows.place(b, outer, token),
         };
         let at = b.select::<u32>(exists, at, NOWHERE);
         b.assign(place.row, at);
-        if let (Scattered::Model1(rows), Some(scales)) = (source, &place.scales) {
-            rows.load_scales(b, outer, token, exists, scales);
+        if let Scattered::Packed(rows) = source {
+            rows.find_aside(b, outer, token, exists, &place.aside);
         }
     }
 

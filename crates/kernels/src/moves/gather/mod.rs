@@ -10,26 +10,31 @@
 //! multiplies with the rows fences behind the wait for them.
 
 mod elements;
+mod format;
 mod lane;
 mod lookup;
-mod model1;
+mod numbers;
+mod packed;
 mod share;
 mod unpack;
 
 pub use elements::Elements;
-pub use lane::{Lane as UnpackingLane, words_of};
+pub use format::Format;
+pub use lane::Lane as UnpackingLane;
 #[cfg(test)]
 pub use lookup::row_of_lane;
 pub use lookup::{Lookup, Place, Row, Rows};
-pub use model1::{Model1, PackedRow};
+pub use packed::{Packed, PackedRow};
 pub use share::Share;
-pub use unpack::{Unpack, WAITING_BYTES, WARPS as UNPACKING_WARPS, waiting};
+pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, waiting, waiting_bytes};
 
 use crate::call::task::{Keys, OpenTile, Params, Source};
 use crate::call::tensors::{self, CHUNK};
 use crate::moves::marks::Marks;
 use problem::{Segment, Storage, View};
-use ptx::build::{Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, Slot, UNIT_BYTES};
+use ptx::build::{
+    Builder, Cmp, Cursor, Pipeline, Producer, Reg, SharedTiles, SignalCursor, Slot, VECTOR_BYTES,
+};
 use share::NOWHERE;
 use std::ops::Range;
 
@@ -51,7 +56,7 @@ pub fn must(segment: &Segment) -> bool {
     segment.indices.is_some() || segment.storage != Storage::Elements
 }
 
-/// Whether all rows of a segment have places: units of 16 bytes, counted in 32 bits.
+/// Whether all rows of a segment have places: vectors of 16 bytes, counted in 32 bits.
 pub fn reaches(segment: &Segment) -> bool {
     let bytes = |view: &View| {
         let last = (0..3).try_fold(view.dim(), |sum, d| {
@@ -61,7 +66,7 @@ pub fn reaches(segment: &Segment) -> bool {
         last?.checked_mul(view.dtype.bytes())
     };
     let short = |bytes: Option<u64>| {
-        bytes.is_some_and(|bytes| bytes / u64::from(UNIT_BYTES) < u64::from(NOWHERE))
+        bytes.is_some_and(|bytes| bytes / u64::from(VECTOR_BYTES) < u64::from(NOWHERE))
     };
     match segment.storage {
         Storage::Elements => {
@@ -76,15 +81,15 @@ pub fn reaches(segment: &Segment) -> bool {
 pub enum Scattered {
     /// Rows of 16-bit elements.
     Elements(Elements),
-    /// Rows in DeepSeek-V4's fp8 format.
-    Model1(Model1),
+    /// Rows in one of DeepSeek's packed formats.
+    Packed(Packed),
 }
 
 impl Scattered {
-    /// Rows in DeepSeek-V4's fp8 format.
-    pub fn packed(&self) -> &Model1 {
+    /// Packed rows.
+    pub fn packed(&self) -> &Packed {
         match self {
-            Scattered::Model1(rows) => rows,
+            Scattered::Packed(rows) => rows,
             Scattered::Elements(_) => panic!("rows of elements are copied, not unpacked"),
         }
     }
@@ -92,7 +97,7 @@ impl Scattered {
     fn elements(&self) -> &Elements {
         match self {
             Scattered::Elements(rows) => rows,
-            Scattered::Model1(_) => panic!("packed rows are unpacked, not copied"),
+            Scattered::Packed(_) => panic!("packed rows are unpacked, not copied"),
         }
     }
 
@@ -101,7 +106,7 @@ impl Scattered {
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Scattered {
         match self {
             Scattered::Elements(rows) => Scattered::Elements(rows.columns(b, first, columns)),
-            Scattered::Model1(rows) => Scattered::Model1(rows.columns(b, first, columns)),
+            Scattered::Packed(rows) => Scattered::Packed(rows.columns(b, first, columns)),
         }
     }
 
@@ -110,7 +115,7 @@ impl Scattered {
     pub fn bring(&self, b: &mut Builder, share: &Share<'_>) {
         match self {
             Scattered::Elements(rows) => rows.copy(b, share),
-            Scattered::Model1(rows) => rows.unpack(b, share),
+            Scattered::Packed(rows) => rows.unpack(b, share),
         }
     }
 
@@ -126,18 +131,20 @@ pub struct Stream<'p> {
     params: &'p Params,
     sources: Vec<(Lookup<'p>, Scattered)>,
     ring: SharedTiles,
-    /// The units of a tile: panels and their ring.
-    units: Vec<(Range<u32>, Cursor<Producer>)>,
+    /// The pieces of a tile: panels and their ring.
+    pieces: Vec<(Range<u32>, Cursor<Producer>)>,
     /// Number among the warps that bring a tile together.
     warp: Reg<u32>,
     /// Where it is written which keys exist.
     marks: Option<&'p Marks>,
     /// Whether the next tile comes to L2 ahead of time.
     prefetches: bool,
+    /// Where only half of each tile is brought, which one, and where it arrives in each piece.
+    half: Option<(Reg<u32>, Vec<SignalCursor>)>,
 }
 
 impl<'p> Stream<'p> {
-    /// Warp `warp`'s share of `sources`, which goes to the tiles of `ring` in units of so many panels that
+    /// Warp `warp`'s share of `sources`, which goes to the tiles of `ring` in pieces of so many panels that
     /// have pipelines of their own.
     #[track_caller]
     pub fn new(
@@ -145,7 +152,7 @@ impl<'p> Stream<'p> {
         params: &'p Params,
         sources: impl Iterator<Item = (&'p Keys, Source)>,
         ring: SharedTiles,
-        units: impl Iterator<Item = (u32, Pipeline)>,
+        pieces: impl Iterator<Item = (u32, Pipeline)>,
         warp: Reg<u32>,
     ) -> Self {
         let tile = ring.layout().lines() as u32;
@@ -156,13 +163,13 @@ impl<'p> Stream<'p> {
             })
             .collect();
         let mut panel = 0;
-        let units = units.map(|(panels, pipeline)| {
+        let pieces = pieces.map(|(panels, pipeline)| {
             let first = panel;
             panel += panels;
             (first..panel, pipeline.producer(b))
         });
-        let units = units.collect();
-        Stream { params, sources, ring, units, warp, marks: None, prefetches: false }
+        let pieces = pieces.collect();
+        Stream { params, sources, ring, pieces, warp, marks: None, prefetches: false, half: None }
     }
 
     /// The same, which also writes which keys exist.
@@ -175,25 +182,30 @@ impl<'p> Stream<'p> {
         Stream { prefetches, ..self }
     }
 
-    /// Brings what a tile of work asks for, last keys first. Rows are looked up two tiles ahead.
+    /// The same, which brings half `half` of every tile, and tells of it where it arrives.
+    pub fn halving(self, half: Option<(Reg<u32>, Vec<SignalCursor>)>) -> Self {
+        Stream { half, ..self }
+    }
+
+    /// Brings what a work tile asks for, last keys first. Rows are looked up two tiles ahead.
     #[track_caller]
     pub fn bring(&self, b: &mut Builder, open: &OpenTile) {
         self.params.for_each_segment(b, open, |b, segment, open| {
             let (lookup, source) = &self.sources[segment];
-            let first = b.sub(open.range.end, 1);
+            let first = open.range.end.before(b, 1);
             let rows = lookup.look_up(b, open, first);
             let places = lookup.places(b, open, source, &rows);
-            let next = b.sub(first, 1);
+            let next = first.before(b, 1);
             let ahead = lookup.look_up(b, open, next);
             open.range.for_each_down(b, |b, n| {
-                let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
+                let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
                 self.copy(b, source, &places, &slots);
                 let next = lookup.places(b, open, source, &ahead);
                 places.iter().zip(&next).for_each(|(place, next)| place.assign(b, next));
                 if self.prefetches {
                     source.prefetch(b, &places);
                 }
-                let after = b.sub(n, 2);
+                let after = n.before(b, 2);
                 lookup.look_up_into(b, open, after, &ahead);
             });
         });
@@ -207,14 +219,22 @@ impl<'p> Stream<'p> {
         places: &[Place],
         slots: &[Slot<Producer>],
     ) {
-        for (unit, ((panels, _), slot)) in self.units.iter().zip(slots).enumerate() {
+        for (piece, ((panels, _), slot)) in self.pieces.iter().zip(slots).enumerate() {
             slot.wait(b);
             let to = slot.tile(b, self.ring).blocks(panels.clone());
             let full = slot.full(b);
             let share = Share::new(b, self.warp, places, panels.start * CHUNK, to);
+            let share = match &self.half {
+                Some((half, _)) => share.half(b, *half),
+                None => share,
+            };
             source.elements().copy(b, &share);
-            full.arrive_when_copied(b);
-            if let (0, Some(marks)) = (unit, self.marks) {
+            let arrived = match &self.half {
+                Some((_, halves)) => halves[piece].at_stage(slot.stage()).barrier(b),
+                None => full,
+            };
+            arrived.arrive_when_copied(b);
+            if let (0, Some(marks)) = (piece, self.marks) {
                 let exist: Vec<_> = places.iter().map(|place| place.exists(b)).collect();
                 let lead = b.setp(Cmp::Eq, share.lane(), 0);
                 marks.write(b, self.warp, slot.stage(), &exist, lead);

@@ -9,33 +9,35 @@
 //! an entry of a list and a row's scales are loaded once: those of the next four tiles while these are brought.
 
 use super::Scattered;
-use super::lane::{LANES_PER_ROW, Lane, PANELS, Quarter, ROWS, unpack, words_of};
+use super::format::{Format, ScalePlace};
+use super::lane::{LANES_PER_ROW, Lane, Quarter, ROWS};
 use super::lookup::{Lookup, Place, Row, Rows};
+use crate::call::index::KvTile;
 use crate::call::task::{OpenTile, Params};
 use crate::moves::marks::Marks;
 use layout::Layout;
 use ptx::build::{
     Builder, Cmp, Cursor, GlobalPtr, Pipeline, Producer, Reg, SharedArray, SharedTiles, SmemPtr,
-    UNIT_BYTES,
+    VECTOR_BYTES,
 };
 use std::ops::Range;
 
 /// Warps that bring a tile together.
 pub const WARPS: u32 = 8;
-/// Panels of a row that wait in shared memory until they are unpacked; the others do in registers.
-const WAITING: u32 = 6;
-
 /// Panels that are unpacked together.
 const AT_ONCE: u32 = 2;
 
-/// Bytes of all rows of a tile that wait.
-pub const WAITING_BYTES: u32 = WAITING * WARPS * 32 * UNIT_BYTES;
+/// Bytes of all rows of a tile that wait in shared memory.
+pub fn waiting_bytes(format: Format) -> u32 {
+    format.waiting() * WARPS * 32 * VECTOR_BYTES
+}
 
-/// Where they wait: words of a unit, of a thread, of a panel.
-pub fn waiting(b: &mut Builder, shared: SmemPtr) -> SharedArray<u32> {
-    let words = u64::from(UNIT_BYTES / 4);
-    let shape = (words, u64::from(WARPS * 32), u64::from(WAITING));
-    SharedArray::reserve(b, shared, &Layout::column_major(shape).expect("a small layout"))
+/// Where they wait, if they do: words of a unit, of a thread, of a panel.
+pub fn waiting(b: &mut Builder, shared: SmemPtr, format: Format) -> Option<SharedArray<u32>> {
+    let words = u64::from(VECTOR_BYTES / 4);
+    let shape = (words, u64::from(WARPS * 32), u64::from(format.waiting()));
+    let layout = || Layout::column_major(shape).expect("a small layout");
+    (format.waiting() > 0).then(|| SharedArray::reserve(b, shared, &layout()))
 }
 
 /// The tiles of one segment among those of all.
@@ -51,7 +53,7 @@ impl Visited {
     fn all(b: &mut Builder, params: &Params, open: &OpenTile) -> Vec<Visited> {
         let mut before = b.value::<i32>(0);
         let visited = params.open_segments(b, open).into_iter().map(|open| {
-            let tiles = b.sub(open.range.end, open.range.begin);
+            let tiles = open.range.count(b);
             let end = b.add(before, tiles);
             Visited { open, tiles: std::mem::replace(&mut before, end)..end }
         });
@@ -61,13 +63,13 @@ impl Visited {
     /// Tile `n` of all, counted as the segment counts its own: last first. One of another segment becomes one that is
     /// not visited.
     #[track_caller]
-    fn tile(&self, b: &mut Builder, n: Reg<i32>) -> Reg<i32> {
+    fn tile(&self, b: &mut Builder, n: Reg<i32>) -> KvTile {
         let within = b.sub(n, self.tiles.start);
-        let last = b.sub(self.open.range.end, 1);
-        let tile = b.sub(last, within);
-        let none = b.sub(self.open.range.begin, 1);
+        let last = self.open.range.end.before(b, 1);
+        let tile = b.sub(last.reg(), within);
+        let none = self.open.range.begin.before(b, 1);
         let begun = b.setp(Cmp::Ge, within, 0);
-        b.select::<i32>(begun, tile, none)
+        KvTile::new(b.select::<i32>(begun, tile, none.reg()))
     }
 }
 
@@ -83,11 +85,13 @@ pub struct Unpack<'p> {
     /// Number among the warps.
     warp: Reg<u32>,
     lane: Lane,
-    /// Where panels before [`WAITING`] wait, and where the lane's unit of the first one does.
-    waiting: &'p SharedArray<u32>,
-    first_unit: SmemPtr,
+    format: Format,
+    /// Where the first panels wait, and where the lane's unit of the first one does.
+    waiting: Option<(&'p SharedArray<u32>, SmemPtr)>,
     /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
+    /// What the lane holds of scales that are not looked up: those of the tile that is stored, and of the next one.
+    scales: [Vec<Reg<u32>>; 2],
 }
 
 impl<'p> Unpack<'p> {
@@ -100,7 +104,7 @@ impl<'p> Unpack<'p> {
         ring: SharedTiles,
         units: impl Iterator<Item = (u32, Pipeline)>,
         marks: Option<&'p Marks>,
-        waiting: &'p SharedArray<u32>,
+        waiting: Option<&'p SharedArray<u32>>,
         warp: Reg<u32>,
     ) -> Self {
         let tile = ring.layout().lines() as u32;
@@ -110,7 +114,8 @@ impl<'p> Unpack<'p> {
             .segments
             .iter()
             .map(|keys| (Lookup::new(b, &params.tiling, keys, tile, share), keys.k.scattered()));
-        let sources = sources.collect();
+        let sources: Vec<(_, Scattered)> = sources.collect();
+        let format = sources[0].1.packed().format;
         let mut panel = 0;
         let units = units.map(|(panels, pipeline)| {
             let first = panel;
@@ -126,12 +131,18 @@ impl<'p> Unpack<'p> {
             marks,
             warp,
             lane: Lane::new(b, warp),
-            waiting,
-            first_unit: {
+            format,
+            waiting: waiting.map(|waiting| {
                 let (thread, zero) = (b.thread(), b.value(0));
-                waiting.element(b, &[zero, thread])
-            },
-            words: (WAITING..PANELS).map(|panel| b.regs(words_of(panel))).collect(),
+                (waiting, waiting.element(b, &[zero, thread]))
+            }),
+            words: (format.waiting()..format.panels())
+                .map(|panel| b.regs(format.words_of(panel)))
+                .collect(),
+            scales: [0, 1].map(|_| match format.scale_place() {
+                ScalePlace::LookedUp => Vec::new(),
+                _ => b.regs(format.scale_words()),
+            }),
         }
     }
 
@@ -150,8 +161,7 @@ impl<'p> Unpack<'p> {
             self.look_up(b, &segments, n, &rows);
             self.find(b, &segments, &rows, &found);
             // Rows are asked for before their scales are there.
-            let row = Place { scales: None, ..found };
-            let row = self.place_of(b, &row, n);
+            let row = self.place_of(b, &found.without_scales(), n);
             self.load(b, &segments, n, &row);
             let now = self.place_of(b, &found, n);
             b.loop_(|b| {
@@ -208,17 +218,37 @@ impl<'p> Unpack<'p> {
     #[track_caller]
     fn load(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, place: &Place) {
         let base = self.base_of(b, segments, n);
-        let quarter = self.lane.quarter_of(b, base, place);
+        let quarter = self.lane.quarter_of(b, self.format, base, place);
         let pieces = self.units.iter().flat_map(|(panels, _)| pieces(panels));
         pieces.for_each(|piece| self.load_piece(b, &quarter, piece));
+        self.load_scales(b, &quarter);
+    }
+
+    /// Asks for the scales of the next tile, unless they were looked up.
+    #[track_caller]
+    fn load_scales(&self, b: &mut Builder, quarter: &Quarter) {
+        if !self.scales[1].is_empty() {
+            quarter.load_scales(b, &self.scales[1]);
+        }
+    }
+
+    /// The scales of the row at `now`, which were asked for.
+    #[track_caller]
+    fn take_scales<'s>(&'s self, b: &mut Builder, now: &'s Place) -> &'s [Reg<u32>] {
+        let [stored, next] = &self.scales;
+        if stored.is_empty() {
+            return now.aside.words();
+        }
+        stored.iter().zip(next).for_each(|(stored, next)| b.assign(*stored, *next));
+        stored
     }
 
     /// Asks for a piece. What goes through L1 is limited by what the shared memory leaves of it: most goes past it.
     #[track_caller]
     fn load_piece(&self, b: &mut Builder, quarter: &Quarter, piece: Range<u32>) {
-        let waits = piece.start < WAITING;
+        let waits = self.waits(&piece);
         for panel in piece {
-            match panel.checked_sub(WAITING) {
+            match panel.checked_sub(self.format.waiting()) {
                 Some(held) => quarter.load(b, panel, &self.words[held as usize]),
                 None => quarter.copy(b, panel, self.waiting_at(panel)),
             }
@@ -231,21 +261,27 @@ impl<'p> Unpack<'p> {
     /// The words of each panel of a piece that was asked for, when it is there.
     #[track_caller]
     fn loaded(&self, b: &mut Builder, piece: Range<u32>) -> Vec<Vec<Reg<u32>>> {
-        if piece.start < WAITING {
+        if self.waits(&piece) {
             // The other pieces of this tile and of the next one have been asked for since.
             let all = self.units.iter().flat_map(|(panels, _)| pieces(panels));
-            let others = all.filter(|other| other.start < WAITING).count() - 1;
+            let others = all.filter(|other| self.waits(other)).count() - 1;
             b.cp_async_wait(others as u32);
         }
-        let words = |panel: u32| match panel.checked_sub(WAITING) {
+        let words = |panel: u32| match panel.checked_sub(self.format.waiting()) {
             Some(held) => self.words[held as usize].clone(),
-            None => b.ld_shared_vector(self.waiting_at(panel), words_of(panel)),
+            None => b.ld_shared_vector(self.waiting_at(panel), self.format.words_of(panel)),
         };
         piece.map(words).collect()
     }
 
+    /// Whether panels of a piece wait in shared memory.
+    fn waits(&self, piece: &Range<u32>) -> bool {
+        piece.start < self.format.waiting()
+    }
+
     fn waiting_at(&self, panel: u32) -> SmemPtr {
-        self.first_unit.plus(self.waiting.offset(&[0, 0, panel]))
+        let (waiting, first_unit) = self.waiting.expect("a place to wait");
+        first_unit.plus(waiting.offset(&[0, 0, panel]))
     }
 
     /// The first row of the segment of tile `n`.
@@ -263,16 +299,19 @@ impl<'p> Unpack<'p> {
     #[track_caller]
     fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
         let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
-        let scales = now.scales.expect("rows with scales");
+        let scales = self.take_scales(b, now);
         let base = self.base_of(b, segments, n);
-        let coming = self.lane.quarter_of(b, base, next);
+        let coming = self.lane.quarter_of(b, self.format, base, next);
+        self.load_scales(b, &coming);
         for ((panels, _), slot) in self.units.iter().zip(&slots) {
             let mut writer = None;
             for piece in pieces(panels) {
                 let words = self.loaded(b, piece.clone());
                 let panels_of_it = piece.clone().zip(&words);
-                let unpacked: Vec<_> =
-                    panels_of_it.map(|(panel, words)| unpack(b, panel, words, &scales)).collect();
+                let unpack = |(panel, words): (u32, &Vec<_>)| {
+                    self.lane.unpack(b, self.format, panel, words, scales)
+                };
+                let unpacked: Vec<_> = panels_of_it.map(unpack).collect();
                 let writer = writer.get_or_insert_with(|| {
                     slot.wait(b);
                     let to = slot.tile(b, self.ring).blocks(panels.clone());

@@ -67,6 +67,11 @@ pub struct Mbarrier {
 }
 
 impl Mbarrier {
+    /// Whether it only looks whether a phase is complete.
+    pub fn is_wait(&self) -> bool {
+        matches!(self.op, MbarrierOp::Wait { .. })
+    }
+
     /// Tells `visit` every register operand.
     pub fn registers(&self, visit: Visit<'_>) {
         addr(visit, self.addr);

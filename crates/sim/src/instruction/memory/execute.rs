@@ -93,6 +93,9 @@ impl Execution<'_, '_> {
         if load.strong {
             self.machine.poll(w);
         }
+        if !self.machine.launch.doubts.is_empty() && self.machine.doubts(w) {
+            return self.load_doubted(w, load, mask);
+        }
         if self.machine.takes_rows(load.strong) {
             let done = match load.space {
                 MemSpace::Shared => bytes == 4 && self.load_words(w, load, mask)?,
@@ -109,6 +112,23 @@ impl Execution<'_, '_> {
             self.load_lane(w, lane, place, load);
         }
         self.machine.count_access(w, load.space, load.addr, mask, bytes * n, false);
+        Ok(Flow::Next)
+    }
+
+    /// A load that races with a store, and whose value must not be used.
+    #[cold]
+    fn load_doubted(&mut self, w: WarpId, load: &Load, mask: u32) -> Run<Flow> {
+        let bytes = u32::from(load.bytes) * load.dst.len() as u32;
+        for lane in lanes(mask) {
+            let at = lane_address(&self.machine.warps[w].registers, load.addr, lane);
+            let place = self.machine.place(self.judge, w, lane, load.space, at, bytes)?;
+            self.before_access(w, lane, Access::read(place, bytes, Order::Async))?;
+            self.load_lane(w, lane, place, load);
+        }
+        let registers = load.dst.iter().copied().flatten();
+        let what = "a value that another warp writes in no order".to_owned();
+        self.judge.mark_unwritten(self.machine, w, registers, mask, what);
+        self.machine.count_access(w, load.space, load.addr, mask, bytes, false);
         Ok(Flow::Next)
     }
 
@@ -295,6 +315,14 @@ impl Execution<'_, '_> {
 }
 
 impl Machine<'_> {
+    /// Whether the value that a warp loads here must not be used.
+    #[cold]
+    fn doubts(&self, w: WarpId) -> bool {
+        let source = self.kernel.code[self.pc(w) as usize].source as usize;
+        let line = self.kernel.sources.get(source).map_or(0, |source| source.line);
+        self.launch.doubts.iter().any(|doubt| doubt.concerns(line, self.warps[w].index))
+    }
+
     /// Where one lane's address leads, checked for bounds and alignment.
     #[inline(always)]
     pub(crate) fn place(
@@ -588,12 +616,12 @@ impl Machine<'_> {
                 let (allocation, _) = self.launch.global.find(at, bytes.into(), &mut 0).ok()?;
                 format!("byte {byte} of `{}`", allocation.name)
             }
-            Place::Shared(..) => format!("shared memory at offset {byte:#x}"),
+            Place::Shared(cta, _) => self.name_stored(Place::Shared(cta, byte as u32)),
             Place::Local(_) | Place::Param(_) => format!("local memory at offset {byte:#x}"),
         };
         Some(match self.is_undefined(w, lane, place, bytes) {
             true => format!("{name}, which holds what nobody wrote"),
-            false => format!("{name}, which nobody wrote"),
+            false => format!("{name}, which nobody has written yet"),
         })
     }
 

@@ -195,7 +195,7 @@ impl Execution<'_, '_> {
             && let Some(column) = rects.iter().find_map(unwritten)
         {
             let d = d.iter().map(|r| Reg::R32(*r));
-            let what = format!("tensor-memory column {column}, which nobody wrote");
+            let what = format!("tensor-memory column {column}, which nobody has written yet");
             self.judge.mark_unwritten(self.machine, w, d, FULL, what);
         }
         match transfer.load(&self.machine.ctas[cta].tensor.cells, address, immediate) {

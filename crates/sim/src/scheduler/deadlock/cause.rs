@@ -150,7 +150,42 @@ impl Diagnosis<'_, '_> {
         };
         let wrong = wrong_count(&name, bar).or_else(|| self.never_committed(&name, id, bar));
         let wrong = wrong.or_else(|| wrong_parity(&name, bar.seen(waiter.w, waiter.mask), phase));
-        wrong.unwrap_or_else(|| never_complete(&name, bar))
+        wrong.unwrap_or_else(|| self.never_complete(&name, bar))
+    }
+
+    /// A phase that lacks arrivals.
+    fn never_complete(&self, name: &str, bar: &Mbarrier) -> Cause {
+        let Mbarrier { phase, pending, expected, init_count, .. } = bar;
+        if pending == expected && *phase > 0 {
+            let text = format!("nobody arrives at phase {phase} of mbarrier {name}");
+            let whereabouts = self.whereabouts(bar);
+            let help = match whereabouts.is_empty() {
+                true => {
+                    "the phases before it are complete: look for a producer that ended early, or a loop of the \
+                     consumer that goes round once too often"
+                }
+                false => {
+                    "the waiting warps count more phases than the exited ones made: compare how both compute the \
+                     number of their tiles, from which length and with which mask"
+                }
+            };
+            return Cause::new(Rank::Phase, text + &whereabouts, help);
+        }
+        let text = format!("mbarrier {name} still needs {pending} of {expected} arrival(s)");
+        let help = format!(
+            "the count given to mbarrier.init ({init_count}) must equal the arrivals of one phase"
+        );
+        Cause::new(Rank::Phase, text, help)
+    }
+
+    /// Where the warps are that completed the phase before, if they all have exited.
+    fn whereabouts(&self, bar: &Mbarrier) -> String {
+        let warps = self.arrived_before(bar);
+        if warps.is_empty() || !warps.iter().all(|w| self.machine.warps[*w].done()) {
+            return String::new();
+        }
+        let who = self.machine.warp_names(&warps);
+        format!(": {who}, which arrived in phase {}, has exited", bar.phase - 1)
     }
 
     /// A multiply without a commit, where one may be what the barrier waits for.
@@ -244,20 +279,4 @@ fn wrong_parity(name: &str, seen: Option<u64>, phase: u64) -> Option<Cause> {
     let help = "the first wait takes parity 0 (or 1, to pass at once while nobody has arrived), and each one after it \
                 the other parity";
     Some(Cause::new(Rank::Short, text, help))
-}
-
-/// A phase that lacks arrivals.
-fn never_complete(name: &str, bar: &Mbarrier) -> Cause {
-    let Mbarrier { phase, pending, expected, init_count, .. } = bar;
-    if pending == expected && *phase > 0 {
-        let text = format!("nobody arrives at phase {phase} of mbarrier {name}");
-        let help = "the phases before it are complete: look for a producer that ended early, or a loop of the consumer \
-                    that goes round once too often";
-        return Cause::new(Rank::Phase, text, help);
-    }
-    let text = format!("mbarrier {name} still needs {pending} of {expected} arrival(s)");
-    let help = format!(
-        "the count given to mbarrier.init ({init_count}) must equal the arrivals of one phase"
-    );
-    Cause::new(Rank::Phase, text, help)
 }

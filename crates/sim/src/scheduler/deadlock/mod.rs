@@ -4,16 +4,16 @@
 //! likely the matter (`cause`).
 
 mod cause;
+mod history;
 
 use super::{Missed, Scheduler};
-use crate::error::{Deadlock, Error, Waiting};
+use crate::error::Error;
+use crate::hang::{Deadlock, Waiting};
 use crate::instruction::BarrierId;
 use crate::instruction::Pc;
 use crate::machine::{CtaRank, Machine};
-use crate::mbarrier::Mbarrier;
 use crate::warp::{Fragment, Wait, WarpId};
 use cause::Cause;
-use std::collections::BTreeSet;
 
 /// Kinds of waiters and barriers listed in a report; the rest is counted.
 const LISTED: usize = 12;
@@ -82,12 +82,12 @@ impl<'d, 'a> Diagnosis<'d, 'a> {
                 help.push(line.clone());
             }
         }
-        let notes = self.barrier_notes(&waiters);
+        let (barriers, deeds) = (self.barriers(&waiters), self.last_deeds());
         let (cause, origin) = match causes.into_iter().next() {
             Some(first) => (first.text, first.origin),
             None => ("no warp can go on".into(), None),
         };
-        let deadlock = Deadlock { cause, origin, waiting, unlisted, notes, help };
+        let deadlock = Deadlock { cause, origin, waiting, unlisted, barriers, deeds, help };
         Box::new(Error::Deadlock(Box::new(deadlock)))
     }
 
@@ -144,7 +144,8 @@ impl<'d, 'a> Diagnosis<'d, 'a> {
     }
 
     fn waiting(&self, Kind { pc, what, warps, .. }: &Kind) -> Waiting {
-        let site = self.machine.site(warps[0], *pc, None);
+        let mut site = self.machine.site(warps[0], *pc, None);
+        site.cycle = Some(self.machine.warps[warps[0]].time);
         Waiting {
             site,
             warps: warps.len(),
@@ -188,38 +189,5 @@ impl<'d, 'a> Diagnosis<'d, 'a> {
     fn named_count(&self, cta: CtaRank, id: u32) -> (u32, u32) {
         let bar = &self.machine.ctas[cta].named[id as usize];
         (bar.arrived, bar.expected.unwrap_or(32 * self.machine.ctas[cta].live_warps))
-    }
-
-    /// What is known of each barrier that is waited for.
-    fn barrier_notes(&self, waiters: &[Waiter]) -> Vec<String> {
-        let barriers: BTreeSet<BarrierId> = { waiters.iter() }
-            .filter_map(|waiter| match waiter.awaited {
-                Awaited::Phase(id, _) => Some(id),
-                _ => None,
-            })
-            .collect();
-        let note = |id: &BarrierId| {
-            let bar = self.machine.ctas[id.0].mbarriers.get(&id.1)?;
-            Some(self.barrier_note(*id, bar))
-        };
-        barriers.iter().take(LISTED).filter_map(note).collect()
-    }
-
-    fn barrier_note(&self, (cta, offset): BarrierId, bar: &Mbarrier) -> String {
-        let name = self.machine.mbarrier_name(cta, offset);
-        let last = self.machine.site(bar.last.warp, bar.last.pc, None);
-        let init = self.machine.site(bar.init.warp, bar.init.pc, None);
-        format!(
-            "mbarrier {name}: phase {} is incomplete, {} of {} arrivals pending, {} transaction bytes \
-             outstanding; initialised at PTX line {}, last touched by warp {} at PTX line {}: {}",
-            bar.phase,
-            bar.pending,
-            bar.expected,
-            bar.tx,
-            init.line,
-            last.warp,
-            last.line,
-            last.instruction
-        )
     }
 }

@@ -3,10 +3,12 @@
 //! For `d ≥ 1` and `n < 2^31`, with `s = ⌈log2 d⌉` and `m = ⌊2^32·(2^s − d) / d⌋ + 1`:
 //! `n / d = (⌊n·m / 2^32⌋ + n) >> s` (Granlund and Montgomery, PLDI 1994).
 
-use crate::call::arguments::Arguments;
+use super::Arguments;
 use ptx::build::{Builder, Reg, magic};
 
-/// A divisor, in a kernel.
+/// A divisor that the host knows and the kernel's text does not: three parameters.
+///
+/// Where the text may know it, [`Builder::div`] takes a constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Divisor {
     value: Reg<u32>,
@@ -30,10 +32,8 @@ impl Divisor {
     #[track_caller]
     pub fn divide(&self, b: &mut Builder, n: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let high = b.mul_hi(n, self.magic);
-        let sum = b.add(high, n);
-        let quotient = b.shr(sum, self.shift);
-        let product = b.mul(quotient, self.value);
-        (quotient, b.sub(n, product))
+        let quotient = b.eval((high + n) >> self.shift);
+        (quotient, b.eval(n - quotient * self.value))
     }
 }
 

@@ -1,0 +1,241 @@
+//! Tile sizes, stages and warps of a kernel, and the budget that limits them.
+//!
+//! Shared memory of a CTA: 163 KiB on sm_80, 99 KiB on sm_86, sm_89 and sm_120; a multiprocessor has 1 KiB more, and
+//! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
+//! (tile/2), `P` (tile/4) and `O` (value columns/2).
+
+use super::{MOST_COLUMNS, ROWS};
+use crate::call::rows::Packing;
+use crate::call::task::Tiling;
+use crate::call::tensors::{CHUNK, Panel};
+use crate::hopper::tile::TileShape;
+use crate::plan::options::{Arch, PlanOptions};
+use problem::{DType, Problem, QueryLengths, Storage, Values};
+use program::Limits;
+use ptx::build::HalfType;
+
+/// Shared memory that a multiprocessor keeps of every CTA's.
+const SYSTEM_SHARED: u32 = 1024;
+/// Shared memory for words of warps and marks of keys.
+const SHARED_RESERVE: u32 = 512;
+/// Columns of queries that fit registers, of all fragments of a warp together.
+const MOST_HELD_COLUMNS: u32 = 128;
+
+/// Everything a kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Element type.
+    pub half: HalfType,
+    /// Length of a query or key row.
+    pub key_dim: u32,
+    /// Length of a whole value row.
+    pub value_dim: u32,
+    /// How queries fill 64 rows.
+    pub packing: Packing,
+    /// Rows of a row block that can be queries: fewer than it has where all sequences are short.
+    pub rows: u32,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// CTAs that share the value columns.
+    pub slices: u32,
+    /// Whether values are the first columns of the keys.
+    pub shared_kv: bool,
+    /// Whether each token has a list of its keys.
+    pub listed: bool,
+    /// Warps, tile and CTAs per multiprocessor.
+    pub shape: Shape,
+    /// Buffers of keys (and of values, where they are separate).
+    pub stages: u32,
+}
+
+/// How much a CTA works on at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Warps: 4 or 8.
+    pub warps: u32,
+    /// Fragments of 16 rows that a warp has.
+    pub fragments: u32,
+    /// Halves of the columns, of keys and of values: 2 where two warps share the same rows.
+    pub halves: u32,
+    /// Keys per tile.
+    pub tile: u32,
+    /// CTAs that a multiprocessor is to have room for.
+    pub resident: u32,
+}
+
+const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
+    Shape { warps, fragments, halves: 1, tile, resident }
+}
+
+/// Eight warps that share 64 rows.
+const fn shared_rows(tile: u32) -> Shape {
+    Shape { halves: 2, ..shape(8, 1, tile, 1) }
+}
+
+/// Shapes for rows of so many columns of keys and of values, the best first: the first one that fits is taken.
+fn shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
+    if values > MOST_COLUMNS {
+        return const { &[shared_rows(32), shared_rows(16), shape(4, 1, 16, 1)] };
+    }
+    match (keys.max(values), blocks) {
+        (0..=64, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 1, 64, 2)] },
+        (65..=128, 2..) => const { &[shape(4, 2, 64, 2), shape(4, 2, 32, 2), shape(4, 1, 32, 1)] },
+        (129..=256, 2..) => const { &[shape(8, 1, 64, 1), shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
+        (0..=128, _) => const { &[shape(4, 1, 64, 2), shape(4, 1, 32, 2), shape(4, 1, 32, 1)] },
+        _ => const { &[shape(4, 1, 64, 1), shape(4, 1, 32, 1), shape(4, 1, 16, 1)] },
+    }
+}
+
+/// The most rows of a row block that are queries.
+fn most_rows(packing: &Packing, problem: &Problem) -> u32 {
+    packing.heads * packing.tokens.min(problem.longest_query().min(ROWS.into()) as u32)
+}
+
+impl Config {
+    /// The kernel for the problem's segment `n`.
+    pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
+        let segment = &problem.segments[n];
+        let (key_dim, value_dim) = (problem.key_dim() as u32, problem.value_dim() as u32);
+        let group = problem.group() as u32;
+        let listed = segment.indices.is_some();
+        let ragged = problem.query_lengths != QueryLengths::Full;
+        let packing = match (listed, ragged) {
+            (true, _) => Packing::of_one_token(problem, ROWS),
+            (_, true) => Packing::of_heads(problem, ROWS),
+            _ => Packing::choose(problem, ROWS),
+        };
+        let config = Config {
+            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            key_dim,
+            value_dim,
+            packing,
+            rows: most_rows(&packing, problem),
+            group,
+            slices: 1,
+            shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
+            listed,
+            shape: shape(4, 1, 16, 1),
+            stages: 1,
+        };
+        let blocks = config.blocks_together(problem, options);
+        let shapes = shapes(key_dim, value_dim, blocks).iter();
+        let mut fitting = shapes.map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
+        let config = fitting.next().expect("the smallest shape fits every chip");
+        // Rows that are unpacked come while nothing else is under way.
+        let most = if segment.storage == Storage::Elements { 2 } else { 1 };
+        let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
+        with_more.find(|c| c.fits(arch)).unwrap_or(config)
+    }
+
+    /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
+    fn shaped(&self, shape: Shape) -> Self {
+        let slices = self.value_dim.div_ceil(MOST_COLUMNS * shape.halves);
+        Config { shape, slices, ..*self }
+    }
+
+    /// Blocks of 64 rows that a CTA may take: one where there are few, or where a list is one token's.
+    fn blocks_together(&self, problem: &Problem, options: &PlanOptions) -> u32 {
+        if self.listed {
+            return if self.packing.head_blocks(self.group).is_multiple_of(2) { 2 } else { 1 };
+        }
+        let blocks = self.packing.blocks(self.group, problem.longest_query());
+        let all = blocks * problem.kv_heads() * problem.batch();
+        if blocks > 1 && all > options.processors.into() { 2 } else { 1 }
+    }
+
+    fn fits(&self, arch: Arch) -> bool {
+        let limits = Limits::of(arch.target().name()).expect("a target with known limits");
+        let each = (limits.shared_bytes + SYSTEM_SHARED) / self.shape.resident - SYSTEM_SHARED;
+        self.shared_bytes() + SHARED_RESERVE <= each
+    }
+
+    fn shared_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().bytes() };
+        self.blocks() * self.queries().bytes()
+            + self.stages * (self.keys().bytes() + values)
+            + self.exchanged_words() * self.threads() * 4
+    }
+
+    /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
+    pub fn exchanged_words(&self) -> u32 {
+        if self.shape.halves > 1 { self.shape.tile / 2 } else { 0 }
+    }
+
+    /// Panels of keys that a warp multiplies, the first of two halves perhaps one more.
+    pub fn key_panels(&self) -> u32 {
+        self.queries().chunks.div_ceil(self.shape.halves)
+    }
+
+    /// Blocks of 64 rows of a CTA.
+    pub fn blocks(&self) -> u32 {
+        self.shape.warps / 4 * self.shape.fragments / self.shape.halves
+    }
+
+    /// A block's queries.
+    pub fn queries(&self) -> TileShape {
+        TileShape::new(ROWS, self.key_dim)
+    }
+
+    /// The keys of a KV tile, with room for all parts of the values that they are.
+    pub fn keys(&self) -> TileShape {
+        let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
+        TileShape::new(self.shape.tile, self.key_dim.max(values))
+    }
+
+    /// A tile of the values that a CTA accumulates.
+    pub fn values(&self) -> TileShape {
+        TileShape::new(self.shape.tile, self.shape.halves * self.columns())
+    }
+
+    /// Warps or CTAs among which the value columns of a row are shared out.
+    pub fn parts(&self) -> u32 {
+        self.slices * self.shape.halves
+    }
+
+    /// Value columns that a warp accumulates: whole panels, where they are shared out.
+    pub fn columns(&self) -> u32 {
+        match self.parts() {
+            1 => self.value_dim,
+            parts => self.value_dim.div_ceil(parts).next_multiple_of(CHUNK),
+        }
+    }
+
+    /// Whether queries stay in registers while keys come by.
+    pub fn holds_queries(&self) -> bool {
+        let columns = self.key_dim.next_multiple_of(16) * self.shape.fragments;
+        self.shape.halves == 1 && columns <= MOST_HELD_COLUMNS
+    }
+
+    /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
+    /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
+    /// those that were read first.
+    pub fn waits_for_queries(&self) -> bool {
+        self.shared_kv && self.shape.halves == 1 && !self.holds_queries()
+    }
+
+    /// Whether some warps never have rows: those of a block that is not full.
+    pub fn has_idle_warps(&self) -> bool {
+        self.rows <= ROWS - 16
+    }
+
+    /// How a CTA's tile covers queries and keys.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            packing: self.packing,
+            group: self.group,
+            blocks: self.blocks(),
+            cluster: 1,
+            tile: self.shape.tile,
+            copied_rows: self.shape.tile,
+            whole_queries: false,
+            slices: self.slices,
+            panel: Panel::Swizzled,
+            gathers: false,
+        }
+    }
+
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        self.shape.warps * 32
+    }
+}

@@ -1,0 +1,44 @@
+//! The kernel's frame: parameters and shared memory.
+
+use super::config::Config;
+use super::marks::Marks;
+use super::warp;
+use crate::call::task::Params;
+use crate::hopper::tile::TileShape;
+use layout::Layout;
+use ptx::build::{Builder, SharedArray, SharedTiles};
+
+/// The kernel being emitted.
+pub struct Frame {
+    pub config: Config,
+    pub params: Params,
+    /// Queries, a tile per row block.
+    pub q: SharedTiles,
+    /// Keys, a tile per stage.
+    pub k: SharedTiles,
+    /// Values: the keys' tiles where they are the same.
+    pub v: SharedTiles,
+    /// Which keys of a tile exist, where they are listed.
+    pub marks: Option<Marks>,
+    /// Partial scores, `[4 words, lane, vector, warp]`, where two warps share rows.
+    pub exchange: Option<SharedArray<f32>>,
+}
+
+/// Emits the kernel with these parameters.
+pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
+    let base = b.shared_base();
+    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
+    let q = tiles(config.queries(), config.blocks());
+    let k = tiles(config.keys(), config.stages);
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
+    let marks = config.listed.then(|| Marks::reserve(b, base, config.shape.tile, config.stages));
+    let exchange = (config.shape.halves > 1).then(|| {
+        let vectors = u64::from(config.exchanged_words() / 4);
+        let layout = Layout::column_major((4, 32, vectors, u64::from(config.shape.warps)));
+        SharedArray::reserve(b, base, &layout.expect("a small layout"))
+    });
+    params.reserve_watch(b);
+    let frame = Frame { config, params, q, k, v, marks, exchange };
+    frame.params.share_out(b);
+    warp::emit(b, &frame);
+}

@@ -1,0 +1,41 @@
+//! Every GPU since Ampere: `mma.sync`, `ldmatrix`, `cp.async`.
+//!
+//! Four or eight warps, all alike. A warp has 16 query rows, or 32 as two *fragments* of 16 that share every load of
+//! keys and values. All threads copy, 16 bytes at a time; all warps multiply with the whole tile:
+//!
+//! ```text
+//! copies   K(n) │ V(n) ─────────────┐ K(n-1) ───────────────────┐ V(n-1) …   (cp.async, one group each)
+//! barrier       ▼                   ▼                           ▼
+//! warps         S = Q·Kᵀ(n)         softmax(n)   O += P·V(n)    S = Q·Kᵀ(n-1) …
+//! ```
+//!
+//! With `stages` buffers of keys and of values, copies are `stages` tiles ahead. A group of copies is committed at
+//! every barrier, empty or not, so that the number of groups in flight is known when the kernel is emitted. Keys that
+//! are values have one ring, whose tiles are held until the output of their keys is accumulated.
+//!
+//! Scores, probabilities and output are in the fragments of `mma.m16n8k16`, which for one warp are those of Hopper's
+//! accumulators: softmax and epilogue are [`crate::hopper`]'s. Keys are visited from the last tile to the first.
+//! Several CTAs share a multiprocessor where they fit; one exponentiates while another multiplies.
+//!
+//! More than 256 value columns take eight warps on 64 rows: two warps have the same rows, each half of the columns of
+//! keys and of values (`halves`). They add up their scores through shared memory at the barrier before the softmax,
+//! which both compute. Where there is no room for that, CTAs share the value columns (`slices`), and each computes all
+//! scores.
+
+mod config;
+mod copies;
+mod kernel;
+mod marks;
+mod matrices;
+mod ring;
+mod warp;
+
+pub use config::Config;
+pub use kernel::emit;
+
+/// Rows of four warps of one fragment each.
+pub const ROWS: u32 = 64;
+/// Value columns that a warp has accumulators for.
+pub const MOST_COLUMNS: u32 = 256;
+/// Key columns that shared memory has room for.
+pub const MOST_KEY_COLUMNS: u64 = 576;

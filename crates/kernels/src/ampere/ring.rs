@@ -1,0 +1,365 @@
+//! The ring of keys and values: where a tile's rows are, and which buffer they go to.
+//!
+//! Rows in order are found by arithmetic. Those of pages and lists are looked up a tile ahead: the tile's keys are
+//! copied first, its values a step later, from the same rows.
+
+use super::copies::{Columns, Copier, Count};
+use super::kernel::Frame;
+use crate::call::index::{KvTile, TensorToken};
+use crate::call::rows::Block;
+use crate::call::task::OpenTile;
+use crate::call::tensors::CHUNK;
+use crate::math::exact::{Rows, Tensor};
+use crate::moves::gather::Packed;
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SharedTiles, SmemPtr};
+
+/// In place of the row of a key that does not exist.
+const NOWHERE: u32 = u32::MAX;
+
+/// The keys and values of a work tile.
+pub struct Ring<'a> {
+    frame: &'a Frame,
+    open: &'a OpenTile,
+    copier: Copier,
+    finder: Finder,
+    /// Buffer of the tile in work, where there are several.
+    stage: Option<Reg<u32>>,
+    /// First value column of this CTA, where they are shared out.
+    column: Option<Reg<u32>>,
+}
+
+/// How the rows of tiles are found.
+enum Finder {
+    /// They lie in order: the thread's vectors of the sequence's first key and value.
+    InOrder([GlobalPtr; 2]),
+    /// By page table or list: page and row of each row that the thread copies.
+    LookedUp(Vec<[Reg<u32>; 2]>),
+}
+
+/// Rows of which a tile is filled.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Keys,
+    Values,
+}
+
+impl<'a> Ring<'a> {
+    /// The keys and values of `open`.
+    #[track_caller]
+    pub fn new(
+        b: &mut Builder,
+        frame: &'a Frame,
+        open: &'a OpenTile,
+        copier: Copier,
+        stage: Option<Reg<u32>>,
+    ) -> Self {
+        let config = &frame.config;
+        let columns = config.shape.halves * config.columns();
+        let column = open.slice.map(|slice| b.mul(slice.reg(), columns));
+        let mut ring =
+            Ring { frame, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
+        ring.finder = ring.finder(b);
+        ring
+    }
+
+    #[track_caller]
+    fn finder(&self, b: &mut Builder) -> Finder {
+        let keys = self.frame.params.keys();
+        let scattered = keys.page_table.is_some() || keys.lists.is_some();
+        match keys.exact {
+            Rows::Elements(k, v) if !scattered => {
+                let streams = [(k, What::Keys), (v, What::Values)];
+                Finder::InOrder(streams.map(|(t, what)| self.first_row(b, &t, what)))
+            }
+            _ => {
+                let turns = self.copier.turns(self.frame.config.shape.tile);
+                Finder::LookedUp((0..turns).map(|_| [b.reg(), b.reg()]).collect())
+            }
+        }
+    }
+
+    #[track_caller]
+    fn first_row(&self, b: &mut Builder, tensor: &Tensor, what: What) -> GlobalPtr {
+        let sequence = &self.open.sequence;
+        let first =
+            tensor.row(b, [sequence.k_batch.reg(), self.open.tile.kv_head.reg(), sequence.k_start]);
+        self.first_column(b, first, what)
+    }
+
+    /// The thread's vectors of the row at `row`, in this CTA's columns.
+    #[track_caller]
+    fn first_column(&self, b: &mut Builder, row: GlobalPtr, what: What) -> GlobalPtr {
+        let from = self.copier.from(b, row);
+        match self.column {
+            Some(column) if what == What::Values => {
+                let offset = b.mul_wide(column, 2);
+                b.global_add(from, offset)
+            }
+            _ => from,
+        }
+    }
+
+    /// Groups of copies that are under way when the first tile in work is awaited.
+    pub fn groups(&self) -> u32 {
+        let stages = self.frame.config.stages;
+        if self.frame.config.shared_kv { stages - 1 } else { 2 * stages - 1 }
+    }
+
+    /// Starts the copies of the tiles from `n` down.
+    #[track_caller]
+    pub fn fill(&self, b: &mut Builder, n: KvTile) {
+        let config = &self.frame.config;
+        let ahead = if config.shared_kv { config.stages - 1 } else { config.stages };
+        for s in 0..ahead {
+            let n = n.before(b, s as i32);
+            self.look_up(b, n);
+            self.bring(b, What::Keys, n, s);
+            b.cp_async_commit();
+            if !config.shared_kv && s + 1 < ahead {
+                self.bring(b, What::Values, n, s);
+                b.cp_async_commit();
+            }
+        }
+        if config.shared_kv {
+            let n = n.before(b, ahead as i32);
+            self.look_up(b, n);
+        }
+    }
+
+    /// Waits for the keys of tile `n` and starts the copies whose buffer is free then.
+    #[track_caller]
+    pub fn await_keys(&self, b: &mut Builder, n: KvTile) {
+        let config = &self.frame.config;
+        let stages = config.stages;
+        let alone = config.shared_kv && stages == 1;
+        if !alone {
+            b.cp_async_wait(self.groups() - 1);
+        }
+        b.barrier_all();
+        let what = if config.shared_kv { What::Keys } else { What::Values };
+        let next = n.before(b, stages as i32 - 1);
+        self.bring(b, what, next, stages - 1);
+        b.cp_async_commit();
+        let after = n.before(b, stages as i32);
+        self.look_up(b, after);
+        if alone {
+            b.cp_async_wait(0);
+            b.barrier_all();
+        }
+    }
+
+    /// Waits for the values of tile `n`, whose scores are computed, and starts the copies of keys behind them.
+    #[track_caller]
+    pub fn await_values(&self, b: &mut Builder, n: KvTile) {
+        let config = &self.frame.config;
+        if config.shared_kv {
+            // Warps that share rows hand scores to each other.
+            if config.shape.halves > 1 {
+                b.barrier_all();
+            }
+            return;
+        }
+        b.cp_async_wait(self.groups() - 1);
+        b.barrier_all();
+        let after = n.before(b, config.stages as i32);
+        self.bring(b, What::Keys, after, 0);
+        b.cp_async_commit();
+    }
+
+    /// Goes on to the next buffer.
+    #[track_caller]
+    pub fn advance(&self, b: &mut Builder) {
+        if let Some(stage) = self.stage {
+            let next = self.buffer(b, 1);
+            b.assign(stage, next);
+        }
+    }
+
+    /// The buffer `ahead` behind the one in work.
+    #[track_caller]
+    fn buffer(&self, b: &mut Builder, ahead: u32) -> Reg<u32> {
+        let Some(stage) = self.stage else { return b.value(0) };
+        let stages = self.frame.config.stages;
+        let next = b.add(stage, ahead);
+        let wraps = b.setp(Cmp::Ge, next, stages);
+        let wrapped = b.sub(next, stages);
+        b.select::<u32>(wraps, wrapped, next)
+    }
+
+    /// The marks of the tile in work, where keys are listed.
+    #[track_caller]
+    pub fn marks(&self, b: &mut Builder) -> Option<Vec<Reg<u32>>> {
+        let marks = self.frame.marks.as_ref()?;
+        let stage = self.buffer(b, 0);
+        Some(marks.read(b, stage))
+    }
+
+    /// Looks up the thread's rows of tile `n`, where that takes loads; it may be below those that are visited.
+    #[track_caller]
+    fn look_up(&self, b: &mut Builder, n: KvTile) {
+        let Finder::LookedUp(rows) = &self.finder else { return };
+        let config = &self.frame.config;
+        let keys = self.frame.params.keys().exact_rows(config.half);
+        let token = self.list_token(b);
+        let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
+        let first = self.first_key(b, n);
+        let last = b.sub(self.open.sequence.k_len, 1);
+        for (turn, [outer, row]) in (0..).zip(rows) {
+            let key = b.add(first, turn * self.copier.rows());
+            let inside = b.setp(Cmp::Le, key, last);
+            let key = b.min(key, last);
+            let (page, found, exists) = keys.row_of(b, self.open, token, key);
+            let exists = b.and(exists, inside);
+            let found = b.select::<u32>(exists, found, NOWHERE);
+            b.assign(*outer, page);
+            b.assign(*row, found);
+        }
+    }
+
+    /// The token whose list a tile's keys are on.
+    #[track_caller]
+    fn list_token(&self, b: &mut Builder) -> TensorToken {
+        let config = &self.frame.config;
+        let block = Block::at(b, config.packing, config.group, self.open.first_block);
+        TensorToken::new(b.eval(self.open.sequence.q_start + block.token.reg()))
+    }
+
+    /// The key of the thread's first row of tile `n`.
+    #[track_caller]
+    fn first_key(&self, b: &mut Builder, n: KvTile) -> Reg<u32> {
+        b.eval(n.reg().reinterpret::<u32>() * self.frame.config.shape.tile + self.copier.row)
+    }
+
+    /// Copies tile `n`, if it is visited, to the buffer `ahead` behind the one in work.
+    #[track_caller]
+    fn bring(&self, b: &mut Builder, what: What, n: KvTile, ahead: u32) {
+        let visited = self.open.range.reaches(b, n);
+        let copies = self.copier.among(b, self.frame.config.shape.tile, visited);
+        b.if_(copies, |b| {
+            let stage = self.buffer(b, ahead);
+            let tiles: SharedTiles = if what == What::Keys { self.frame.k } else { self.frame.v };
+            let tile = tiles.select(b, stage);
+            let to = self.copier.to(b, tile);
+            match &self.finder {
+                Finder::InOrder(firsts) => {
+                    let first = firsts[usize::from(what == What::Values)];
+                    self.copy_in_order(b, what, n, first, (tile, to));
+                }
+                Finder::LookedUp(rows) => {
+                    for (turn, row) in (0..).zip(rows) {
+                        let to = self.copier.in_turn(tile, to, turn);
+                        let exists = self.bring_row(b, what, row, (tile, to));
+                        self.mark(b, what, stage, turn, exists);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Writes whether the thread's row of turn `turn` exists, where keys are listed.
+    #[track_caller]
+    fn mark(&self, b: &mut Builder, what: What, stage: Reg<u32>, turn: u32, exists: Reg<bool>) {
+        if let (What::Keys, Some(marks)) = (what, &self.frame.marks) {
+            let row = b.add(self.copier.row, turn * self.copier.rows());
+            marks.write(b, stage, row, exists);
+        }
+    }
+
+    #[track_caller]
+    fn copy_in_order(
+        &self,
+        b: &mut Builder,
+        what: What,
+        n: KvTile,
+        first: GlobalPtr,
+        (tile, to): (SharedTile, SmemPtr),
+    ) {
+        let columns = self.columns(b, what);
+        let key = self.first_key(b, n);
+        let tensor = self.tensor(what);
+        let mut from = tensor.further(b, first, key);
+        let step = tensor.bytes_of(b, self.copier.rows());
+        for turn in 0..self.copier.turns(self.frame.config.shape.tile) {
+            if turn > 0 {
+                from = b.global_add(from, step);
+            }
+            let key = b.add(key, turn * self.copier.rows());
+            let exists = b.setp(Cmp::Lt, key, self.open.sequence.k_len);
+            let to = self.copier.in_turn(tile, to, turn);
+            self.copier.copy(b, exists, from, (tile, to), &columns);
+        }
+    }
+
+    /// Brings a row that was looked up; returns whether it exists.
+    #[track_caller]
+    fn bring_row(
+        &self,
+        b: &mut Builder,
+        what: What,
+        &[outer, row]: &[Reg<u32>; 2],
+        to: (SharedTile, SmemPtr),
+    ) -> Reg<bool> {
+        let exists = b.setp(Cmp::Ne, row, NOWHERE);
+        let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
+        match self.frame.params.keys().exact {
+            Rows::Packed(rows) => self.unpack(b, &rows, [outer, row], exists, to),
+            Rows::Elements(..) => {
+                let columns = self.columns(b, what);
+                let at = [outer, self.open.tile.kv_head.reg(), row];
+                let from = self.tensor(what).row(b, at);
+                let from = self.first_column(b, from, what);
+                self.copier.copy(b, exists, from, to, &columns);
+            }
+        }
+        exists
+    }
+
+    /// Stores the thread's vectors of a packed row, zeros where it does not exist.
+    #[track_caller]
+    fn unpack(
+        &self,
+        b: &mut Builder,
+        rows: &Packed,
+        [outer, row]: [Reg<u32>; 2],
+        exists: Reg<bool>,
+        (tile, to): (SharedTile, SmemPtr),
+    ) {
+        let row = rows.row(b, outer, row, exists);
+        let panels = tile.layout().blocks() as u32;
+        b.range(0, panels, |b, panel| {
+            let vector = b.mad(panel, CHUNK / 8, self.copier.vector);
+            let words = rows.unpack_vector(b, vector, &row, exists);
+            let offset = b.mul(panel, tile.layout().block_bytes() as u32);
+            let to = b.smem_add(to, offset);
+            b.st_shared_vector(to, &words);
+        });
+    }
+
+    fn tensor(&self, what: What) -> Tensor {
+        match (self.frame.params.keys().exact, what) {
+            (Rows::Elements(keys, _), What::Keys) => keys,
+            (Rows::Elements(_, values), What::Values) => values,
+            (Rows::Packed(_), _) => panic!("packed rows are unpacked, not copied"),
+        }
+    }
+
+    /// The columns of keys or values that this CTA copies.
+    #[track_caller]
+    fn columns(&self, b: &mut Builder, what: What) -> Columns {
+        let config = &self.frame.config;
+        match (what, self.column) {
+            (What::Keys, _) => {
+                Columns { panels: config.keys().chunks, count: Count::Fixed(config.key_dim) }
+            }
+            (What::Values, Some(first)) => {
+                let dim = b.value(config.value_dim);
+                let count = Count::OfSlice(b.sub(dim, first));
+                Columns { panels: config.values().chunks, count }
+            }
+            (What::Values, None) => {
+                let count = Count::Fixed(config.value_dim);
+                Columns { panels: config.values().chunks, count }
+            }
+        }
+    }
+}

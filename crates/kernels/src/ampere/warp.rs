@@ -1,0 +1,464 @@
+//! A warp: scores, softmax and output of its rows; and its part in the copies.
+
+use super::copies::{Columns as CopiedColumns, Copier, Count};
+use super::kernel::Frame;
+use super::matrices::{Matrices, Order, STEP};
+use super::ring::Ring;
+use crate::call::index::{KvTile, SliceIndex};
+use crate::call::rows::Block;
+use crate::call::task::OpenTile;
+use crate::call::tensors::CHUNK;
+use crate::hopper::epilogue::{self, Columns};
+use crate::hopper::fragment;
+use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
+use crate::math::exact::Watch;
+use crate::moves::output::BlockOutput;
+use ptx::build::{Builder, Cmp, Reg, SmemPtr};
+
+/// Rows of a fragment.
+const ROWS: u32 = 16;
+
+/// A warp's registers.
+struct Warp<'f> {
+    frame: &'f Frame,
+    copier: Copier,
+    fragments: Vec<Fragment>,
+    /// Bytes from the first queries in shared memory to the warp's.
+    queries: Reg<u32>,
+    /// Number of the warp's first row block, where there are more warps than one block has.
+    first_block: Option<Reg<u32>>,
+    /// Which half of the columns the warp has, where two share rows.
+    half: Option<Reg<u32>>,
+    /// Whether the warp has rows, where some have none.
+    live: Option<Reg<bool>>,
+    keys: Matrices,
+    values: Matrices,
+    stage: Option<Reg<u32>>,
+    watch: Watch,
+}
+
+/// 16 rows.
+struct Fragment {
+    scores: Scores,
+    /// Output: a register per two columns of a row.
+    out: Vec<Reg<f32>>,
+    /// The queries of the first warp.
+    queries: Matrices,
+    /// Queries, where they stay in registers.
+    held: Vec<[Reg<u32>; 4]>,
+}
+
+/// What a fragment's rows are.
+struct View {
+    block: Block,
+    /// What is added to scores.
+    biases: Option<MaskRows>,
+}
+
+/// Emits the warps.
+pub fn emit(b: &mut Builder, frame: &Frame) {
+    let warp = Warp::new(b, frame);
+    frame.params.for_each_tile(b, |b, open| warp.run_tile(b, &open));
+    warp.watch.revisit(b, &frame.params, |b, open| warp.run_tile_again(b, &open));
+}
+
+impl<'f> Warp<'f> {
+    fn new(b: &mut Builder, frame: &'f Frame) -> Self {
+        let config = &frame.config;
+        let thread = b.thread();
+        let of_block = b.and(thread, 127);
+        let row = b.shr(of_block, 5);
+        let row = b.mul(row, ROWS);
+        let four = b.shr(thread, 7);
+        let half = (config.shape.halves > 1).then_some(four);
+        let apart = config.shape.warps > 4 && half.is_none();
+        let first_block = apart.then(|| b.mul(four, config.shape.fragments));
+        let mut queries = Matrices::bytes_to(b, frame.q.tile(0), row);
+        if let Some(first) = first_block {
+            queries = b.mad(first, config.queries().bytes(), queries);
+        }
+        let fragments =
+            (0..config.shape.fragments).map(|n| Fragment::new(b, frame, of_block, n)).collect();
+        Warp {
+            frame,
+            copier: Copier::new(b, config.threads()),
+            fragments,
+            queries,
+            first_block,
+            half,
+            live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.rows)),
+            keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
+            values: Matrices::new(b, frame.v.tile(0), Order::Columns),
+            stage: (config.stages > 1).then(|| b.value(0)),
+            watch: frame.params.watch(b),
+        }
+    }
+
+    fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
+        let views = self.views(b, open);
+        self.fragments.iter().for_each(|fragment| fragment.reset(b));
+        let any = open.range.any(b);
+        b.if_(any, |b| self.accumulate(b, open, &views));
+        for (fragment, view) in self.fragments.iter().zip(&views) {
+            let output = BlockOutput { params: &self.frame.params, open, block: &view.block };
+            self.if_live(b, |b| self.finish(b, fragment, &output));
+        }
+    }
+
+    fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        for (n, fragment) in (0..).zip(&self.fragments) {
+            let block = self.block(b, open, n);
+            let output = BlockOutput { params: &self.frame.params, open, block: &block };
+            self.for_each_part(b, open, fragment, |b, columns| columns.write_again(b, &output));
+        }
+    }
+
+    /// Runs `body` if the warp has rows.
+    fn if_live(&self, b: &mut Builder, body: impl FnOnce(&mut Builder)) {
+        match self.live {
+            None => body(b),
+            Some(live) => b.if_(live, body),
+        }
+    }
+
+    /// The row block of fragment `n`.
+    fn block(&self, b: &mut Builder, open: &OpenTile, n: u32) -> Block {
+        let config = &self.frame.config;
+        let mut number = open.first_block.plus(b, n);
+        if let Some(first) = self.first_block {
+            number = number.plus(b, first);
+        }
+        Block::at(b, config.packing, config.group, number)
+    }
+
+    fn views(&self, b: &mut Builder, open: &OpenTile) -> Vec<View> {
+        let params = &self.frame.params;
+        let mut views = Vec::new();
+        for (n, Fragment { scores, .. }) in (0..).zip(&self.fragments) {
+            let block = self.block(b, open, n);
+            let biases = params.keys().attn_mask;
+            let biases =
+                biases.map(|mask| scores.mask_rows(b, &mask, &params.tiling, open, &block));
+            views.push(View { block, biases });
+        }
+        views
+    }
+
+    fn finish(&self, b: &mut Builder, fragment: &Fragment, output: &BlockOutput<'_>) {
+        let (thread, totals) = (fragment.scores.thread, fragment.scores.totals(b));
+        let writes_lse = self.half.is_none();
+        let factors = epilogue::finish_rows(b, thread, totals, output, writes_lse);
+        if let Some(half) = self.half {
+            let first = b.setp(Cmp::Eq, half, 0);
+            b.if_(first, |b| {
+                epilogue::finish_rows(b, thread, totals, output, true);
+            });
+        }
+        self.for_each_part(b, output.open, fragment, |b, columns| {
+            columns.write(b, output, factors);
+        });
+    }
+
+    /// Which part of the value columns the warp has, where they are shared out.
+    fn part(&self, b: &mut Builder, open: &OpenTile) -> Option<Reg<u32>> {
+        match (open.slice.map(SliceIndex::reg), self.half) {
+            (Some(slice), Some(half)) => {
+                Some(b.eval(slice * self.frame.config.shape.halves + half))
+            }
+            (slice, half) => slice.or(half),
+        }
+    }
+
+    /// Runs `body` with the output columns that the warp has.
+    fn for_each_part(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        fragment: &Fragment,
+        body: impl Fn(&mut Builder, Columns<'_>),
+    ) {
+        let config = &self.frame.config;
+        let part = self.part(b, open);
+        for n in 0..config.parts() {
+            let first = n * config.columns();
+            let count = config.columns().min(config.value_dim - first);
+            let columns = Columns {
+                thread: fragment.scores.thread,
+                out: &fragment.out[..count as usize / 2],
+                first,
+                half: config.half,
+                watch: self.watch,
+            };
+            match part {
+                None => body(b, columns),
+                Some(part) => {
+                    let this = b.setp(Cmp::Eq, part, n);
+                    b.if_(this, |b| body(b, columns));
+                }
+            }
+        }
+    }
+
+    /// All KV tiles, last to first.
+    fn accumulate(&self, b: &mut Builder, open: &OpenTile, views: &[View]) {
+        if self.frame.config.waits_for_queries() {
+            b.barrier_all();
+        }
+        self.copy_queries(b, open);
+        let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
+        let last = open.range.end.before(b, 1);
+        ring.fill(b, last);
+        if self.frame.config.holds_queries() {
+            b.cp_async_wait(ring.groups());
+            b.barrier_all();
+            self.fragments.iter().for_each(|fragment| fragment.hold(b, self.queries));
+        }
+        let config = &self.frame.config;
+        let first = Block::at(b, config.packing, config.group, open.first_block);
+        let last_block = open.first_block.plus(b, config.blocks() - 1);
+        let last_token = Block::at(b, config.packing, config.group, last_block).last_token(b);
+        let clear = open.bounds.clear_tiles(b, open.range, first.token, last_token);
+        let n = KvTile::new(b.value(open.range.end.reg()));
+        let visible = &self.frame.params.keys().visible;
+        open.range.descend(b, n, clear, visible, |b, masked| {
+            self.step(b, &ring, (open, views), n, masked);
+        });
+    }
+
+    /// Copies the queries of all blocks, one group.
+    fn copy_queries(&self, b: &mut Builder, open: &OpenTile) {
+        let (config, params) = (&self.frame.config, &self.frame.params);
+        let columns =
+            CopiedColumns { panels: config.queries().chunks, count: Count::Fixed(config.key_dim) };
+        for number in 0..config.blocks() {
+            let tile = self.frame.q.tile(number);
+            let to = self.copier.to(b, tile);
+            let number = open.first_block.plus(b, number);
+            let block = Block::at(b, config.packing, config.group, number);
+            let output = BlockOutput { params, open, block: &block };
+            for turn in 0..self.copier.turns(super::ROWS) {
+                let row = b.add(self.copier.row, turn * self.copier.rows());
+                let place = output.place(b, row);
+                let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
+                let at = at.map(|number| b.select::<u32>(place.live, number, 0));
+                let from = params.exact_queries.row(b, at);
+                let from = self.copier.from(b, from);
+                let to = self.copier.in_turn(tile, to, turn);
+                self.copier.copy(b, place.live, from, (tile, to), &columns);
+            }
+        }
+        b.cp_async_commit();
+    }
+
+    /// Tile `n`, of which all keys are seen unless they are `masked`.
+    fn step(
+        &self,
+        b: &mut Builder,
+        ring: &Ring<'_>,
+        (open, views): (&OpenTile, &[View]),
+        n: KvTile,
+        masked: bool,
+    ) {
+        ring.await_keys(b, n);
+        self.if_live(b, |b| {
+            self.score(b);
+            self.give_scores(b);
+        });
+        let marks = ring.marks(b);
+        ring.await_values(b, n);
+        self.if_live(b, |b| {
+            self.take_scores(b);
+            for (fragment, view) in self.fragments.iter().zip(views) {
+                // Found anew for each tile: few are masked, and registers are short.
+                let windows = masked.then(|| fragment.scores.windows(b, open, &view.block));
+                let seen = match (&marks, &windows) {
+                    (Some(words), _) => Seen::Marked(words),
+                    (None, Some(windows)) => Seen::Within(windows, n),
+                    (None, None) => Seen::All,
+                };
+                let biases = view.biases.as_ref().map(|rows| (rows, n));
+                fragment.softmax(b, self.frame, &SeenTile { seen, biases });
+            }
+            self.add_output(b, open);
+        });
+        ring.advance(b);
+    }
+
+    /// The matrices of the tile in work.
+    #[track_caller]
+    fn of_stage(&self, b: &mut Builder, first: &Matrices, bytes: u32) -> Matrices {
+        match self.stage {
+            None => first.clone(),
+            Some(stage) => {
+                let bytes = b.mul(stage, bytes);
+                first.further(b, bytes)
+            }
+        }
+    }
+
+    /// `S = Q·Kᵀ`.
+    fn score(&self, b: &mut Builder) {
+        let config = &self.frame.config;
+        let keys = self.of_stage(b, &self.keys, config.keys().bytes());
+        for fragment in &self.fragments {
+            fragment.scores.scores.iter().for_each(|score| b.assign(*score, 0.0));
+        }
+        let queries: Vec<_> = self.fragments.iter().map(|f| f.queries(b, self.queries)).collect();
+        let Some(half) = self.half else {
+            let steps = 0..config.key_dim.div_ceil(STEP);
+            return steps.for_each(|step| self.score_step(b, &keys, &queries, step));
+        };
+        let (steps, panels) = (CHUNK / STEP, config.queries().chunks);
+        let offsets = [config.queries(), config.keys()].map(|shape| shape.bytes() / shape.chunks);
+        let [q, k] = offsets.map(|bytes| b.mul(half, config.key_panels() * bytes));
+        let keys = keys.further(b, k);
+        let queries: Vec<_> =
+            queries.iter().map(|at| at.as_ref().map(|at| at.further(b, q))).collect();
+        let both = (panels - config.key_panels()) * steps;
+        (0..both).for_each(|step| self.score_step(b, &keys, &queries, step));
+        if both < config.key_panels() * steps {
+            let first = b.setp(Cmp::Eq, half, 0);
+            b.if_(first, |b| {
+                let rest = both..config.key_panels() * steps;
+                rest.for_each(|step| self.score_step(b, &keys, &queries, step));
+            });
+        }
+    }
+
+    /// Adds the products of 16 columns to the scores.
+    fn score_step(
+        &self,
+        b: &mut Builder,
+        keys: &Matrices,
+        queries: &[Option<Matrices>],
+        step: u32,
+    ) {
+        let config = &self.frame.config;
+        let sides = self.fragments.iter().zip(queries);
+        let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
+        for row in (0..config.shape.tile).step_by(STEP as usize) {
+            let k = keys.load(b, row, step, false);
+            for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
+                for (fragment, q) in self.fragments.iter().zip(&left) {
+                    let d = four(&fragment.scores.scores, row as usize / 8 + n);
+                    b.mma_m16n8k16(config.half, &d, q, &k);
+                }
+            }
+        }
+    }
+
+    /// Leaves what the warp has of its scores to the one with the same rows.
+    fn give_scores(&self, b: &mut Builder) {
+        let Some(exchange) = &self.frame.exchange else { return };
+        let warp = b.warp().index();
+        let at = self.exchanged(b, warp);
+        for (n, scores) in self.fragments[0].scores.scores.chunks_exact(4).enumerate() {
+            b.st_shared_vector(at.plus(exchange.offset(&[0, 0, n as u32])), scores);
+        }
+    }
+
+    /// Adds what the warp with the same rows has of their scores.
+    fn take_scores(&self, b: &mut Builder) {
+        let Some(exchange) = &self.frame.exchange else { return };
+        let warp = b.warp().index();
+        let other = b.xor(warp, 4);
+        let at = self.exchanged(b, other);
+        for (n, scores) in self.fragments[0].scores.scores.chunks_exact(4).enumerate() {
+            let others = b.ld_shared_vector::<f32>(at.plus(exchange.offset(&[0, 0, n as u32])), 4);
+            for (&score, other) in scores.iter().zip(others) {
+                let sum = b.add(score, other);
+                b.assign(score, sum);
+            }
+        }
+    }
+
+    /// Where the lane's scores are that warp `warp` leaves.
+    fn exchanged(&self, b: &mut Builder, warp: Reg<u32>) -> SmemPtr {
+        let exchange = self.frame.exchange.as_ref().expect("two warps that share rows");
+        let (zero, lane) = (b.value::<u32>(0), b.special("%laneid"));
+        exchange.element(b, &[zero, lane, zero, warp])
+    }
+
+    /// `O += P·V`.
+    fn add_output(&self, b: &mut Builder, open: &OpenTile) {
+        let config = &self.frame.config;
+        let shape = if config.shared_kv { config.keys() } else { config.values() };
+        let mut values = self.of_stage(b, &self.values, shape.bytes());
+        // A CTA's own values are all that it copies, unless they are keys.
+        let part = if config.shared_kv { self.part(b, open) } else { self.half };
+        if let Some(part) = part {
+            let bytes = config.columns() / CHUNK * values.block_bytes();
+            let offset = b.mul(part, bytes);
+            values = values.further(b, offset);
+        }
+        for (step, row) in (0..config.shape.tile).step_by(STEP as usize).enumerate() {
+            for column in 0..config.columns().div_ceil(STEP) {
+                let v = values.load(b, row, column, true);
+                for (n, v) in [[v[0], v[1]], [v[2], v[3]]].into_iter().enumerate() {
+                    let n = column as usize * 2 + n;
+                    if n * 8 >= config.columns() as usize {
+                        continue;
+                    }
+                    for fragment in &self.fragments {
+                        let p = four(&fragment.scores.probabilities, step);
+                        b.mma_m16n8k16(config.half, &four(&fragment.out, n), &p, &v);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Registers `4n` to `4n + 3`.
+fn four<T: Copy>(registers: &[T], n: usize) -> [T; 4] {
+    std::array::from_fn(|i| registers[4 * n + i])
+}
+
+impl Fragment {
+    /// Fragment `n` of a warp; `thread` is its number among those of a row block.
+    fn new(b: &mut Builder, frame: &Frame, thread: Reg<u32>, n: u32) -> Self {
+        let config = &frame.config;
+        let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
+        Fragment {
+            scores: Scores::new(b, thread, config.half, config.shape.tile),
+            out: b.regs(config.columns() as usize / 2),
+            queries: Matrices::new(b, frame.q.tile(n), Order::Columns),
+            held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
+        }
+    }
+
+    fn reset(&self, b: &mut Builder) {
+        self.scores.reset(b);
+        self.out.iter().for_each(|register| b.assign(*register, 0.0));
+    }
+
+    /// Loads the queries to registers, where they stay.
+    fn hold(&self, b: &mut Builder, offset: Reg<u32>) {
+        let queries = self.queries.further(b, offset);
+        for (step, held) in (0..).zip(&self.held) {
+            let loaded = queries.load(b, 0, step, false);
+            held.iter().zip(loaded).for_each(|(held, loaded)| b.assign(*held, loaded));
+        }
+    }
+
+    /// Where the queries are, the warp's being `offset` bytes from the first, unless they are in registers. Found anew
+    /// for each tile: but for `offset` the lanes' addresses are those of keys and values.
+    fn queries(&self, b: &mut Builder, offset: Reg<u32>) -> Option<Matrices> {
+        self.held.is_empty().then(|| self.queries.further(b, offset))
+    }
+
+    /// 16 columns of the queries.
+    fn query(&self, b: &mut Builder, queries: &Option<Matrices>, step: u32) -> [Reg<u32>; 4] {
+        match queries {
+            Some(queries) => queries.load(b, 0, step, false),
+            None => self.held[step as usize],
+        }
+    }
+
+    /// Makes scores probabilities, and what was accumulated relative to what they are.
+    fn softmax(&self, b: &mut Builder, frame: &Frame, keys: &SeenTile<'_>) {
+        self.scores.softmax(b, &frame.params.softmax, keys);
+        fragment::rescale_rows(b, &self.out, self.scores.rescale);
+        self.scores.round(b);
+    }
+}

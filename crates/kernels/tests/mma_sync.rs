@@ -1,0 +1,109 @@
+//! Kernels of the `mma.sync` family on the simulator, against the oracle. The whole table is run by
+//! `sixwarp verify --device sim-sm80`; here are the features, on the chip with the least shared memory, in every order
+//! of events.
+
+mod common;
+
+use common::{Simulated, named, run_table};
+use problem::{DType, Problem, Segment, View};
+use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
+
+/// What the kernels do not do, and say so.
+const DECLINED: [&str; 2] = ["dtype f32", "dtype f64"];
+
+/// One case per feature.
+const FEATURES: &[&str] = &[
+    "dim-64",
+    "dim-96",
+    "dim-256",
+    "mqa-d512-t4-s256",
+    "tokens-300",
+    "keys-causal-200",
+    "window-varlen",
+    "paged-16",
+    "mixed-d64",
+    "attn-mask-causal-d64",
+    "two-window-and-prefix-d512",
+    "gather-d80-page5",
+    "gather-shared-d192",
+    "lists-holes-d*",
+    "special-*-d64",
+];
+
+/// Cases that take every path of the copies: one ring and two, one buffer and several, rows in order and looked up.
+const COPIES: &[&str] = &["tokens-300", "paged-16", "gather-shared-d192", "mqa-d512-t4-s256"];
+
+fn on(arch: Arch, mode: &str, seed: u64) -> Simulated {
+    let mut engine = Simulated::on(arch);
+    let simulator = sim::Options::mode(mode, seed).expect("a mode");
+    engine.simulator = sim::Options { pedantic: true, ..simulator };
+    engine
+}
+
+#[test]
+fn features_on_the_smallest_chip() {
+    let passed = run_table(&mut on(Arch::Sm86, "eager", 0), named(FEATURES), &DECLINED);
+    assert!(passed > 15, "only {passed} cases ran");
+}
+
+#[test]
+fn whatever_the_order_of_events() {
+    for (mode, seed) in [("latest", 0), ("adversarial", 0), ("random", 0), ("random", 1)] {
+        let mut engine = on(Arch::Sm80, mode, seed);
+        assert_eq!(run_table(&mut engine, named(COPIES), &DECLINED), COPIES.len());
+    }
+}
+
+#[test]
+fn keys_in_many_parts() {
+    let mut engine = on(Arch::Sm89, "latest", 0);
+    engine.options.split = Split::Every { keys: 128 };
+    assert_eq!(run_table(&mut engine, named(&["tokens-300", "paged-16"]), &DECLINED), 2);
+}
+
+/// Rows of every packed format: with the instruction that unpacks fp8 numbers, and without.
+#[test]
+fn packed_rows_with_and_without_an_instruction() {
+    const CASES: &[&str] = &["dsv4-csa-decode-fp8", "packed-pages-*"];
+    for arch in [Arch::Sm86, Arch::Sm120] {
+        let passed = run_table(&mut on(arch, "latest", 0), named(CASES), &DECLINED);
+        assert!(passed > 5, "{arch}: {passed}");
+    }
+}
+
+/// What is planned fits both budgets of shared memory, and no launch is to overlap another.
+#[test]
+fn launches_keep_the_rules_of_their_chips() {
+    for arch in [Arch::Sm80, Arch::Sm86] {
+        let mut checked = 0;
+        for case in cases::table() {
+            let Ok(problem) = case.problem() else { continue };
+            let Ok(planned) = plan(&problem, arch, &PlanOptions::for_arch(arch)) else { continue };
+            let broken = planned.program.check().err().unwrap_or_default();
+            assert!(broken.is_empty(), "{} on {arch}: {}", case.name, broken[0]);
+            checked += 1;
+        }
+        assert!(checked > 200, "{arch}: {checked} programs");
+    }
+}
+
+/// A kernel per width, on the chip where it has least room, assembles with the real `ptxas` without spills.
+/// The example `assembles` goes through all.
+#[test]
+fn kernels_assemble_without_spills() {
+    let dense = |dim, keys: u64| {
+        let view = |tokens| View::bshd(DType::Bf16, [4, 16, tokens, dim]);
+        let segment = Segment::new(view(keys), view(keys)).mask(problem::Mask::Causal);
+        Problem::builder(view(keys)).segment(segment).build().expect("a valid problem")
+    };
+    for (arch, dim) in [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)]
+    {
+        let planned = plan(&dense(dim, 4096), arch, &PlanOptions::for_arch(arch));
+        let text = planned.expect("supported").program.module.to_string();
+        let assembled = ptx::toolchain::assemble(&text, &arch.to_string())
+            .unwrap_or_else(|error| panic!("{arch}, {dim} columns: {error}"));
+        for kernel in assembled.report {
+            assert_eq!(kernel.spill_stores, 0, "{arch}, {dim} columns: {}", kernel.name);
+        }
+    }
+}

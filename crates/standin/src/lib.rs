@@ -1,0 +1,29 @@
+//! A `libcuda.so.1` whose only device is the simulator.
+//!
+//! A program that uses the CUDA driver API runs on it unmodified: modules come as PTX, memory has addresses of its
+//! own, streams and graphs run in order. Every launch is checked by [`sim`], and what is wrong is printed with the
+//! program's own source lines. With `SIXWARP_CHECK_REPORT` set to a folder, each finding is written there as JSON,
+//! beside the launch as a folder that `sixwarp sim --launch` replays. Settings are listed at [`settings::Settings`].
+//!
+//! Only the public functions of the driver API are here. The tables that NVIDIA's runtime library asks for are not:
+//! a program that uses the runtime does not run on this library.
+//!
+//! A function of `api` checks its arguments, and works on [`driver::Driver`]. Handles are numbers in tables, so that a
+//! wrong one is an error. Launches are [`job::Job`]s of one queue, which a thread works off in order.
+
+#![cfg(target_os = "linux")]
+#![allow(non_snake_case, reason = "functions have the names that C programs call")]
+
+pub mod api;
+mod device;
+pub mod driver;
+mod guard;
+pub mod job;
+mod memory;
+mod module;
+mod queue;
+mod report;
+pub mod result;
+pub mod settings;
+mod simulate;
+mod table;

@@ -1,0 +1,28 @@
+//! The checks that prove the CUDA engine on a GPU, through cudarc, on the stand-in driver.
+
+#![cfg(target_os = "linux")]
+
+// The checks name the engine as its own examples do.
+extern crate cuda as sixwarp_cuda;
+
+#[path = "../../cuda/examples/smoke/checks/mod.rs"]
+mod checks;
+mod common;
+
+use sixwarp_cuda::Device;
+use std::path::Path;
+
+#[test]
+fn every_check_of_the_cuda_engine_passes() {
+    let scratch = files::Scratch::new().unwrap();
+    let folder = common::libraries(&scratch);
+    let variables =
+        [("LD_LIBRARY_PATH", folder.as_path()), ("SIXWARP_CHECK_EXIT_WAIT", Path::new("0"))];
+    common::in_child("every_check_of_the_cuda_engine_passes", &variables, || {
+        let device = Device::open(0).unwrap();
+        assert!(device.info().name.contains("simulator"), "{}", device.info());
+        for (name, check) in checks::ALL {
+            check(&device).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    });
+}

@@ -1,0 +1,3 @@
+class ModelConfig:
+    is_encoder_decoder: bool
+    head_dim: int

@@ -1,0 +1,11 @@
+class RadixAttention:
+    tp_q_head_num: int
+    tp_k_head_num: int
+    qk_head_dim: int
+    v_head_dim: int
+    scaling: float
+    layer_id: int
+    logit_cap: float
+    sliding_window_size: int
+    is_cross_attention: bool
+    attn_type: object

@@ -1,0 +1,10 @@
+class ModelRunner:
+    use_mla_backend: bool
+    spec_algorithm: object
+    kv_cache_dtype: object
+    dtype: object
+    device: str
+    page_size: int
+    req_to_token_pool: object
+    token_to_kv_pool: object
+    model_config: object

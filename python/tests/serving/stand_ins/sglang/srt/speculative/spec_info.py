@@ -1,0 +1,3 @@
+class SpeculativeAlgorithm:
+    def is_none(self):
+        raise NotImplementedError

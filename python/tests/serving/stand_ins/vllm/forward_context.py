@@ -1,0 +1,5 @@
+current = None
+
+
+def get_forward_context():
+    return current

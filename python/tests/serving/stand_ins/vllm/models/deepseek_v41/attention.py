@@ -1,0 +1,17 @@
+class DeepseekV4Attention:
+    compress_ratio: int
+    compressed_cache_prefix: object
+    swa_cache_layer: object
+    topk_indices_buffer: object
+    attn_sink: object
+    scale: float
+
+    @classmethod
+    def get_padded_num_q_heads(cls, num_heads):
+        raise NotImplementedError
+
+    def forward_mqa(self, q, kv, positions, output):
+        raise NotImplementedError
+
+    def _compressed_kv_cache(self):
+        raise NotImplementedError

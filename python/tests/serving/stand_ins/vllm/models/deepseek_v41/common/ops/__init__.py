@@ -1,0 +1,1 @@
+from .cache_utils import compute_global_topk_indices_and_lens

@@ -1,0 +1,7 @@
+from dataclasses import dataclass
+
+
+@dataclass
+class DeepseekV4FlashMLAMetadata:
+    block_table: object
+    block_size: int
