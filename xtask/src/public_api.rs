@@ -34,8 +34,8 @@ pub fn run(update: bool) -> ExitCode {
 fn lists(update: bool) -> Result<usize, String> {
     let tool = tool()?;
     let mut changed = 0;
-    for name in published()? {
-        let found = items(&tool, &name)?;
+    for (name, library) in published()? {
+        let found = items(&tool, &name, &library)?;
         let path = root().join("xtask/api").join(format!("{name}.txt"));
         let kept = fs::read_to_string(&path).unwrap_or_default();
         if kept == found {
@@ -58,8 +58,8 @@ fn report(name: &str, kept: &str, found: &str) {
     found.lines().filter(|line| lacks(kept, line)).for_each(|line| println!("  + {line}"));
 }
 
-/// Published packages that have a library, by name.
-fn published() -> Result<Vec<String>, String> {
+/// Published packages that have a library: the names of both.
+fn published() -> Result<Vec<(String, String)>, String> {
     let crates = root().join("crates");
     let entries = fs::read_dir(&crates).map_err(|why| format!("{}: {why}", crates.display()))?;
     let mut names = Vec::new();
@@ -68,11 +68,19 @@ fn published() -> Result<Vec<String>, String> {
         let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
         let internal = manifest.lines().any(|line| line == "publish = false");
         if let (Some(name), true, false) = (name, folder.join("src/lib.rs").exists(), internal) {
-            names.push(name.trim_matches('"').to_string());
+            let name = name.trim_matches('"');
+            names.push((name.to_string(), library(&manifest, name)));
         }
     }
     names.sort();
     Ok(names)
+}
+
+/// The name of a library, unless its manifest gives it one the package's.
+fn library(manifest: &str, package: &str) -> String {
+    let section = manifest.split_once("\n[lib]\n").map(|(_, after)| after);
+    let own = section.and_then(|lines| lines.lines().next()?.strip_prefix("name = "));
+    own.map_or_else(|| package.replace('-', "_"), |name| name.trim_matches('"').to_string())
 }
 
 fn cargo() -> Command {
@@ -94,13 +102,13 @@ fn tool() -> Result<PathBuf, String> {
     Ok(target().join("debug/public-items"))
 }
 
-fn items(tool: &Path, name: &str) -> Result<String, String> {
+fn items(tool: &Path, name: &str, library: &str) -> Result<String, String> {
     let mut document = cargo();
     document.args(["rustdoc", "--quiet", "--locked", "--lib", "-p", name]);
     document.args(["--", "-Zunstable-options", "--output-format", "json"]);
     document.env("RUSTC_BOOTSTRAP", "1");
     run_command(document)?;
-    let json = target().join("doc").join(name.replace('-', "_")).with_extension("json");
+    let json = target().join("doc").join(library).with_extension("json");
     let output = Command::new(tool).arg(json).output().map_err(|why| why.to_string())?;
     match output.status.success() {
         true => String::from_utf8(output.stdout).map_err(|why| why.to_string()),

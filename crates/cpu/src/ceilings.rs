@@ -48,8 +48,6 @@ fn prefetch(at: *const u64) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use crate::simd::amx::{Amx, Tiles};
-    use std::arch::asm;
     use std::arch::x86_64::*;
 
     /// Multiply-adds of one call: 16 chains, enough to hide the latency.
@@ -79,6 +77,13 @@ mod x86 {
     /// Operations of [`multiply_512`] and [`multiply_256`].
     pub const OPERATIONS_512: f64 = (2 * 16 * CHAINS * STEPS) as f64;
     pub const OPERATIONS_256: f64 = (2 * 8 * 12 * STEPS) as f64;
+}
+
+/// Only Linux hands tile registers out.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tiles {
+    use crate::simd::amx::{Amx, Tiles};
+    use std::arch::asm;
 
     /// Products of tile registers, four sums from four operands.
     pub fn multiply_tiles(steps: usize) {
@@ -105,10 +110,11 @@ pub fn multiply_rates() -> Vec<(&'static str, f64)> {
     use x86::*;
     let found = Isa::detected();
     let mut rates = Vec::new();
+    #[cfg(target_os = "linux")]
     if found.contains(&Isa::Amx) {
         let steps = 1_000_000;
         let operations = (steps * 4 * 2 * 16 * 16 * 32) as f64;
-        rates.push(("bf16-tiles", rate(operations, |_| multiply_tiles(steps))));
+        rates.push(("bf16-tiles", rate(operations, |_| tiles::multiply_tiles(steps))));
     }
     if found.contains(&Isa::Avx512) {
         // SAFETY: the machine has AVX-512.

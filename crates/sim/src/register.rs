@@ -4,10 +4,43 @@
 //! Constants, special registers and variable addresses are rows too, filled once when a warp
 //! starts, so that every operand of every instruction is simply a row.
 
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
 /// Lanes of a warp.
 pub const LANES: usize = 32;
 /// Every lane.
 pub const FULL: u32 = u32::MAX;
+
+/// A lane of a warp. Lanes of tensor memory, of which there are 128, are other numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(pub usize);
+
+impl Lane {
+    /// The lowest lane of a mask, which has one.
+    #[inline(always)]
+    pub fn first(mask: u32) -> Lane {
+        Lane(mask.trailing_zeros() as usize)
+    }
+
+    /// The mask of this lane alone.
+    #[inline(always)]
+    pub fn mask(self) -> u32 {
+        1 << self.0
+    }
+
+    /// Whether the lane is one of `mask`.
+    #[inline(always)]
+    pub fn is_in(self, mask: u32) -> bool {
+        mask >> self.0 & 1 != 0
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// 32 lanes of at most 32 bits.
 #[derive(Clone, Copy)]
@@ -18,6 +51,28 @@ pub struct Row32(pub [u32; LANES]);
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Row64(pub [u64; LANES]);
+
+macro_rules! by_lane {
+    ($row:ident, $word:ty) => {
+        impl Index<Lane> for $row {
+            type Output = $word;
+
+            #[inline(always)]
+            fn index(&self, lane: Lane) -> &$word {
+                &self.0[lane.0]
+            }
+        }
+
+        impl IndexMut<Lane> for $row {
+            #[inline(always)]
+            fn index_mut(&mut self, lane: Lane) -> &mut $word {
+                &mut self.0[lane.0]
+            }
+        }
+    };
+}
+by_lane!(Row32, u32);
+by_lane!(Row64, u64);
 
 impl Row32 {
     /// The same value in every lane.
@@ -140,20 +195,20 @@ impl Registers {
     }
 
     /// One lane of a register of at most 64 bits.
-    pub fn lane(&self, reg: Reg, lane: usize) -> u64 {
+    pub fn lane(&self, reg: Reg, lane: Lane) -> u64 {
         match reg {
-            Reg::P(p) => u64::from(self.p(p) >> lane & 1),
-            Reg::R32(r) => u64::from(self.r32(r).0[lane]),
-            Reg::R64(r) | Reg::R128(r) => self.r64(r).0[lane],
+            Reg::P(p) => u64::from(lane.is_in(self.p(p))),
+            Reg::R32(r) => u64::from(self.r32(r)[lane]),
+            Reg::R64(r) | Reg::R128(r) => self.r64(r)[lane],
         }
     }
 
     /// Writes one lane of a register of at most 64 bits.
-    pub fn set_lane(&mut self, reg: Reg, lane: usize, value: u64) {
+    pub fn set_lane(&mut self, reg: Reg, lane: Lane, value: u64) {
         match reg {
-            Reg::P(p) => self.set_p(p, 1 << lane, (value as u32 & 1) << lane),
-            Reg::R32(r) => self.r32[r.0 as usize].0[lane] = value as u32,
-            Reg::R64(r) | Reg::R128(r) => self.r64[r.0 as usize].0[lane] = value,
+            Reg::P(p) => self.set_p(p, lane.mask(), (value as u32 & 1) << lane.0),
+            Reg::R32(r) => self.r32[r.0 as usize][lane] = value as u32,
+            Reg::R64(r) | Reg::R128(r) => self.r64[r.0 as usize][lane] = value,
         }
     }
 
@@ -179,26 +234,33 @@ impl Registers {
     }
 
     /// The two halves of a 128-bit register.
-    pub fn lane128(&self, r: R64, lane: usize) -> u128 {
-        let low = u128::from(self.r64(r).0[lane]);
-        low | u128::from(self.r64(R64(r.0 + 1)).0[lane]) << 64
+    pub fn lane128(&self, r: R64, lane: Lane) -> u128 {
+        let low = u128::from(self.r64(r)[lane]);
+        low | u128::from(self.r64(R64(r.0 + 1))[lane]) << 64
     }
 
     /// Writes one lane of a 128-bit register.
-    pub fn set_lane128(&mut self, r: R64, lane: usize, value: u128) {
-        self.r64[r.0 as usize].0[lane] = value as u64;
-        self.r64[r.0 as usize + 1].0[lane] = (value >> 64) as u64;
+    pub fn set_lane128(&mut self, r: R64, lane: Lane, value: u128) {
+        self.r64[r.0 as usize][lane] = value as u64;
+        self.r64[r.0 as usize + 1][lane] = (value >> 64) as u64;
     }
 }
 
 /// The lanes of `mask`.
-pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> + Clone {
+#[inline(always)]
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = Lane> + Clone {
+    bits(mask).map(Lane)
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+#[inline(always)]
+pub(crate) fn bits(mask: u32) -> impl Iterator<Item = usize> + Clone {
     let mut left = mask;
     std::iter::from_fn(move || {
         (left != 0).then(|| {
-            let lane = left.trailing_zeros() as usize;
+            let bit = left.trailing_zeros() as usize;
             left &= left - 1;
-            lane
+            bit
         })
     })
 }

@@ -14,7 +14,7 @@ use crate::instruction::{Place, advance, transpose_8x8};
 use crate::judge::Judge;
 use crate::load::rows;
 use crate::machine::{Machine, Run};
-use crate::register::{FULL, LANES, R32, R64, Reg};
+use crate::register::{FULL, LANES, Lane, R32, R64, Reg};
 use crate::warp::WarpId;
 
 /// The fragments of a matrix multiply.
@@ -196,7 +196,7 @@ impl Judge<'_> {
         &mut self,
         machine: &Machine<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         place: Place,
         store: &Store,
     ) -> Run<Vec<Place>> {
@@ -211,7 +211,7 @@ impl Judge<'_> {
                     machine,
                     w,
                     row,
-                    lane as u32,
+                    lane.0 as u32,
                     "stores a value that comes from",
                 )?;
             }
@@ -222,7 +222,7 @@ impl Judge<'_> {
     }
 
     /// The marks of the values that a lane stores.
-    fn stored_marks(&self, w: WarpId, lane: usize, store: &Store) -> Vec<Stored> {
+    fn stored_marks(&self, w: WarpId, lane: Lane, store: &Store) -> Vec<Stored> {
         let width = u32::from(store.bytes).min(8);
         let all = u64::MAX >> (64 - 8 * width);
         let rows = store.src.iter().flat_map(|reg| rows(*reg)).zip((0..).step_by(width as usize));

@@ -4,6 +4,7 @@ use super::Judge;
 use crate::error::{Fault, Finding, Hazard, Site};
 use crate::machine::{Machine, Run};
 use crate::options::Options;
+use crate::register::Lane;
 use crate::rules::{Rule, count};
 use crate::warp::WarpId;
 
@@ -13,7 +14,7 @@ impl Judge<'_> {
         &self,
         machine: &Machine<'_>,
         warp: WarpId,
-        lane: Option<usize>,
+        lane: Option<Lane>,
         rule: Rule,
         message: String,
         help: Option<&str>,
@@ -69,7 +70,7 @@ impl Judge<'_> {
         &self,
         machine: &Machine<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         name: &str,
     ) -> Run<()> {
         let message = format!("write to `{name}`, which the program only reads");

@@ -9,6 +9,7 @@
 use crate::instruction::Pc;
 use crate::judge::Judge;
 use crate::machine::{CtaRank, Machine, Run};
+use crate::register::Lane;
 use crate::rules::Rule;
 use crate::warp::WarpId;
 use std::collections::HashMap;
@@ -35,8 +36,8 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Records an access; the last one by another lane, if the two conflict.
-    fn touch(&mut self, word: (CtaRank, u32), lane: usize, write: bool, pc: Pc) -> Option<Pc> {
-        let me = 1u32 << lane;
+    fn touch(&mut self, word: (CtaRank, u32), lane: Lane, write: bool, pc: Pc) -> Option<Pc> {
+        let me = lane.mask();
         let word = self.words.entry(word).or_default();
         let conflict = match write {
             true => word.readers & !me != 0,
@@ -64,7 +65,7 @@ impl Judge<'_> {
         &mut self,
         machine: &Machine<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         (cta, offset): (CtaRank, u32),
         bytes: u32,
         write: bool,

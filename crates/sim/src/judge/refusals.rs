@@ -3,12 +3,13 @@
 use super::Judge;
 use crate::machine::{Machine, Run};
 use crate::mbarrier::Touch;
+use crate::register::Lane;
 use crate::rules::Rule;
 use crate::warp::WarpId;
 
 impl Judge<'_> {
     /// Whoever has seen a refusal must not ask again.
-    pub(crate) fn check_refusals(&self, machine: &Machine<'_>, w: WarpId, lane: usize) -> Run<()> {
+    pub(crate) fn check_refusals(&self, machine: &Machine<'_>, w: WarpId, lane: Lane) -> Run<()> {
         let knows = |(by, moment): &&(Touch, _)| match (&self.checker, moment) {
             (Some(checker), Some(moment)) => checker.knows(w, *moment),
             _ => by.warp == w,

@@ -13,7 +13,7 @@ use crate::instruction::{Arithmetic, Inst, Op, Pc};
 use crate::judge::Judge;
 use crate::load::Kernel;
 use crate::machine::{Machine, Run};
-use crate::register::{LANES, P, Reg};
+use crate::register::{LANES, Lane, P, Reg};
 use crate::rules::Rule;
 use crate::warp::WarpId;
 use std::collections::HashMap;
@@ -209,7 +209,7 @@ impl Judge<'_> {
         &mut self,
         machine: &Machine<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         d: Reg,
         bytes: u16,
         (what, of_register): (String, bool),
@@ -219,7 +219,7 @@ impl Judge<'_> {
         };
         let marks = crate::load::rows(d).zip([bytes, bytes >> 8]);
         let marks = marks.map(|(row, bytes)| (row, bits(bytes) & whole(row)));
-        self.mark(w, marks, 1 << lane, Load { pc: machine.pc(w), what, of_register });
+        self.mark(w, marks, lane.mask(), Load { pc: machine.pc(w), what, of_register });
     }
 
     fn mark(&mut self, w: WarpId, marks: impl Iterator<Item = (Reg, u64)>, mask: u32, load: Load) {
@@ -236,9 +236,9 @@ impl Judge<'_> {
     }
 
     /// The undefined bits of a lane's row.
-    pub(super) fn undefined_bits(&self, w: WarpId, row: Reg, lane: usize) -> u64 {
+    pub(super) fn undefined_bits(&self, w: WarpId, row: Reg, lane: Lane) -> u64 {
         let bits = self.unwritten[w].as_ref().and_then(|unwritten| unwritten.bits(row));
-        bits.map_or(0, |bits| bits[lane])
+        bits.map_or(0, |bits| bits[lane.0])
     }
 
     /// A value that nobody wrote leaves the registers: a lane `does` something with what comes from `row`.

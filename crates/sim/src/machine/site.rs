@@ -1,6 +1,7 @@
 use super::{CtaRank, Machine};
 use crate::error::{Error, Fault, Site, Unsupported};
 use crate::instruction::Pc;
+use crate::register::Lane;
 use crate::warp::WarpId;
 
 /// Results of executing instructions; errors are rare and large.
@@ -8,12 +9,12 @@ pub type Run<T> = Result<T, Box<Error>>;
 
 impl Machine<'_> {
     /// Where `warp` is when it executes `pc`.
-    pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<usize>) -> Site {
+    pub(crate) fn site(&self, warp: WarpId, pc: Pc, lane: Option<Lane>) -> Site {
         let warp = &self.warps[warp];
         let is_there = warp.fragments.first().is_some_and(|fragment| fragment.pc == pc);
         let cycle = if is_there { Some(warp.time) } else { warp.recent.time_of(pc) };
         let (cta, warp) = (self.ctas[warp.cta].id, warp.index);
-        Site { cta, warp, cycle, lane: lane.map(|l| l as u32), ..self.source_of(pc) }
+        Site { cta, warp, cycle, lane: lane.map(|l| l.0 as u32), ..self.source_of(pc) }
     }
 
     /// Where a warp of another cluster is when it executes `pc`.
@@ -42,7 +43,7 @@ impl Machine<'_> {
     pub(crate) fn fault<T>(
         &self,
         warp: WarpId,
-        lane: Option<usize>,
+        lane: Option<Lane>,
         rule: &'static str,
         message: String,
         help: Option<&str>,

@@ -3,7 +3,7 @@
 use crate::alu::{Compare, CvtSource, RowFn, bfe64, bit_insert, lop3, prmt};
 use crate::instruction::{Arithmetic, MemSpace};
 use crate::memory::address::{self, Window};
-use crate::register::{FULL, P, R32, R64, Reg, Registers, Row32, Row64, lanes};
+use crate::register::{FULL, Lane, P, R32, R64, Reg, Registers, Row32, Row64, lanes};
 
 /// Executes `op` for the lanes of `mask`; `flag` is the carry flag.
 #[inline(always)]
@@ -122,7 +122,7 @@ fn select64(r: &mut Registers, d: R64, s: &[R64; 2], p: (P, bool), mask: u32) {
     r.set64(d, mask, &out);
 }
 
-fn each(r: &mut Registers, d: Reg, mask: u32, f: impl Fn(&Registers, usize) -> u64) {
+fn each(r: &mut Registers, d: Reg, mask: u32, f: impl Fn(&Registers, Lane) -> u64) {
     for lane in lanes(mask) {
         let value = f(r, lane);
         r.set_lane(d, lane, value);
@@ -161,16 +161,16 @@ fn uncommon(r: &mut Registers, op: &Arithmetic, flag: P, mask: u32) {
             let bits = if matches!(d, Reg::R64(_)) { 64 } else { 32 };
             each(r, *d, mask, |r, i| {
                 let [a, b] = s.map(|x| r.lane(x, i));
-                bit_insert(bits, a, b, r.r32(at[0]).0[i], r.r32(at[1]).0[i])
+                bit_insert(bits, a, b, r.r32(at[0])[i], r.r32(at[1])[i])
             });
         }
         Arithmetic::Bfe64 { d, a, at, signed } => each(r, Reg::R64(*d), mask, |r, i| {
-            bfe64(*signed, r.r64(*a).0[i], r.r32(at[0]).0[i], r.r32(at[1]).0[i])
+            bfe64(*signed, r.r64(*a)[i], r.r32(at[0])[i], r.r32(at[1])[i])
         }),
         Arithmetic::Cvt { cvt, d, s } => convert(r, cvt, *d, s, mask),
         Arithmetic::StochasticCvt { cvt, d, s } => each(r, *d, mask, |r, i| {
-            let numbers = s[..cvt.count].iter().map(|s| r.r32(*s).0[i]);
-            cvt.apply(numbers, r.r32(s[cvt.count]).0[i]).into()
+            let numbers = s[..cvt.count].iter().map(|s| r.r32(*s)[i]);
+            cvt.apply(numbers, r.r32(s[cvt.count])[i]).into()
         }),
         Arithmetic::Pack { d, s, bits } => pack(r, *d, s, *bits, mask),
         Arithmetic::Unpack { d, a, bits } => unpack(r, d, *a, *bits, mask),
@@ -178,7 +178,7 @@ fn uncommon(r: &mut Registers, op: &Arithmetic, flag: P, mask: u32) {
             each(r, *d, mask, |r, i| r.lane(*a, i).wrapping_add(*add) & keep);
         }
         Arithmetic::IsSpace { d, a, space } => each(r, Reg::P(*d), mask, |r, i| {
-            let found = match address::window(r.r64(*a).0[i]) {
+            let found = match address::window(r.r64(*a)[i]) {
                 Window::Global(_) => MemSpace::Global,
                 Window::Shared(_) => MemSpace::Shared,
                 Window::Local(_) => MemSpace::Local,
@@ -188,7 +188,7 @@ fn uncommon(r: &mut Registers, op: &Arithmetic, flag: P, mask: u32) {
         }),
         Arithmetic::Mapa { d, a, rank } => each(r, *d, mask, |r, i| {
             let keep = !0xFF00_0000u64;
-            r.lane(*a, i) & keep | u64::from(r.r32(*rank).0[i]) << 24
+            r.lane(*a, i) & keep | u64::from(r.r32(*rank)[i]) << 24
         }),
         Arithmetic::CtaRank { d, a } => {
             each(r, Reg::R32(*d), mask, |r, i| r.lane(*a, i) >> 24 & 0xFF)
@@ -276,7 +276,7 @@ impl Carry {
         let keep = (1u128 << bits) - 1;
         for lane in lanes(mask) {
             let [x, y] = [a, b].map(|reg| u128::from(r.lane(reg, lane)) & keep);
-            let c = u128::from(self.carry_in && r.p(self.flag) >> lane & 1 != 0);
+            let c = u128::from(self.carry_in && lane.is_in(r.p(self.flag)));
             let (value, out) = if self.sub {
                 (x.wrapping_sub(y).wrapping_sub(c) & keep, x < y + c)
             } else {
@@ -284,7 +284,7 @@ impl Carry {
             };
             r.set_lane(d, lane, value as u64);
             if self.carry_out {
-                r.set_p(self.flag, 1 << lane, u32::from(out) << lane);
+                r.set_p(self.flag, lane.mask(), u32::from(out) << lane.0);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::exec::Flow;
 use crate::instruction::{BarKind, Barrier, Fence, Op};
 use crate::machine::{CtaRank, Machine, NamedBarrier, Run};
 use crate::register::lanes;
-use crate::register::{P, R32, Reg};
+use crate::register::{Lane, P, R32, Reg};
 use crate::warp::{Wait, WarpId};
 
 impl Execution<'_, '_> {
@@ -43,10 +43,10 @@ impl Execution<'_, '_> {
         mask: u32,
     ) -> Run<Flow> {
         self.machine.event();
-        let lane = mask.trailing_zeros() as usize;
+        let lane = Lane::first(mask);
         let registers = &self.machine.warps[w].registers;
-        let id = registers.r32(id).0[lane];
-        let count = count.map(|count| registers.r32(count).0[lane]);
+        let id = registers.r32(id)[lane];
+        let count = count.map(|count| registers.r32(count)[lane]);
         let cta = self.machine.warps[w].cta;
         if id as usize >= self.machine.ctas[cta].named.len() {
             return self.machine.fault(

@@ -4,7 +4,7 @@ use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{Control, Pc};
 use crate::machine::{Machine, Run};
-use crate::register::{R32, Reg, lanes};
+use crate::register::{Lane, R32, Reg, lanes};
 use crate::warp::WarpId;
 
 impl Execution<'_, '_> {
@@ -85,13 +85,13 @@ impl Machine<'_> {
         let mut left = mask;
         let here = self.pc(w);
         while left != 0 {
-            let first = left.trailing_zeros() as usize;
-            let value = row.0[first];
+            let first = Lane::first(left);
+            let value = row[first];
             let Some(target) = targets.get(value as usize) else {
                 let message = format!("index {value} of {} branch targets", targets.len());
                 return self.fault(w, Some(first), "branch-index", message, None);
             };
-            let group = lanes(left).filter(|l| row.0[*l] == value).fold(0, |m, l| m | 1 << l);
+            let group = lanes(left).filter(|l| row[*l] == value).fold(0, |m, l| m | l.mask());
             left &= !group;
             let warp = &mut self.warps[w];
             if warp.fragments[0].mask == group {

@@ -5,7 +5,7 @@ use crate::instruction::Place;
 use crate::instruction::SystemCall;
 use crate::machine::{Machine, Run};
 use crate::memory::address::{self, Window};
-use crate::register::lanes;
+use crate::register::{Lane, lanes};
 use crate::warp::WarpId;
 
 /// Lines of output kept per cluster.
@@ -56,12 +56,12 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    fn thread(&self, w: WarpId, lane: usize) -> u32 {
-        32 * self.warps[w].index + lane as u32
+    fn thread(&self, w: WarpId, lane: Lane) -> u32 {
+        32 * self.warps[w].index + lane.0 as u32
     }
 
     /// One byte behind a generic address; 0 where there is none.
-    fn generic_byte(&self, w: WarpId, lane: usize, at: u64) -> u8 {
+    fn generic_byte(&self, w: WarpId, lane: Lane, at: u64) -> u8 {
         let place = match address::window(at) {
             Window::Global(at) => Place::Global(at),
             Window::Local(at) if at < self.kernel.local_bytes.into() => Place::Local(at as u32),
@@ -70,7 +70,7 @@ impl Machine<'_> {
         self.read(w, lane, place, 1) as u8
     }
 
-    fn string(&self, w: WarpId, lane: usize, at: u64) -> String {
+    fn string(&self, w: WarpId, lane: Lane, at: u64) -> String {
         let bytes: Vec<u8> = (at..at.saturating_add(MAX_STRING))
             .map(|at| self.generic_byte(w, lane, at))
             .take_while(|byte| *byte != 0)
@@ -79,7 +79,7 @@ impl Machine<'_> {
     }
 
     /// The next value of a call's packed arguments.
-    fn value(&self, w: WarpId, lane: usize, at: &mut u64, bytes: u64) -> u64 {
+    fn value(&self, w: WarpId, lane: Lane, at: &mut u64, bytes: u64) -> u64 {
         let from = at.checked_next_multiple_of(bytes).unwrap_or(0);
         *at = from.wrapping_add(bytes);
         (0..bytes).fold(0, |sum, i| {
@@ -88,7 +88,7 @@ impl Machine<'_> {
     }
 
     /// `printf`'s text. Flags and widths are left out; conversions keep their meaning.
-    fn formatted(&self, w: WarpId, lane: usize, format: &str, mut at: u64) -> String {
+    fn formatted(&self, w: WarpId, lane: Lane, format: &str, mut at: u64) -> String {
         let mut text = String::new();
         let mut rest = format.chars().peekable();
         while let Some(c) = rest.next() {

@@ -10,7 +10,7 @@ use crate::instruction::{Addr, AsyncCopy, BulkCopy, MemSpace, TensorCopy, Tensor
 use crate::judge::Judge;
 use crate::machine::{CtaRank, Machine, Run};
 use crate::register::lanes;
-use crate::register::{Reg, Registers};
+use crate::register::{Lane, Reg, Registers, bits};
 use crate::rules::Rule;
 use crate::tensor_copy::{CopyPlan, Direction, Piece, ReduceOp, ReduceType};
 use crate::warp::WarpId;
@@ -20,9 +20,9 @@ impl Execution<'_, '_> {
     pub(crate) fn async_copy(&mut self, w: WarpId, op: &AsyncCopy, mask: u32) -> Run<Flow> {
         match op {
             AsyncCopy::CpAsync { dst, src, bytes, source_bytes, ignore } => {
-                let shorter = |r: &Registers, lane: usize| {
-                    let ignored = ignore.is_some_and(|p| r.p(p) >> lane & 1 != 0);
-                    let size = source_bytes.map_or(*bytes, |s| r.r32(s).0[lane].min(*bytes));
+                let shorter = |r: &Registers, lane: Lane| {
+                    let ignored = ignore.is_some_and(|p| lane.is_in(r.p(p)));
+                    let size = source_bytes.map_or(*bytes, |s| r.r32(s)[lane].min(*bytes));
                     if ignored { 0 } else { size }
                 };
                 self.cp_async(w, *dst, *src, *bytes, &shorter, mask)
@@ -113,7 +113,7 @@ impl Execution<'_, '_> {
         dst: Addr,
         src: Addr,
         bytes: u32,
-        source_bytes: &dyn Fn(&Registers, usize) -> u32,
+        source_bytes: &dyn Fn(&Registers, Lane) -> u32,
         mask: u32,
     ) -> Run<Flow> {
         let mut parts = Vec::with_capacity(32);
@@ -162,15 +162,15 @@ impl Execution<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn bulk(&mut self, w: WarpId, lane: usize, copy: &BulkCopy) -> Run<()> {
+    fn bulk(&mut self, w: WarpId, lane: Lane, copy: &BulkCopy) -> Run<()> {
         let registers = &self.machine.warps[w].registers;
-        let bytes = registers.r32(copy.size).0[lane];
+        let bytes = registers.r32(copy.size)[lane];
         if !bytes.is_multiple_of(16) || bytes == 0 {
             let message =
                 format!("a bulk copy of {bytes} bytes: the size must be a positive multiple of 16");
             return self.machine.fault(w, Some(lane), "bulk-size", message, None);
         }
-        let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
+        let multicast = copy.multicast.map(|m| registers.r32(m)[lane]);
         let (from, to) = (
             self.machine.bulk_end(self.judge, w, lane, copy.src, copy.src_space, bytes)?,
             self.machine.bulk_end(self.judge, w, lane, copy.dst, copy.dst_space, bytes)?,
@@ -186,8 +186,7 @@ impl Execution<'_, '_> {
             let signal = self.machine.barrier_at(self.judge, w, lane, mbar, MemSpace::Shared)?;
             (ends, signals) = self.multicast(w, lane, to, signal, multicast, false)?;
         }
-        let byte_mask =
-            copy.byte_mask.map(|m| self.machine.warps[w].registers.r32(m).0[lane] as u16);
+        let byte_mask = copy.byte_mask.map(|m| self.machine.warps[w].registers.r32(m)[lane] as u16);
         self.machine.counters.copied += u64::from(bytes);
         let group = if signals.is_empty() {
             Group::Bulk(w, self.machine.warps[w].bulk_group)
@@ -207,7 +206,7 @@ impl Execution<'_, '_> {
     pub(crate) fn multicast(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         to: End,
         signal: BarrierId,
         mask: Option<u32>,
@@ -233,7 +232,7 @@ impl Execution<'_, '_> {
             return Ok((vec![to], vec![signal]));
         };
         let (mut ends, mut signals) = (Vec::new(), Vec::new());
-        for rank in lanes(mask & 0xFFFF).map(CtaRank) {
+        for rank in bits(mask & 0xFFFF).map(CtaRank) {
             if !self.machine.ctas.holds(rank) {
                 let message = format!(
                     "multicast mask {mask:#x} names CTA rank {rank} of a cluster of {}",
@@ -249,7 +248,7 @@ impl Execution<'_, '_> {
         Ok((ends, signals))
     }
 
-    fn tensor(&mut self, w: WarpId, lane: usize, copy: &TensorCopy) -> Run<()> {
+    fn tensor(&mut self, w: WarpId, lane: Lane, copy: &TensorCopy) -> Run<()> {
         let map = self.tensor_map(w, lane, copy.map)?;
         if !map.address.is_multiple_of(16) {
             let message = format!("the tensor of a map starts at {:#x}", map.address);
@@ -257,9 +256,8 @@ impl Execution<'_, '_> {
             return self.machine.fault(w, Some(lane), "misaligned", message, Some(help));
         }
         let registers = &self.machine.warps[w].registers;
-        let coords: Vec<i32> =
-            copy.coords.iter().map(|c| registers.r32(*c).0[lane] as i32).collect();
-        let multicast = copy.multicast.map(|m| registers.r32(m).0[lane]);
+        let coords: Vec<i32> = copy.coords.iter().map(|c| registers.r32(*c)[lane] as i32).collect();
+        let multicast = copy.multicast.map(|m| registers.r32(m)[lane]);
         let boxes = if copy.rows4 { 4 } else { 1 };
         let bytes = u32::try_from(boxes * map.pitched_bytes()).unwrap_or(u32::MAX);
         let Some(shared) = copy.shared else { return Ok(()) };
@@ -324,7 +322,7 @@ impl Execution<'_, '_> {
     fn check_pieces(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         plan: &CopyPlan,
         direction: Direction,
         map: &TensorDescriptor,
@@ -367,7 +365,7 @@ impl Execution<'_, '_> {
     }
 
     /// Reads and decodes the 128-byte map at an address.
-    fn tensor_map(&mut self, w: WarpId, lane: usize, addr: Addr) -> Run<TensorDescriptor> {
+    fn tensor_map(&mut self, w: WarpId, lane: Lane, addr: Addr) -> Run<TensorDescriptor> {
         let at = lane_address(&self.machine.warps[w].registers, addr, lane);
         let bytes = self.map_bytes(w, lane, at, MemSpace::Generic)?;
         match TensorDescriptor::decode(&bytes) {
@@ -402,7 +400,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         addr: Addr,
         bytes: u32,
     ) -> Run<End> {
@@ -417,7 +415,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         addr: Addr,
         space: MemSpace,
         bytes: u32,
@@ -440,12 +438,12 @@ impl Machine<'_> {
             return mask;
         };
         let r = &self.warps[w].registers;
-        let same = |a: usize, b: usize| {
+        let same = |a: Lane, b: Lane| {
             lane_address(r, shared, a) == lane_address(r, shared, b)
                 && lane_address(r, copy.map, a) == lane_address(r, copy.map, b)
-                && copy.coords.iter().all(|c| r.r32(*c).0[a] == r.r32(*c).0[b])
+                && copy.coords.iter().all(|c| r.r32(*c)[a] == r.r32(*c)[b])
         };
-        let repeats = |lane: usize| lanes(mask & ((1 << lane) - 1)).any(|lower| same(lower, lane));
-        lanes(mask).filter(|lane| !repeats(*lane)).fold(0, |all, lane| all | 1 << lane)
+        let repeats = |lane: Lane| lanes(mask & (lane.mask() - 1)).any(|lower| same(lower, lane));
+        lanes(mask).filter(|lane| !repeats(*lane)).fold(0, |all, lane| all | lane.mask())
     }
 }

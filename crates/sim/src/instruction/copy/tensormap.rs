@@ -6,7 +6,7 @@ use crate::instruction::{Access, Order, Place, advance, lane_address};
 use crate::instruction::{Addr, MemSpace};
 use crate::judge::Judge;
 use crate::machine::{Machine, Run};
-use crate::register::Reg;
+use crate::register::{Lane, Reg};
 use crate::warp::WarpId;
 
 impl Execution<'_, '_> {
@@ -14,7 +14,7 @@ impl Execution<'_, '_> {
     pub(crate) fn map_bytes(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         at: u64,
         space: MemSpace,
     ) -> Run<[u8; 128]> {
@@ -32,7 +32,7 @@ impl Execution<'_, '_> {
     pub(crate) fn copy_out(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         place: Place,
         out: &mut [u8],
     ) -> Run<()> {
@@ -44,7 +44,7 @@ impl Execution<'_, '_> {
         Ok(())
     }
 
-    fn copy_in(&mut self, w: WarpId, lane: usize, place: Place, bytes: &[u8]) -> Run<()> {
+    fn copy_in(&mut self, w: WarpId, lane: Lane, place: Place, bytes: &[u8]) -> Run<()> {
         for (i, chunk) in bytes.chunks(8).enumerate() {
             let at = advance(place, 8 * i as u32);
             self.before_access(w, lane, Access::write(at, 8, Order::Strong))?;
@@ -57,7 +57,7 @@ impl Execution<'_, '_> {
     pub(crate) fn replace_field(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         (addr, space): (Addr, MemSpace),
         (field, ordinal): (&str, u32),
         value: Reg,
@@ -85,7 +85,7 @@ impl Execution<'_, '_> {
         mask: u32,
     ) -> Run<Flow> {
         // All lanes name the same addresses; one copies.
-        let lane = mask.trailing_zeros() as usize;
+        let lane = Lane::first(mask);
         let registers = &self.machine.warps[w].registers;
         let (to, from) = (lane_address(registers, dst, lane), lane_address(registers, src, lane));
         let from = self.machine.map_place(self.judge, w, lane, MemSpace::Shared, from)?;
@@ -104,7 +104,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         space: MemSpace,
         at: u64,
     ) -> Run<Place> {

@@ -5,7 +5,7 @@ use crate::exec::Flow;
 use crate::instruction::{Exchange, ShflMode, VoteKind};
 use crate::machine::Run;
 use crate::register::lanes;
-use crate::register::{Reg, Registers, Row32};
+use crate::register::{Lane, Reg, Registers, Row32};
 use crate::rules::Rule;
 use crate::tensor_copy::{ReduceOp, ReduceType, reduce};
 use crate::warp::WarpId;
@@ -13,14 +13,14 @@ use crate::warp::WarpId;
 impl Execution<'_, '_> {
     pub(crate) fn warp_wide(&mut self, w: WarpId, op: &Exchange, mask: u32) -> Run<Flow> {
         let members = *self.machine.warps[w].registers.r32(op.members());
-        if let Some(lane) = lanes(mask).find(|lane| members.0[*lane] & 1 << lane == 0) {
+        if let Some(lane) = lanes(mask).find(|lane| members[*lane] & lane.mask() == 0) {
             let message = format!(
                 "lane {lane} executes this with member mask {:#010x}, which lacks it",
-                members.0[lane]
+                members[lane]
             );
             self.judge.survivable(self.machine, w, Some(lane), Rule::MemberMask, message, None)?;
         }
-        let named = lanes(mask).fold(0, |all, lane| all | members.0[lane]);
+        let named = lanes(mask).fold(0, |all, lane| all | members[lane]);
         if let Some(wait) = self.machine.converge(w, named) {
             return Ok(Flow::Retry(wait));
         }
@@ -41,9 +41,9 @@ pub(crate) fn exchange(r: &mut Registers, op: &Exchange, mask: u32) {
     let members = *r.r32(op.members());
     let mut left = mask;
     while left != 0 {
-        let same = members.0[left.trailing_zeros() as usize];
-        let group = lanes(left).filter(|l| members.0[*l] == same);
-        let group = group.fold(0, |all, lane| all | 1 << lane);
+        let same = members[Lane::first(left)];
+        let group = lanes(left).filter(|l| members[*l] == same);
+        let group = group.fold(0, |all, lane| all | lane.mask());
         exchange_in_group(r, op, group);
         left &= !group;
     }
@@ -64,7 +64,7 @@ fn exchange_in_group(r: &mut Registers, op: &Exchange, active: u32) {
             for lane in lanes(active) {
                 let value = r.lane(*a, lane);
                 let same =
-                    lanes(active).filter(|l| r.lane(*a, *l) == value).fold(0, |m, l| m | 1 << l);
+                    lanes(active).filter(|l| r.lane(*a, *l) == value).fold(0, |m, l| m | l.mask());
                 let whole = same == active;
                 let result = if *all && !whole { 0 } else { same };
                 r.set_lane(Reg::R32(*d), lane, u64::from(result));
@@ -98,9 +98,9 @@ fn shuffle(
     let mut out = *value;
     let mut valid = 0;
     for lane in lanes(active) {
-        let (b, c) = (b.0[lane] & 31, c.0[lane]);
+        let (b, c) = (b[lane] & 31, c[lane]);
         let (clamp, segment) = (c & 31, c >> 8 & 31);
-        let this = lane as u32;
+        let this = lane.0 as u32;
         let highest = this & segment | clamp & !segment;
         let lowest = this & segment;
         let (from, inside) = match mode {
@@ -113,8 +113,8 @@ fn shuffle(
             ShflMode::Butterfly => (this ^ b, this ^ b <= highest),
         };
         if inside {
-            out.0[lane] = value.0[(from & 31) as usize];
-            valid |= 1 << lane;
+            out[lane] = value.0[(from & 31) as usize];
+            valid |= lane.mask();
         }
     }
     (out, valid)
@@ -134,8 +134,8 @@ fn vote(r: &mut Registers, kind: VoteKind, d: Reg, a: (crate::register::P, bool)
 }
 
 fn redux(row: &Row32, active: u32, op: ReduceOp, ty: ReduceType, nan: bool, abs: bool) -> u32 {
-    let value = |lane: usize| if abs { row.0[lane] & 0x7FFF_FFFF } else { row.0[lane] };
-    if nan && lanes(active).any(|l| f32::from_bits(row.0[l]).is_nan()) {
+    let value = |lane: Lane| if abs { row[lane] & 0x7FFF_FFFF } else { row[lane] };
+    if nan && lanes(active).any(|l| f32::from_bits(row[l]).is_nan()) {
         return 0x7FFF_FFFF;
     }
     let mut all = lanes(active);

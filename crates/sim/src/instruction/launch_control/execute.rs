@@ -11,7 +11,7 @@ use crate::instruction::{Addr, LaunchControl, MemSpace};
 use crate::machine::{Machine, Run};
 use crate::options::{Completion, Schedule};
 use crate::register::lanes;
-use crate::register::{R32, R64, Reg};
+use crate::register::{Lane, R32, R64, Reg};
 use crate::warp::WarpId;
 
 /// Bytes of a response.
@@ -41,7 +41,7 @@ impl Execution<'_, '_> {
     fn try_cancel(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         (dst, mbar): (Addr, Addr),
         multicast: bool,
     ) -> Run<()> {

@@ -8,7 +8,7 @@ use crate::judge::Judge;
 use crate::machine::{CtaRank, Machine, Run};
 use crate::mbarrier::{Mbarrier, MbarrierError, Touch};
 use crate::register::lanes;
-use crate::register::{P, R32, R64, Reg};
+use crate::register::{Lane, P, R32, R64, Reg};
 use crate::rules::Rule;
 use crate::warp::{Wait, WarpId};
 
@@ -33,7 +33,7 @@ impl Execution<'_, '_> {
             }
             MbarrierOp::PendingCount { dst, token } => {
                 for lane in lanes(mask) {
-                    let state = self.machine.warps[w].registers.r64(token).0[lane];
+                    let state = self.machine.warps[w].registers.r64(token)[lane];
                     self.machine.warps[w].registers.set_lane(
                         Reg::R32(dst),
                         lane,
@@ -60,8 +60,8 @@ impl Execution<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn mbarrier_lane(&mut self, w: WarpId, lane: usize, op: MbarrierOp, id: BarrierId) -> Run<()> {
-        let value = |r: R32, this: &Self| this.machine.warps[w].registers.r32(r).0[lane];
+    fn mbarrier_lane(&mut self, w: WarpId, lane: Lane, op: MbarrierOp, id: BarrierId) -> Run<()> {
+        let value = |r: R32, this: &Self| this.machine.warps[w].registers.r32(r)[lane];
         match op {
             MbarrierOp::Init(count) => self.mbarrier_init(w, lane, id, value(count, self)),
             MbarrierOp::Invalidate => {
@@ -110,7 +110,7 @@ impl Execution<'_, '_> {
         }
     }
 
-    fn mbarrier_init(&mut self, w: WarpId, lane: usize, id: BarrierId, count: u32) -> Run<()> {
+    fn mbarrier_init(&mut self, w: WarpId, lane: Lane, id: BarrierId, count: u32) -> Run<()> {
         let by = Touch { warp: w, pc: self.machine.pc(w) };
         if let Some(old) = self.machine.ctas[id.0].mbarriers.get(&id.1) {
             if old.init == by && old.is_fresh(count) {
@@ -147,7 +147,7 @@ impl Execution<'_, '_> {
     }
 
     /// Checks that a barrier is initialised, and that the initialisation is visible here.
-    pub(crate) fn known_barrier(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn known_barrier(&mut self, w: WarpId, lane: Lane, id: BarrierId) -> Run<()> {
         if self.machine.ctas[id.0].mbarriers.contains_key(&id.1) {
             return self.judge.note_barrier_use(self.machine, w, id);
         }
@@ -176,13 +176,13 @@ impl Execution<'_, '_> {
     }
 
     /// The same for a barrier that an asynchronous operation will signal.
-    pub(crate) fn known_signal(&mut self, w: WarpId, lane: usize, id: BarrierId) -> Run<()> {
+    pub(crate) fn known_signal(&mut self, w: WarpId, lane: Lane, id: BarrierId) -> Run<()> {
         self.known_barrier(w, lane, id)?;
         self.judge.note_async_signal(self.machine, w, id)
     }
 
     /// `count` arrivals by a lane.
-    pub(crate) fn arrive(&mut self, w: WarpId, lane: usize, id: BarrierId, count: i64) -> Run<()> {
+    pub(crate) fn arrive(&mut self, w: WarpId, lane: Lane, id: BarrierId, count: i64) -> Run<()> {
         let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.arrive_as(by, time, id, count) {
             Ok(()) => Ok(()),
@@ -190,7 +190,7 @@ impl Execution<'_, '_> {
         }
     }
 
-    fn transact(&mut self, w: WarpId, lane: usize, id: BarrierId, bytes: i64) -> Run<()> {
+    fn transact(&mut self, w: WarpId, lane: Lane, id: BarrierId, bytes: i64) -> Run<()> {
         let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.transact_as(by, time, id, bytes) {
             Ok(()) => Ok(()),
@@ -324,16 +324,16 @@ impl Execution<'_, '_> {
         let mut rest = mask;
         while rest != 0 {
             let registers = &self.machine.warps[w].registers;
-            let phase_of = |lane: usize| match (parity, token) {
-                (Some(parity), _) => u64::from(registers.r32(parity).0[lane] & 1),
-                (None, Some(token)) => registers.r64(token).0[lane] & 0xFFFF_FFFF,
+            let phase_of = |lane: Lane| match (parity, token) {
+                (Some(parity), _) => u64::from(registers.r32(parity)[lane] & 1),
+                (None, Some(token)) => registers.r64(token)[lane] & 0xFFFF_FFFF,
                 (None, None) => 0,
             };
-            let state = |lane: usize| (lane_address(registers, op.addr, lane), phase_of(lane));
-            let first = rest.trailing_zeros() as usize;
+            let state = |lane: Lane| (lane_address(registers, op.addr, lane), phase_of(lane));
+            let first = Lane::first(rest);
             let wanted = phase_of(first);
             let same = lanes(rest).filter(|lane| state(*lane) == state(first));
-            let group = same.fold(0, |group, lane| group | 1 << lane);
+            let group = same.fold(0, |group, lane| group | lane.mask());
             rest &= !group;
             let id = self.machine.barrier_at(self.judge, w, first, op.addr, op.space)?;
             if id.0 != self.machine.warps[w].cta {
@@ -383,7 +383,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         addr: Addr,
         space: MemSpace,
     ) -> Run<BarrierId> {
@@ -391,7 +391,7 @@ impl Machine<'_> {
     }
 
     /// Phase in the low half, pending count above.
-    fn save_token(&mut self, w: WarpId, lane: usize, id: BarrierId, token: R64) {
+    fn save_token(&mut self, w: WarpId, lane: Lane, id: BarrierId, token: R64) {
         if let Some(bar) = self.ctas[id.0].mbarriers.get(&id.1) {
             let state = bar.phase & 0xFFFF_FFFF | (bar.pending as u64 & 0xF_FFFF) << 32;
             self.warps[w].registers.set_lane(Reg::R64(token), lane, state);
@@ -401,7 +401,7 @@ impl Machine<'_> {
     fn mbarrier_fault<T>(
         &self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         id: BarrierId,
         error: &MbarrierError,
     ) -> Run<T> {

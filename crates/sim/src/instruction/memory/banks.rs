@@ -19,7 +19,7 @@ fn in_group(at: &[u32; 32], mask: u32, granule: u32) -> u64 {
     let mut first = [u32::MAX; 32];
     let mut clash = false;
     for lane in lanes(mask) {
-        let number = at[lane] >> shift;
+        let number = at[lane.0] >> shift;
         let bank = &mut first[(number & (banks - 1)) as usize];
         clash |= *bank != u32::MAX && *bank != number;
         *bank = number;
@@ -27,7 +27,7 @@ fn in_group(at: &[u32; 32], mask: u32, granule: u32) -> u64 {
     if !clash {
         return 0;
     }
-    let mut asked: Vec<u32> = lanes(mask).map(|lane| at[lane] >> shift).collect();
+    let mut asked: Vec<u32> = lanes(mask).map(|lane| at[lane.0] >> shift).collect();
     asked.sort_unstable();
     asked.dedup();
     let mut per_bank = [0u64; 32];

@@ -9,7 +9,7 @@ use crate::judge::Judge;
 use crate::machine::{CtaRank, Machine, Run};
 use crate::memory::address::{self, SHARED_OFFSET, Window};
 use crate::register::lanes;
-use crate::register::{Reg, Registers};
+use crate::register::{Lane, Reg, Registers};
 use crate::rules::Rule;
 use crate::tensor_copy::reduce;
 use crate::warp::WarpId;
@@ -66,10 +66,10 @@ impl Access {
 }
 
 /// One lane's address.
-pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: usize) -> u64 {
+pub(crate) fn lane_address(r: &Registers, addr: Addr, lane: Lane) -> u64 {
     match addr.base {
         // 32-bit addresses wrap at 32 bits.
-        Reg::R32(base) => u64::from(r.r32(base).0[lane].wrapping_add(addr.offset as u32)),
+        Reg::R32(base) => u64::from(r.r32(base)[lane].wrapping_add(addr.offset as u32)),
         base => r.lane(base, lane).wrapping_add(addr.offset as u64),
     }
 }
@@ -133,7 +133,7 @@ impl Execution<'_, '_> {
     }
 
     #[inline(always)]
-    fn load_lane(&mut self, w: WarpId, lane: usize, place: Place, load: &Load) {
+    fn load_lane(&mut self, w: WarpId, lane: Lane, place: Place, load: &Load) {
         let bytes = u32::from(load.bytes);
         let all = bytes * load.dst.len() as u32;
         let unwritten = self.machine.first_unwritten(w, lane, place, all).is_some();
@@ -160,7 +160,7 @@ impl Execution<'_, '_> {
     }
 
     /// Marks the bytes of a register that are loaded from where nobody wrote.
-    fn mark_loaded(&mut self, w: WarpId, lane: usize, dst: Reg, place: Place, bytes: u32) {
+    fn mark_loaded(&mut self, w: WarpId, lane: Lane, dst: Reg, place: Place, bytes: u32) {
         let Some(what) = self.machine.unwritten_at(w, lane, place, bytes) else { return };
         let missing =
             |i: &u32| self.machine.first_unwritten(w, lane, advance(place, *i), 1).is_some();
@@ -248,7 +248,7 @@ impl Execution<'_, '_> {
 
     /// Checks an access: bounds and ordering.
     #[inline(always)]
-    pub(crate) fn before_access(&mut self, w: WarpId, lane: usize, access: Access) -> Run<()> {
+    pub(crate) fn before_access(&mut self, w: WarpId, lane: Lane, access: Access) -> Run<()> {
         self.before_access_unless(w, lane, access, |_, _, _| Ok(false))
     }
 
@@ -257,7 +257,7 @@ impl Execution<'_, '_> {
     pub(crate) fn before_access_unless(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         access: Access,
         forgives: impl FnMut(&mut Judge<'_>, &Machine<'_>, &Conflict) -> Run<bool>,
     ) -> Run<()> {
@@ -329,7 +329,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         space: MemSpace,
         at: u64,
         bytes: u32,
@@ -352,12 +352,12 @@ impl Machine<'_> {
         Ok(place)
     }
 
-    fn local_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    fn local_place(&self, w: WarpId, lane: Lane, at: u64, bytes: u32) -> Run<Place> {
         self.small_place(w, lane, (at, bytes), (self.kernel.local_bytes, "local memory"))
             .map(Place::Local)
     }
 
-    fn param_place(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<Place> {
+    fn param_place(&self, w: WarpId, lane: Lane, at: u64, bytes: u32) -> Run<Place> {
         self.small_place(w, lane, (at, bytes), (self.kernel.param_bytes, "the parameters"))
             .map(Place::Param)
     }
@@ -366,7 +366,7 @@ impl Machine<'_> {
     fn small_place(
         &self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         (at, bytes): (u64, u32),
         (size, what): (u32, &str),
     ) -> Run<u32> {
@@ -377,7 +377,7 @@ impl Machine<'_> {
         self.fault(w, Some(lane), "out-of-bounds", message, None)
     }
 
-    pub(crate) fn misaligned<T>(&self, w: WarpId, lane: usize, at: u64, bytes: u32) -> Run<T> {
+    pub(crate) fn misaligned<T>(&self, w: WarpId, lane: Lane, at: u64, bytes: u32) -> Run<T> {
         let message = format!("address {at:#x} is not a multiple of the {bytes} bytes accessed");
         self.fault(w, Some(lane), "misaligned", message, None)
     }
@@ -388,7 +388,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         at: u64,
         bytes: u32,
     ) -> Run<Place> {
@@ -426,7 +426,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         addr: Addr,
         space: MemSpace,
         bytes: u32,
@@ -442,7 +442,7 @@ impl Machine<'_> {
     }
 
     /// An address outside of the shared window, where one in it is due.
-    fn check_window_offset(&self, judge: &Judge<'_>, w: WarpId, lane: usize, at: u64) -> Run<()> {
+    fn check_window_offset(&self, judge: &Judge<'_>, w: WarpId, lane: Lane, at: u64) -> Run<()> {
         if at >> 32 != 0 {
             let message = format!("{at:#x} is not in shared memory, where this operand must be");
             return self.fault(w, Some(lane), "shared-space", message, None);
@@ -458,7 +458,7 @@ impl Machine<'_> {
     fn shared_out_of_bounds<T>(
         &self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         offset: u32,
         bytes: u32,
         size: u32,
@@ -497,9 +497,9 @@ impl Machine<'_> {
                 Ok(allocation.update(offset, bytes.into(), |old| f(old).unwrap_or(old)))
             }
             _ => {
-                let old = self.read(w, 0, place, bytes);
+                let old = self.read(w, Lane(0), place, bytes);
                 let new = f(old)?;
-                self.write(w, 0, place, bytes, new);
+                self.write(w, Lane(0), place, bytes, new);
                 Ok(old)
             }
         }
@@ -507,7 +507,7 @@ impl Machine<'_> {
 
     /// Reads a checked place.
     #[inline(always)]
-    pub(crate) fn read(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> u64 {
+    pub(crate) fn read(&self, w: WarpId, lane: Lane, place: Place, bytes: u32) -> u64 {
         match place {
             Place::Global(at) => {
                 let mut hint = self.warps[w].global_hint;
@@ -518,7 +518,7 @@ impl Machine<'_> {
             }
             Place::Shared(cta, offset) => word(self.ctas[cta].shared.bytes(), offset, bytes),
             Place::Local(offset) => {
-                let base = self.kernel.local_bytes * lane as u32;
+                let base = self.kernel.local_bytes * lane.0 as u32;
                 word(self.warps[w].local.bytes(), base + offset, bytes)
             }
             Place::Param(offset) => word(&self.launch.params, offset, bytes),
@@ -527,7 +527,7 @@ impl Machine<'_> {
 
     /// Writes a checked place.
     #[inline(always)]
-    pub(crate) fn write(&mut self, w: WarpId, lane: usize, place: Place, bytes: u32, value: u64) {
+    pub(crate) fn write(&mut self, w: WarpId, lane: Lane, place: Place, bytes: u32, value: u64) {
         let source = value.to_le_bytes();
         let n = bytes as usize;
         match place {
@@ -544,7 +544,7 @@ impl Machine<'_> {
                 shared.write(offset as usize, n).copy_from_slice(&source[..n]);
             }
             Place::Local(offset) => {
-                let base = (self.kernel.local_bytes * lane as u32 + offset) as usize;
+                let base = (self.kernel.local_bytes * lane.0 as u32 + offset) as usize;
                 self.warps[w].local.write(base, n).copy_from_slice(&source[..n]);
             }
             Place::Param(_) => {}
@@ -552,10 +552,10 @@ impl Machine<'_> {
     }
 
     /// Something undefined was stored to a byte: of shared and local memory, that is remembered.
-    pub(crate) fn forget(&mut self, w: WarpId, lane: usize, place: Place) {
+    pub(crate) fn forget(&mut self, w: WarpId, lane: Lane, place: Place) {
         match place {
             Place::Local(offset) => {
-                let start = self.kernel.local_bytes as usize * lane;
+                let start = self.kernel.local_bytes as usize * lane.0;
                 self.warps[w].local.forget(start + offset as usize);
             }
             Place::Shared(cta, offset) => self.ctas[cta].shared.forget(offset as usize),
@@ -564,7 +564,7 @@ impl Machine<'_> {
     }
 
     /// The first byte of a checked place that nobody wrote, counted as the place is.
-    fn first_unwritten(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> Option<u64> {
+    fn first_unwritten(&self, w: WarpId, lane: Lane, place: Place, bytes: u32) -> Option<u64> {
         if !self.launch.options.checks {
             return None;
         }
@@ -581,7 +581,7 @@ impl Machine<'_> {
                 Some(byte as u64)
             }
             Place::Local(offset) => {
-                let start = self.kernel.local_bytes as usize * lane;
+                let start = self.kernel.local_bytes as usize * lane.0;
                 let byte = self.warps[w].local.first_unwritten(start + offset as usize, bytes)?;
                 Some((byte - start) as u64)
             }
@@ -590,11 +590,11 @@ impl Machine<'_> {
     }
 
     /// Whether something undefined was stored to a byte of a place.
-    fn is_undefined(&self, w: WarpId, lane: usize, place: Place, bytes: u32) -> bool {
+    fn is_undefined(&self, w: WarpId, lane: Lane, place: Place, bytes: u32) -> bool {
         let (memory, start) = match place {
             Place::Shared(cta, offset) => (&self.ctas[cta].shared, offset as usize),
             Place::Local(offset) => {
-                let start = self.kernel.local_bytes as usize * lane;
+                let start = self.kernel.local_bytes as usize * lane.0;
                 (&self.warps[w].local, start + offset as usize)
             }
             Place::Global(_) | Place::Param(_) => return false,
@@ -606,7 +606,7 @@ impl Machine<'_> {
     pub(crate) fn unwritten_at(
         &self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         place: Place,
         bytes: u32,
     ) -> Option<String> {
@@ -637,7 +637,7 @@ impl Machine<'_> {
         self.count_bytes(space, u64::from(bytes) * u64::from(mask.count_ones()), write);
         if space == MemSpace::Shared {
             let registers = &self.warps[w].registers;
-            let at = std::array::from_fn(|lane| lane_address(registers, addr, lane) as u32);
+            let at = std::array::from_fn(|lane| lane_address(registers, addr, Lane(lane)) as u32);
             self.counters.bank_conflicts += bank_conflicts(&at, mask, bytes);
         }
     }

@@ -6,7 +6,7 @@ use crate::machine::{Machine, Run};
 use crate::memory::Allocation;
 use crate::memory::address::GLOBAL_BASE;
 use crate::register::lanes;
-use crate::register::{FULL, LANES, Reg, Registers, Row32, Row64};
+use crate::register::{FULL, LANES, Lane, Reg, Registers, Row32, Row64};
 use crate::warp::WarpId;
 
 /// Where the lanes of a warp load.
@@ -28,7 +28,7 @@ impl Places {
         let run = self.mask == FULL && (0..LANES).all(follows);
         let (mask, bytes) =
             if run { (1, LANES as u64 * self.bytes) } else { (self.mask, self.bytes) };
-        lanes(mask).map(move |lane| (self.at[lane], bytes))
+        lanes(mask).map(move |lane| (self.at[lane.0], bytes))
     }
 }
 
@@ -44,7 +44,7 @@ impl Execution<'_, '_> {
         };
         if self.machine.launch.options.checks {
             let Places { span, bytes, at, .. } = &places;
-            let unwritten = |lane: usize| allocation.first_unwritten(at[lane], *bytes).is_some();
+            let unwritten = |lane: Lane| allocation.first_unwritten(at[lane.0], *bytes).is_some();
             if allocation.first_unwritten(span.start, span.end - span.start).is_some()
                 && lanes(mask).any(unwritten)
             {
@@ -76,7 +76,7 @@ impl<'a> Machine<'a> {
         let mut at = row.0.map(|address| address.wrapping_add(load.addr.offset as u64));
         let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
         for lane in lanes(mask) {
-            (low, high, bits) = (low.min(at[lane]), high.max(at[lane]), bits | at[lane]);
+            (low, high, bits) = (low.min(at[lane.0]), high.max(at[lane.0]), bits | at[lane.0]);
         }
         // Below are the windows of other spaces, and no allocation.
         if low < GLOBAL_BASE || bits & (bytes.next_power_of_two() - 1) != 0 {
@@ -102,7 +102,7 @@ fn load_row(
 ) {
     let mut values = [0; LANES];
     for lane in lanes(places.mask) {
-        values[lane] = allocation.load(places.at[lane] + delta, load.bytes.into());
+        values[lane.0] = allocation.load(places.at[lane.0] + delta, load.bytes.into());
     }
     if let Some(sign) = load.sign {
         let shift = 64 - u32::from(sign);

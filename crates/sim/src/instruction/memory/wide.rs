@@ -5,8 +5,8 @@ use crate::exec::Flow;
 use crate::instruction::{Access, Order, Place, advance, lane_address};
 use crate::instruction::{Addr, AtomOp, Atomic, MemSpace};
 use crate::machine::{Machine, Run};
-use crate::register::Reg;
 use crate::register::lanes;
+use crate::register::{Lane, Reg};
 use crate::warp::WarpId;
 use std::sync::PoisonError;
 
@@ -15,7 +15,7 @@ impl Execution<'_, '_> {
     pub(crate) fn atomic_wide(&mut self, w: WarpId, atomic: &Atomic, mask: u32) -> Run<Flow> {
         self.judge.note_writes_of_lanes(w, mask);
         self.machine.poll(w);
-        let value = |this: &Self, reg: Reg, lane: usize| match reg {
+        let value = |this: &Self, reg: Reg, lane: Lane| match reg {
             Reg::R128(r) => this.machine.warps[w].registers.lane128(r, lane),
             other => this.machine.warps[w].registers.lane(other, lane).into(),
         };
@@ -71,7 +71,7 @@ impl Machine<'_> {
     fn exchange_wide(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         place: Place,
         new: impl Fn(u128) -> u128,
     ) -> u128 {

@@ -32,7 +32,7 @@ impl Words {
             true => (1, LANES as u32 * self.bytes),
             false => (self.mask, self.bytes),
         };
-        lanes(mask).map(move |lane| (lane, self.at[lane] as usize, len as usize))
+        lanes(mask).map(move |lane| (lane.0, self.at[lane.0] as usize, len as usize))
     }
 
     /// Word `i` of the `N` that each lane loads.

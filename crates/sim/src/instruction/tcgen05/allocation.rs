@@ -6,7 +6,7 @@ use crate::instruction::{Access, Order, Place};
 use crate::instruction::{Addr, MemSpace};
 use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::TMEM_COLUMNS;
-use crate::register::R32;
+use crate::register::{Lane, R32};
 use crate::rules::Rule;
 use crate::warp::{Wait, WarpId};
 
@@ -14,12 +14,12 @@ impl Execution<'_, '_> {
     pub(crate) fn tmem_alloc(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         (dst, space): (Addr, MemSpace),
         columns: R32,
         pair: bool,
     ) -> Run<Flow> {
-        let columns = self.machine.warps[w].registers.r32(columns).0[lane];
+        let columns = self.machine.warps[w].registers.r32(columns)[lane];
         if !columns.is_power_of_two() || !(32..=512).contains(&columns) {
             let message =
                 format!("tcgen05.alloc of {columns} columns: 32, 64, 128, 256 or 512 are possible");

@@ -16,7 +16,7 @@ use crate::matrix::{
     TmemTransfer, shifted,
 };
 use crate::register::lanes;
-use crate::register::{FULL, R32, R64, Reg, Row32};
+use crate::register::{FULL, Lane, R32, R64, Reg, Row32, bits};
 use crate::rules::Rule;
 use crate::warp::WarpId;
 
@@ -101,7 +101,7 @@ impl Execution<'_, '_> {
         {
             return Ok(Flow::Retry(wait));
         }
-        let first = lanes(mask).next().unwrap_or(0);
+        let first = lanes(mask).next().unwrap_or(Lane(0));
         let mut each = lanes(mask);
         match op {
             Tcgen05::Alloc { dst, space, columns, pair } => {
@@ -109,7 +109,7 @@ impl Execution<'_, '_> {
             }
             Tcgen05::Dealloc { address, columns } => {
                 let r = &self.machine.warps[w].registers;
-                let (address, columns) = (r.r32(*address).0[first], r.r32(*columns).0[first]);
+                let (address, columns) = (r.r32(*address)[first], r.r32(*columns)[first]);
                 self.tmem_dealloc(w, address, columns)?;
             }
             Tcgen05::Relinquish => {
@@ -139,17 +139,17 @@ impl Execution<'_, '_> {
         Ok(Flow::Next)
     }
 
-    fn tensor_fence(&mut self, w: WarpId, lane: usize, after: bool) {
+    fn tensor_fence(&mut self, w: WarpId, lane: Lane, after: bool) {
         self.judge.note_tensor_fence(w, after);
         if !after {
-            self.judge.note_unsaid(self.machine, w, 1 << lane);
+            self.judge.note_unsaid(self.machine, w, lane.mask());
         }
     }
 
     fn tcgen05_copy(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         copy: TmemCopy,
         (address, descriptor): (Addr, R64),
         pair: bool,
@@ -157,7 +157,7 @@ impl Execution<'_, '_> {
         self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
         let r = &self.machine.warps[w].registers;
         let address = TmemAddress::from(lane_address(r, address, lane) as u32);
-        let descriptor = r.r64(descriptor).0[lane];
+        let descriptor = r.r64(descriptor)[lane];
         let ctas = self.machine.group(w, pair)?;
         for rect in copy.rects(address) {
             self.machine.check_rect(self.judge, w, &ctas, &rect)?;
@@ -167,7 +167,7 @@ impl Execution<'_, '_> {
         self.issue(w, Stream::Tcgen05(w), Group::None, work)
     }
 
-    fn tcgen05_shift(&mut self, w: WarpId, lane: usize, address: Addr, pair: bool) -> Run<()> {
+    fn tcgen05_shift(&mut self, w: WarpId, lane: Lane, address: Addr, pair: bool) -> Run<()> {
         self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
         let address = lane_address(&self.machine.warps[w].registers, address, lane) as u32;
         let address = TmemAddress::from(address);
@@ -180,7 +180,7 @@ impl Execution<'_, '_> {
     fn tmem_load(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         transfer: TmemTransfer,
         d: &[R32],
         addr: Addr,
@@ -212,7 +212,7 @@ impl Execution<'_, '_> {
     fn tmem_store(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         transfer: TmemTransfer,
         s: &[R32],
         addr: Addr,
@@ -232,13 +232,13 @@ impl Execution<'_, '_> {
         }
     }
 
-    fn tcgen05_mma(&mut self, w: WarpId, lane: usize, op: &Tcgen05MmaOp) -> Run<()> {
+    fn tcgen05_mma(&mut self, w: WarpId, lane: Lane, op: &Tcgen05MmaOp) -> Run<()> {
         self.machine.warps[w].uncommitted = Some(self.machine.pc(w));
         let ctas = self.machine.group(w, op.mma.ctas == 2)?;
         let r = &self.machine.warps[w].registers;
         let tmem = |addr: Addr| TmemAddress::from(lane_address(r, addr, lane) as u32);
         let a = match &op.a {
-            MatrixSource::Descriptor(d) => MmaA::Shared(r.r64(*d).0[lane]),
+            MatrixSource::Descriptor(d) => MmaA::Shared(r.r64(*d)[lane]),
             MatrixSource::Tensor(addr) => MmaA::Tensor(tmem(*addr)),
             MatrixSource::Registers(_) => {
                 return self.machine.unsupported(w, "A of tcgen05.mma in registers".into());
@@ -247,11 +247,11 @@ impl Execution<'_, '_> {
         let operands = MmaOperands {
             d: tmem(op.d),
             a,
-            b: r.r64(op.b).0[lane],
-            descriptor: r.r32(op.descriptor).0[lane],
-            accumulate: (r.p(op.accumulate.0) >> lane & 1 != 0) != op.accumulate.1,
+            b: r.r64(op.b)[lane],
+            descriptor: r.r32(op.descriptor)[lane],
+            accumulate: lane.is_in(r.p(op.accumulate.0)) != op.accumulate.1,
             scale_d: op.scale_d,
-            disabled_lanes: op.disabled.iter().map(|x| r.r32(*x).0[lane]).collect(),
+            disabled_lanes: op.disabled.iter().map(|x| r.r32(*x)[lane]).collect(),
             scales: op.scales.map(|[a, b]| (tmem(a), tmem(b))),
         };
         let mma = match op.mma.decode(operands) {
@@ -295,7 +295,7 @@ impl Execution<'_, '_> {
     fn tcgen05_commit(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         mbar: Addr,
         space: MemSpace,
         multicast: Option<R32>,
@@ -305,8 +305,8 @@ impl Execution<'_, '_> {
         let signals: Vec<_> = match multicast {
             None => vec![(cta, offset)],
             Some(mask) => {
-                let mask = self.machine.warps[w].registers.r32(mask).0[lane] & 0xFFFF;
-                lanes(mask).map(|rank| (CtaRank(rank), offset)).collect()
+                let mask = self.machine.warps[w].registers.r32(mask)[lane] & 0xFFFF;
+                bits(mask).map(|rank| (CtaRank(rank), offset)).collect()
             }
         };
         for signal in &signals {
@@ -390,7 +390,7 @@ impl Machine<'_> {
         &self,
         judge: &Judge<'_>,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         transfer: TmemTransfer,
         addr: Addr,
         immediate: u32,

@@ -9,7 +9,7 @@ use crate::judge::Judge;
 use crate::judge::Stored;
 use crate::machine::{CtaRank, Machine, Run};
 use crate::matrix::{Lanes, Ldmatrix, OperandError, Stmatrix, mma_f64};
-use crate::register::{FULL, R32, R64, Reg, Row32, Row64};
+use crate::register::{FULL, Lane, R32, R64, Reg, Row32, Row64};
 use crate::warp::WarpId;
 
 impl Execution<'_, '_> {
@@ -50,7 +50,7 @@ impl Execution<'_, '_> {
         for (lane, (cta, offset)) in rows.iter().enumerate() {
             self.before_access(
                 w,
-                lane,
+                Lane(lane),
                 Access::read(Place::Shared(*cta, *offset), 16, Order::Weak),
             )?;
             let bytes = &self.machine.ctas[*cta].shared.bytes()[*offset as usize..][..16];
@@ -89,7 +89,7 @@ impl Execution<'_, '_> {
                     && judge.forgives(machine, w, replicas, (place, 2, 8), conflict))
             };
             let access = Access { compared: true, ..Access::write(place, 16, Order::Weak) };
-            self.before_access_unless(w, lane, access, forgives)?;
+            self.before_access_unless(w, Lane(lane), access, forgives)?;
             self.machine.ctas[*cta].shared.write(*offset as usize, 16).copy_from_slice(data);
         }
         self.judge.report_replicas(self.machine, w, replicas.as_ref())?;
@@ -118,8 +118,8 @@ impl Machine<'_> {
         space: MemSpace,
         count: usize,
     ) -> Run<Vec<(CtaRank, u32)>> {
-        let row = |lane: usize| self.shared_operand(judge, w, lane, addr, space, 16);
-        (0..count).map(row).collect()
+        let row = |lane: Lane| self.shared_operand(judge, w, lane, addr, space, 16);
+        (0..count).map(Lane).map(row).collect()
     }
 
     /// The multiplies of an instruction; all read before any writes.

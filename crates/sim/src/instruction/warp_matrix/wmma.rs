@@ -4,7 +4,7 @@ use crate::exec::Execution;
 use crate::instruction::WmmaTransfer;
 use crate::instruction::{Access, Order, lane_address};
 use crate::machine::{Machine, Run};
-use crate::register::lanes;
+use crate::register::{Lane, lanes};
 use crate::warp::WarpId;
 
 impl Execution<'_, '_> {
@@ -43,7 +43,7 @@ impl Execution<'_, '_> {
         Ok(())
     }
 
-    fn load_unit(&mut self, w: WarpId, lane: usize, op: &WmmaTransfer, u: usize) -> Run<u128> {
+    fn load_unit(&mut self, w: WarpId, lane: Lane, op: &WmmaTransfer, u: usize) -> Run<u128> {
         let mut unit = 0;
         for (bit, at, bytes) in self.machine.runs(w, lane, op, u) {
             let place = self.machine.place(self.judge, w, lane, op.space, at, bytes)?;
@@ -53,7 +53,7 @@ impl Execution<'_, '_> {
                     self.machine,
                     w,
                     op.registers.iter().copied(),
-                    1 << lane,
+                    lane.mask(),
                     what,
                 );
             }
@@ -65,7 +65,7 @@ impl Execution<'_, '_> {
     fn store_unit(
         &mut self,
         w: WarpId,
-        lane: usize,
+        lane: Lane,
         op: &WmmaTransfer,
         u: usize,
         unit: u128,
@@ -81,15 +81,15 @@ impl Execution<'_, '_> {
 
 impl Machine<'_> {
     /// Runs of a lane's unit: first bit in it, address and bytes.
-    fn runs(&self, w: WarpId, lane: usize, op: &WmmaTransfer, u: usize) -> Vec<(usize, u64, u32)> {
+    fn runs(&self, w: WarpId, lane: Lane, op: &WmmaTransfer, u: usize) -> Vec<(usize, u64, u32)> {
         let registers = &self.warps[w].registers;
         let (base, stride) =
-            (lane_address(registers, op.addr, lane), u64::from(registers.r32(op.stride).0[lane]));
+            (lane_address(registers, op.addr, lane), u64::from(registers.r32(op.stride)[lane]));
         let bits = op.matrix.bits();
         // Loads and stores have at most 8 bytes here.
         let run = op.matrix.run().min(64 / bits);
         let starts = (0..op.matrix.unit()).step_by(run);
-        let place = |j| base.wrapping_add(op.matrix.place(u, lane, j, stride) * bits as u64 / 8);
+        let place = |j| base.wrapping_add(op.matrix.place(u, lane.0, j, stride) * bits as u64 / 8);
         starts.map(|j| (j * bits, place(j), (run * bits / 8) as u32)).collect()
     }
 

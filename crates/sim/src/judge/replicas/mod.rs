@@ -16,8 +16,8 @@ use crate::instruction::{Pc, Store};
 use crate::judge::Conflict;
 use crate::judge::Judge;
 use crate::machine::{Machine, Run};
-use crate::register::Reg;
 use crate::register::lanes;
+use crate::register::{Lane, Reg};
 use crate::rules::Rule;
 use crate::warp::WarpId;
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl Execution<'_, '_> {
     pub(crate) fn before_store(
         &mut self,
         w: WarpId,
-        (lane, mask): (usize, u32),
+        (lane, mask): (Lane, u32),
         place: Place,
         store: &Store,
         replicas: &mut Option<Replicas>,
@@ -187,7 +187,7 @@ impl Judge<'_> {
 
     fn verdict(&mut self, machine: &Machine<'_>, w: WarpId, stored: &Stored) -> Verdict {
         let Stored { place, bytes, value, source, half } = *stored;
-        let there = machine.read(w, 0, place, bytes);
+        let there = machine.read(w, Lane(0), place, bytes);
         if there == value {
             return Verdict::Same;
         }
