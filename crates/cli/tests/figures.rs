@@ -9,7 +9,11 @@ fn read(path: &str) -> String {
 }
 
 fn rows(suite: &str) -> Vec<Value> {
-    let json: Value = serde_json::from_str(&read("docs/h200/h200.json")).expect("JSON");
+    rows_of("docs/h200/h200.json", suite)
+}
+
+fn rows_of(file: &str, suite: &str) -> Vec<Value> {
+    let json: Value = serde_json::from_str(&read(file)).expect("JSON");
     let rows = json["rows"].as_array().expect("rows").iter();
     rows.filter(|row| row["suite"] == suite).cloned().collect()
 }
@@ -25,11 +29,12 @@ fn name(row: &Value) -> &str {
 /// How many rows stand beside cuDNN, the geometric mean of their ratios, and the least.
 fn beside_cudnn(suite: &str) -> (usize, f64, f64) {
     let rows = rows(suite);
-    let ratios: Vec<f64> = rows
-        .iter()
-        .filter(|row| row["torch_backend"] == "cudnn")
-        .map(|row| number(row, "ratio"))
-        .collect();
+    summed(rows.iter().filter(|row| row["torch_backend"] == "cudnn"))
+}
+
+/// How many rows there are, the geometric mean of their ratios, and the least.
+fn summed<'r>(rows: impl Iterator<Item = &'r Value>) -> (usize, f64, f64) {
+    let ratios: Vec<f64> = rows.filter_map(|row| row["ratio"].as_f64()).collect();
     let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
     (ratios.len(), mean, ratios.iter().copied().fold(f64::INFINITY, f64::min))
 }
@@ -79,4 +84,26 @@ fn the_page_has_every_row() {
         let line = format!("| {} | {:.1} |", name(&row), number(&row, "ours_us"));
         assert!(page.contains(&line), "docs/h200.md lacks {line}");
     }
+}
+
+#[test]
+fn peers_are_summed_up() {
+    let sums =
+        ["dense", "decode"].map(|suite| summed(rows_of("docs/h200/peers.json", suite).iter()));
+    let [(shapes, dense, worst), (kinds, decode, least)] = sums;
+    assert_says(
+        "README.md",
+        &format!(
+            "dense prefill {dense:.2} × over {shapes} shapes (least {worst:.2}). Beside FlashMLA: DeepSeek-V4 decode \
+             from fp8 rows {decode:.2} × over {kinds} rows (least {least:.2})."
+        ),
+    );
+    for (peer, (count, mean, least)) in ["FlashAttention 3", "FlashMLA"].into_iter().zip(sums) {
+        let sum = format!("{count} rows beside {peer}: geometric mean {mean:.3}, least {least:.3}");
+        assert_says("docs/h200.md", &sum);
+    }
+    let (count, mean, least) = summed(rows_of("docs/h200/ampere.json", "dense").iter());
+    let sum =
+        format!("{count} rows beside FlashAttention-2: geometric mean {mean:.3}, least {least:.3}");
+    assert_says("docs/ampere.md", &sum);
 }
