@@ -84,7 +84,7 @@ impl Format {
     }
 
     /// Units of 16 bytes from one row to the next.
-    pub fn row_units(self) -> u32 {
+    pub fn row_vectors(self) -> u32 {
         self.row_bytes / VECTOR_BYTES
     }
 

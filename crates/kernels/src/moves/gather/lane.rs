@@ -158,8 +158,8 @@ impl Lane {
     /// Where panels of a row go: side by side in `to`.
     #[track_caller]
     pub fn writer(&self, b: &mut Builder, to: SharedTile) -> Writer {
-        let first_unit = b.eval(self.quarter << 1);
-        Writer(to.row(b, self.row).from_vector(b, first_unit))
+        let first = b.eval(self.quarter << 1);
+        Writer(to.row(b, self.row).from_vector(b, first))
     }
 
     /// Whether each of a warp's rows exists, a bit each, of what the lanes of a row know of it.

@@ -69,7 +69,7 @@ pub struct Place {
     pub aside: Aside,
 }
 
-/// What is known of a row beside its place, as its format says: its scales, or where they are in units of 16 bytes.
+/// What is known of a row beside its place, as its format says: its scales, or where they are in 16-byte vectors.
 #[derive(Clone, Copy, Debug)]
 pub enum Aside {
     Nothing,

@@ -35,10 +35,10 @@ pub struct Packed {
     /// First byte.
     pub base: GlobalPtr,
     /// Units of 16 bytes between batches or pages.
-    page_units: Reg<u32>,
+    page_vectors: Reg<u32>,
     /// Rows of a batch or page.
     page_rows: Reg<u32>,
-    /// The first column that is read, of units of [`VECTOR`]: 0 if not said.
+    /// The first column that is read, in steps of [`VECTOR`]: 0 if not said.
     first: Option<Reg<u32>>,
     /// Columns that are read.
     columns: u32,
@@ -54,11 +54,11 @@ impl Packed {
         buffer: BufferId,
     ) -> Self {
         let (rows, format) = (segment.k.tokens(), Format::of(segment.storage));
-        let page_units = segment.page_stride() / u64::from(VECTOR_BYTES);
+        let page_vectors = segment.page_stride() / u64::from(VECTOR_BYTES);
         Packed {
             format,
             base: args.pointer(b, "k", buffer),
-            page_units: args.u32(b, "k_page_units", page_units as u32),
+            page_vectors: args.u32(b, "k_page_units", page_vectors as u32),
             page_rows: args.u32(b, "k_page_rows", rows as u32),
             first: None,
             columns: format.dim(),
@@ -78,37 +78,31 @@ impl Packed {
             let row = self.open(b, handed.row, &handed.aside);
             for panel in 0..share.panels() {
                 let column = share.column + panel * CHUNK;
-                let words = self.unpack_unit(b, share.vector, column, &row, handed.exists);
+                let words = self.unpack_of_panel(b, share.vector, column, &row, handed.exists);
                 b.st_shared_vector(share.panel(to, panel), &words);
             }
         });
     }
 
-    /// A unit of the panel at `column`, of a row if it `exists`.
+    /// A vector of the panel at `column`, of a row if it `exists`.
     #[track_caller]
-    fn unpack_unit(
+    fn unpack_of_panel(
         &self,
         b: &mut Builder,
-        unit: Reg<u32>,
+        vector: Reg<u32>,
         column: u32,
         row: &PackedRow,
         exists: Reg<bool>,
     ) -> Vec<Reg<u32>> {
-        let words = b.regs::<u32>(4);
-        words.iter().for_each(|word| b.assign(*word, 0));
         let within = self.columns.saturating_sub(column) / VECTOR;
-        let inside = b.setp(Cmp::Lt, unit, within);
-        let wanted = b.and(exists, inside);
-        b.if_(wanted, |b| {
-            let vector = b.add(unit, column / VECTOR);
-            let vector = self.first.map_or(vector, |first| b.add(vector, first));
-            let numbers = row.vector(b, vector);
-            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
-                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
-                b.assign(word, packed);
-            }
-        });
-        words
+        let wanted = |b: &mut Builder| {
+            let inside = b.setp(Cmp::Lt, vector, within);
+            b.and(exists, inside)
+        };
+        row.pairs_if(b, wanted, |b| {
+            let vector = b.add(vector, column / VECTOR);
+            self.first.map_or(vector, |first| b.add(vector, first))
+        })
     }
 
     /// Vector `vector` of a row if it `exists`, else zeros, as pairs of bf16.
@@ -120,23 +114,14 @@ impl Packed {
         row: &PackedRow,
         exists: Reg<bool>,
     ) -> Vec<Reg<u32>> {
-        let words = b.regs::<u32>(4);
-        words.iter().for_each(|word| b.assign(*word, 0));
-        b.if_(exists, |b| {
-            let numbers = row.vector(b, vector);
-            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
-                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
-                b.assign(word, packed);
-            }
-        });
-        words
+        row.pairs_if(b, |_| exists, |_| vector)
     }
 
-    /// Where a row is, in units of 16 bytes.
+    /// Where a row is, in 16-byte vectors.
     #[track_caller]
     pub fn place(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> Reg<u32> {
-        let page = b.mul(outer, self.page_units);
-        b.mad(token, self.format.row_units(), page)
+        let page = b.mul(outer, self.page_vectors);
+        b.mad(token, self.format.row_vectors(), page)
     }
 
     /// Finds what is to be known of a row beside its place, if it `exists`: its scales, or where they are.
@@ -152,8 +137,8 @@ impl Packed {
         if aside.words().is_empty() {
             return;
         }
-        let page = b.mul(outer, self.page_units);
-        let footer = b.mad(self.page_rows, self.format.row_units(), page);
+        let page = b.mul(outer, self.page_vectors);
+        let footer = b.mad(self.page_rows, self.format.row_vectors(), page);
         match aside.words() {
             [place] => {
                 let at = b.mad(token, self.format.scale_bytes() / VECTOR_BYTES, footer);
@@ -205,6 +190,28 @@ impl Packed {
 }
 
 impl PackedRow {
+    /// A vector of the row as pairs of bf16, zeros unless it is `wanted`.
+    #[track_caller]
+    fn pairs_if(
+        &self,
+        b: &mut Builder,
+        wanted: impl FnOnce(&mut Builder) -> Reg<bool>,
+        vector: impl FnOnce(&mut Builder) -> Reg<u32>,
+    ) -> Vec<Reg<u32>> {
+        let words = b.regs::<u32>(4);
+        words.iter().for_each(|word| b.assign(*word, 0));
+        let wanted = wanted(b);
+        b.if_(wanted, |b| {
+            let vector = vector(b);
+            let numbers = self.vector(b, vector);
+            for (&word, pair) in words.iter().zip(numbers.chunks_exact(2)) {
+                let packed = b.pack(HalfType::Bf16, pair[0], pair[1]);
+                b.assign(word, packed);
+            }
+        });
+        words
+    }
+
     /// Eight neighbouring columns, the `vector`-th of them.
     #[track_caller]
     pub fn vector(&self, b: &mut Builder, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {

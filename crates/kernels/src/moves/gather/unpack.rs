@@ -1,7 +1,7 @@
 //! Packed rows, unpacked on their way from memory to tiles of bf16.
 //!
 //! Eight warps bring a tile, eight rows each, four lanes on a row. While a tile is stored, the next one is asked for,
-//! piece by piece: all rows of a tile are on their way at the same time. Most of them come to shared memory by
+//! step by step: all rows of a tile are on their way at the same time. Most of them come to shared memory by
 //! `cp.async`, each lane's to a place of its own, because loads to registers are limited by the little memory that L1
 //! has left. Of the last panels a lane holds its quarter in registers.
 //!
@@ -32,7 +32,7 @@ pub fn waiting_bytes(format: Format) -> u32 {
     format.waiting() * WARPS * 32 * VECTOR_BYTES
 }
 
-/// Where they wait, if they do: words of a unit, of a thread, of a panel.
+/// Where they wait, if they do: words of a vector, of a thread, of a panel.
 pub fn waiting(b: &mut Builder, shared: SmemPtr, format: Format) -> Option<SharedArray<u32>> {
     let words = u64::from(VECTOR_BYTES / 4);
     let shape = (words, u64::from(WARPS * 32), u64::from(format.waiting()));
@@ -79,14 +79,14 @@ pub struct Unpack<'p> {
     sources: Vec<(Lookup<'p>, Scattered)>,
     ring: SharedTiles,
     /// Panels of a tile that have a pipeline of their own.
-    units: Vec<(Range<u32>, Cursor<Producer>)>,
+    pieces: Vec<(Range<u32>, Cursor<Producer>)>,
     /// Where it is written which keys exist.
     marks: Option<&'p Marks>,
     /// Number among the warps.
     warp: Reg<u32>,
     lane: Lane,
     format: Format,
-    /// Where the first panels wait, and where the lane's unit of the first one does.
+    /// Where the first panels wait, and where the lane's vector of the first one does.
     waiting: Option<(&'p SharedArray<u32>, SmemPtr)>,
     /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
@@ -95,14 +95,14 @@ pub struct Unpack<'p> {
 }
 
 impl<'p> Unpack<'p> {
-    /// Warp `warp`'s share of what goes to the tiles of `ring`, in units of so many panels that have pipelines of
+    /// Warp `warp`'s share of what goes to the tiles of `ring`, in pieces of so many panels that have pipelines of
     /// their own.
     #[track_caller]
     pub fn new(
         b: &mut Builder,
         params: &'p Params,
         ring: SharedTiles,
-        units: impl Iterator<Item = (u32, Pipeline)>,
+        pieces: impl Iterator<Item = (u32, Pipeline)>,
         marks: Option<&'p Marks>,
         waiting: Option<&'p SharedArray<u32>>,
         warp: Reg<u32>,
@@ -117,17 +117,17 @@ impl<'p> Unpack<'p> {
         let sources: Vec<(_, Scattered)> = sources.collect();
         let format = sources[0].1.packed().format;
         let mut panel = 0;
-        let units = units.map(|(panels, pipeline)| {
+        let pieces = pieces.map(|(panels, pipeline)| {
             let first = panel;
             panel += panels;
             (first..panel, pipeline.producer(b))
         });
-        let units = units.collect();
+        let pieces = pieces.collect();
         Unpack {
             params,
             sources,
             ring,
-            units,
+            pieces,
             marks,
             warp,
             lane: Lane::new(b, warp),
@@ -219,8 +219,8 @@ impl<'p> Unpack<'p> {
     fn load(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, place: &Place) {
         let base = self.base_of(b, segments, n);
         let quarter = self.lane.quarter_of(b, self.format, base, place);
-        let pieces = self.units.iter().flat_map(|(panels, _)| pieces(panels));
-        pieces.for_each(|piece| self.load_piece(b, &quarter, piece));
+        let steps = self.pieces.iter().flat_map(|(panels, _)| steps(panels));
+        steps.for_each(|step| self.load_step(b, &quarter, step));
         self.load_scales(b, &quarter);
     }
 
@@ -243,11 +243,11 @@ impl<'p> Unpack<'p> {
         stored
     }
 
-    /// Asks for a piece. What goes through L1 is limited by what the shared memory leaves of it: most goes past it.
+    /// Asks for a step. What goes through L1 is limited by what the shared memory leaves of it: most goes past it.
     #[track_caller]
-    fn load_piece(&self, b: &mut Builder, quarter: &Quarter, piece: Range<u32>) {
-        let waits = self.waits(&piece);
-        for panel in piece {
+    fn load_step(&self, b: &mut Builder, quarter: &Quarter, step: Range<u32>) {
+        let waits = self.waits(&step);
+        for panel in step {
             match panel.checked_sub(self.format.waiting()) {
                 Some(held) => quarter.load(b, panel, &self.words[held as usize]),
                 None => quarter.copy(b, panel, self.waiting_at(panel)),
@@ -258,12 +258,12 @@ impl<'p> Unpack<'p> {
         }
     }
 
-    /// The words of each panel of a piece that was asked for, when it is there.
+    /// The words of each panel of a step that was asked for, when it is there.
     #[track_caller]
-    fn loaded(&self, b: &mut Builder, piece: Range<u32>) -> Vec<Vec<Reg<u32>>> {
-        if self.waits(&piece) {
-            // The other pieces of this tile and of the next one have been asked for since.
-            let all = self.units.iter().flat_map(|(panels, _)| pieces(panels));
+    fn loaded(&self, b: &mut Builder, step: Range<u32>) -> Vec<Vec<Reg<u32>>> {
+        if self.waits(&step) {
+            // The other steps of this tile and of the next one have been asked for since.
+            let all = self.pieces.iter().flat_map(|(panels, _)| steps(panels));
             let others = all.filter(|other| self.waits(other)).count() - 1;
             b.cp_async_wait(others as u32);
         }
@@ -271,17 +271,17 @@ impl<'p> Unpack<'p> {
             Some(held) => self.words[held as usize].clone(),
             None => b.ld_shared_vector(self.waiting_at(panel), self.format.words_of(panel)),
         };
-        piece.map(words).collect()
+        step.map(words).collect()
     }
 
-    /// Whether panels of a piece wait in shared memory.
-    fn waits(&self, piece: &Range<u32>) -> bool {
-        piece.start < self.format.waiting()
+    /// Whether panels of a step wait in shared memory.
+    fn waits(&self, step: &Range<u32>) -> bool {
+        step.start < self.format.waiting()
     }
 
     fn waiting_at(&self, panel: u32) -> SmemPtr {
-        let (waiting, first_unit) = self.waiting.expect("a place to wait");
-        first_unit.plus(waiting.offset(&[0, 0, panel]))
+        let (waiting, first) = self.waiting.expect("a place to wait");
+        first.plus(waiting.offset(&[0, 0, panel]))
     }
 
     /// The first row of the segment of tile `n`.
@@ -298,16 +298,16 @@ impl<'p> Unpack<'p> {
     /// Stores what was loaded of the row at `now`, unpacked, and says so; loads the one at `next` of tile `n` meanwhile.
     #[track_caller]
     fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
-        let slots: Vec<_> = self.units.iter().map(|(_, cursor)| cursor.take(b)).collect();
+        let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
         let scales = self.take_scales(b, now);
         let base = self.base_of(b, segments, n);
         let coming = self.lane.quarter_of(b, self.format, base, next);
         self.load_scales(b, &coming);
-        for ((panels, _), slot) in self.units.iter().zip(&slots) {
+        for ((panels, _), slot) in self.pieces.iter().zip(&slots) {
             let mut writer = None;
-            for piece in pieces(panels) {
-                let words = self.loaded(b, piece.clone());
-                let panels_of_it = piece.clone().zip(&words);
+            for step in steps(panels) {
+                let words = self.loaded(b, step.clone());
+                let panels_of_it = step.clone().zip(&words);
                 let unpack = |(panel, words): (u32, &Vec<_>)| {
                     self.lane.unpack(b, self.format, panel, words, scales)
                 };
@@ -317,10 +317,10 @@ impl<'p> Unpack<'p> {
                     let to = slot.tile(b, self.ring).blocks(panels.clone());
                     self.lane.writer(b, to)
                 });
-                for (i, unpacked) in (piece.start - panels.start..).zip(&unpacked) {
+                for (i, unpacked) in (step.start - panels.start..).zip(&unpacked) {
                     writer.store(b, i, unpacked);
                 }
-                self.load_piece(b, &coming, piece);
+                self.load_step(b, &coming, step);
             }
         }
         if let Some(marks) = self.marks {
@@ -343,8 +343,8 @@ impl<'p> Unpack<'p> {
     }
 }
 
-/// The pieces of a unit of panels: those that are unpacked together.
-fn pieces(panels: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+/// The steps of a piece: those that are unpacked together.
+fn steps(panels: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
     let end = panels.end;
     panels.clone().step_by(AT_ONCE as usize).map(move |first| first..(first + AT_ONCE).min(end))
 }
