@@ -142,7 +142,7 @@ fn completions_know_the_commands() {
 fn a_wrong_command_line_is_a_usage_error() {
     for (arguments, why) in [
         (["warm", "--device", "gpu"], "no device is called `gpu`"),
-        (["ptx", "--device", "sm_90a"], "no device is called `sm_90a`: cpu, cuda[:n], sim-sm90"),
+        (["ptx", "--device", "sm_90a"], "no device is called `sm_90a`: cpu, cuda[:n], sim-sm80"),
     ] {
         let wrong = sixwarp(&arguments);
         assert_eq!(wrong.status.code(), Some(2));
@@ -150,7 +150,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     }
     let wrong = sixwarp(&["warm", "--no-tools", "--device", "cpu", "kernel.ptx"]);
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n], sim-sm90"));
+    assert!(text(&wrong.stderr).starts_with("sixwarp: cpu runs no kernels: cuda[:n], sim-sm80"));
     let missing = sixwarp(&["warm", "--no-tools", "--device", "sim-sm90", "no such file.ptx"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).starts_with("sixwarp: no such file.ptx: "));
