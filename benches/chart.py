@@ -1,6 +1,11 @@
-"""Charts of two sides of a benchmark, each as one SVG file without scripts."""
+"""Charts of the sides of a benchmark, each as one SVG file without scripts.
 
+    python benches/chart.py docs/h200/h200.json docs/h200/peers.json > docs/h200/h200.svg
+"""
+
+import json
 import math
+import sys
 from html import escape
 
 OURS, THEIRS, INK, GREY = "#2f7d5b", "#c9ced6", "#1f2937", "#6b7280"
@@ -11,20 +16,25 @@ WIDTH, LEFT, BAR, GAP, TOP = 900, 190, 9, 9, 70
 ACROSS, PANEL_WIDTH, PANEL_HEIGHT, SIDE, BELOW = 4, 180, 150, 38, 52
 
 
-def draw(about, rows):
-    """Dense prefill as papers show it: TFLOP/s over the length, a panel per head dim and mask, sixwarp beside torch."""
-    panels = {}
+def draw(about, rows, peers=None):
+    """Dense prefill as papers show it: TFLOP/s over the length, a panel per head dim and mask, sixwarp beside torch.
+
+    `peers` is what benches/peers.py wrote, if there is such a file: FlashAttention 3 is drawn from it.
+    """
+    panels, others = {}, {row["row"]: row["peer"] for row in (peers or {}).get("rows", ()) if row["suite"] == "dense"}
     for row in rows:
         if row["suite"] == "dense":
             dim, mask, length = row["name"].split()
-            panels.setdefault((mask, dim), []).append((int(length), row))
+            fa3 = {"fa3_us": others[row["name"]]} if row["name"] in others else {}
+            panels.setdefault((mask, dim), []).append((int(length), {**row, **fa3}))
     names = sorted(panels, key=lambda name: (name[0] != "full", int(name[1][1:])))
     height = TOP + -(-len(names) // ACROSS) * (PANEL_HEIGHT + BELOW)
     ceiling = about["matmul_tflops"]
+    dates = about["date"] + (f"; FlashAttention 3: {peers['date']}" if peers else "")
     parts = [
         *opening(height),
         text(20, 26, f"sixwarp beside torch on {about['gpu']}, bf16: TFLOP/s over tokens of a sequence", 16, INK),
-        text(20, 46, f"16,384 tokens in all, hidden size 2,048; dashed: a product of 8192 x 8192 matrices; {about['date']}", 11, GREY),
+        text(20, 46, f"16,384 tokens in all, hidden size 2,048; dashed: a product of 8192 x 8192 matrices; {dates}", 11, GREY),
     ]
     for n, (mask, dim) in enumerate(names):
         left = SIDE + n % ACROSS * (PANEL_WIDTH + SIDE)
@@ -49,9 +59,17 @@ def panel(left, top, title, rows, ceiling):
         name = f"{length // 1024}k" if length >= 1024 else str(length)
         yield text(x(length), top + PANEL_HEIGHT + 12, name, 8, GREY, "middle")
     theirs = rows[0][1]["torch_backend"]
-    sides = (("torch_us", "#9aa1ad", {"cudnn": "cuDNN"}.get(theirs, f"torch, {theirs}")), ("ours_us", OURS, "sixwarp"))
+    sides = (
+        ("torch_us", "#9aa1ad", {"cudnn": "cuDNN"}.get(theirs, f"torch, {theirs}")),
+        ("fa3_us", "#b5651d", ""),
+        ("ours_us", OURS, "sixwarp"),
+    )
     for side, colour, label in sides:
         points = [(x(length), y(row["flops"] / row[side] / 1e6)) for length, row in rows if side in row]
+        if not points:
+            continue
+        if side == "fa3_us":
+            yield text(points[0][0] + 4, top + PANEL_HEIGHT - 6, "FlashAttention 3", 9, colour)
         yield line(points, colour, 2)
         yield from (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5" fill="{colour}"/>' for a, b in points)
         yield text(points[-1][0], points[-1][1] + (12 if side == "torch_us" else -6), label, 9, colour, "end")
@@ -102,3 +120,12 @@ def text(x, y, content, size, colour, anchor="start"):
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}">'
         f"{escape(content)}</text>"
     )
+
+
+def main():
+    about, peers = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:3])
+    sys.stdout.write(draw(about, about["rows"], peers))
+
+
+if __name__ == "__main__":
+    main()
