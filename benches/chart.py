@@ -34,7 +34,7 @@ def draw(about, rows, peers=None):
     parts = [
         *opening(height),
         text(20, 26, f"sixwarp beside torch on {about['gpu']}, bf16: TFLOP/s over tokens of a sequence", 16, INK),
-        text(20, 46, f"16,384 tokens in all, hidden size 2,048; dashed: a product of 8192 x 8192 matrices; {dates}", 11, GREY),
+        text(20, 46, f"16,384 tokens, hidden size 2,048; dashed: a product of 8192 x 8192; {dates}", 11, GREY),
     ]
     for n, (mask, dim) in enumerate(names):
         left = SIDE + n % ACROSS * (PANEL_WIDTH + SIDE)
