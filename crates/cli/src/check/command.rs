@@ -6,10 +6,13 @@
 mod environment;
 mod findings;
 mod library;
+mod reports;
 
+use super::output::Outputs;
 use crate::AnyError;
 use environment::Environment;
 use findings::Findings;
+use reports::Reports;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -54,16 +57,25 @@ pub struct CommandArgs {
 
 /// Runs the command; the exit status: 1 where something was found, the command's own where it failed, 3 where launches
 /// could not be checked.
-pub fn run(args: CommandArgs) -> Result<i32, AnyError> {
+pub fn run(args: CommandArgs, outputs: &Outputs, sources: Vec<PathBuf>) -> Result<i32, AnyError> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err("name a command behind `--`: sixwarp check -- python kernel.py".into());
     };
+    if outputs.uses_standard_output() {
+        let text =
+            "the command writes to standard output itself: name a file for --json and --sarif";
+        return Err(text.into());
+    }
     let environment = Environment::new(&args)?;
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.variables());
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     let findings = Findings::read(environment.report())?;
     eprint!("{}", findings.summary(args.report.as_deref()));
+    if outputs.is_asked_for() {
+        let reports = Reports { args: &args, folder: environment.report(), outputs };
+        reports.write(&findings, sources)?;
+    }
     Ok(exit_code(&findings, status))
 }
 
