@@ -3,7 +3,6 @@
 mod fatbin;
 mod image;
 mod lz4;
-mod source;
 
 pub use image::{MACHINE_CODE, Refusal, ptx_of};
 
@@ -31,7 +30,7 @@ pub struct Module {
 impl Module {
     /// Reads PTX for a device of architecture `sm`.
     pub fn parse(text: String, sm: u32) -> Result<Module, Refusal> {
-        let text = source::without_inline_locations(&text);
+        let text = launches::without_inline_locations(&text);
         let parsed = ptx::parse(&text).map_err(|error| {
             let line = format!("ptxas application ptx input; error   : {error}");
             Refusal::new(CudaResult::INVALID_PTX, line)
