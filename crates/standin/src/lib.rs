@@ -24,6 +24,7 @@ mod module;
 mod queue;
 mod report;
 pub mod result;
+pub mod runtime;
 pub mod settings;
 mod simulate;
 mod table;

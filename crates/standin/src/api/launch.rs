@@ -14,12 +14,18 @@ use std::sync::Arc;
 /// The configuration of a launch, as the header has it.
 #[repr(C)]
 pub struct LaunchConfig {
-    grid: [c_uint; 3],
-    block: [c_uint; 3],
-    shared_bytes: c_uint,
-    stream: usize,
-    attributes: *const LaunchAttribute,
-    count: c_uint,
+    /// CTAs.
+    pub grid: [c_uint; 3],
+    /// Threads.
+    pub block: [c_uint; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: c_uint,
+    /// The stream.
+    pub stream: usize,
+    /// Attributes, `count` of them.
+    pub attributes: *const LaunchAttribute,
+    /// How many attributes there are.
+    pub count: c_uint,
 }
 
 /// An attribute of a launch, as the header has it.

@@ -4,6 +4,7 @@ mod fatbin;
 mod image;
 mod lz4;
 mod source;
+mod zstd;
 
 pub use image::{MACHINE_CODE, Refusal, ptx_of};
 
