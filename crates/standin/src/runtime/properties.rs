@@ -146,9 +146,11 @@ runtime! {
 mod tests {
     use super::*;
 
+    type Place = fn(&Field) -> usize;
+
     #[test]
     fn fields_lie_apart_and_inside_in_both_releases() {
-        let places: [(usize, fn(&Field) -> usize); 2] =
+        let places: [(usize, Place); 2] =
             [(SIZE_IN_12, |field| field.in_12), (SIZE_IN_13, |field| field.in_13)];
         for (size, place) in places {
             let there: Vec<&Field> = FIELDS.iter().filter(|field| place(field) > 0).collect();
