@@ -11,6 +11,7 @@ mod folder;
 mod image;
 mod lz4;
 mod source;
+mod zstd;
 
 pub use arguments::{arguments, places, required_cluster};
 pub use config::{LaunchAttribute, LaunchConfig};

@@ -1,12 +1,14 @@
 //! `sixwarp check -- COMMAND`: a program on the stand-in driver.
 //!
-//! The command finds a `libcuda.so.1` of this project, a `ptxas` that keeps PTX, and a `sitecustomize` that prepares
-//! Triton and torch. What the stand-in writes to the folder of reports is summed up when the command has ended.
+//! The command finds a `libcuda.so.1` and a `libcudart.so` of this project, a `ptxas` that keeps PTX, and a
+//! `sitecustomize` that prepares Triton and torch. What the stand-in writes to the folder of reports is summed up when
+//! the command has ended.
 
 mod environment;
 mod findings;
 mod library;
 mod reports;
+mod runtime_library;
 
 use super::output::Outputs;
 use crate::AnyError;
@@ -34,6 +36,10 @@ pub struct CommandArgs {
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
+    /// Folder for the libraries that the command loads, which stays: with it in LD_LIBRARY_PATH a program runs on the
+    /// simulator without this command
+    #[arg(long, value_name = "FOLDER")]
+    libraries: Option<PathBuf>,
     /// Also save launches in which nothing is found, for `sixwarp sim --launch`: all, every so many (a number), or
     /// those of kernels whose names contain a word
     #[arg(long, value_name = "WHICH", requires = "report")]

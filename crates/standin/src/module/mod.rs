@@ -1,19 +1,39 @@
 //! Modules: PTX that was read, its kernels and its variables.
 
-mod fatbin;
-mod image;
-mod lz4;
-
-pub use image::{MACHINE_CODE, Refusal, ptx_of};
-
 use crate::memory::{Kind, Memory};
 use crate::result::{CudaResult, Outcome};
-use image::suits;
+use launches::{Reason, suits};
 use ptx::Symbol;
 use ptx::ast::Function;
 use sim::ModuleVariable;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Why an image cannot be a module here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the program gets.
+    pub result: CudaResult,
+    /// What its log gets.
+    pub text: String,
+}
+
+impl Refusal {
+    fn new(result: CudaResult, text: impl Into<String>) -> Refusal {
+        Refusal { result, text: text.into() }
+    }
+}
+
+impl From<launches::Refusal> for Refusal {
+    fn from(refusal: launches::Refusal) -> Refusal {
+        let result = match refusal.reason {
+            Reason::Missing => CudaResult::INVALID_VALUE,
+            Reason::Invalid => CudaResult::INVALID_IMAGE,
+            Reason::NoPtx => CudaResult::NO_BINARY_FOR_GPU,
+        };
+        Refusal { result, text: refusal.text }
+    }
+}
 
 /// A loaded module.
 pub struct Module {
