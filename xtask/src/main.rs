@@ -1,9 +1,10 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
 //! `cargo xtask candle`, `cargo xtask cuda`, `cargo xtask template`, `cargo xtask vllm`, `cargo xtask public-api`,
-//! `cargo xtask aarch64`.
+//! `cargo xtask aarch64`, `cargo xtask book`.
 
 mod aarch64;
 mod asan;
+mod book;
 mod candle;
 mod cuda;
 mod miri;
@@ -27,6 +28,7 @@ cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engi
 cargo xtask template          what `sixwarp new kernel` writes, built and tested outside this workspace (minutes)
 cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
 cargo xtask aarch64           the CPU engine's tests as an aarch64 program, under qemu
+cargo xtask book [FOLDER]     the pages under docs/ as a site with a search, in target/book
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         ["ptx-hash", file @ ..] => ptx_hash(file),
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
+        ["book"] => book::run(None),
+        ["book", folder] => book::run(Some(folder)),
         ["aarch64"] => aarch64::run(),
         ["candle"] => candle::run(),
         ["cuda"] => cuda::run(),
