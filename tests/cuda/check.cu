@@ -17,6 +17,7 @@
 
 __device__ int step = 5;
 __constant__ float weights[4];
+__managed__ int launches = 0;
 
 template <class T>
 __global__ void add(const T *a, const T *b, T *sum, int count) {
@@ -36,7 +37,10 @@ __global__ void reduce(const int *values, float *sums, bool wait) {
     if (thread == 0) sums[blockIdx.x] = weights[3] * shared[0];
 }
 
-__global__ void total(const float *sums, float *result) { atomicAdd(result, sums[threadIdx.x]); }
+__global__ void total(const float *sums, float *result) {
+    atomicAdd(result, sums[threadIdx.x]);
+    if (threadIdx.x == 0) printf("launch %d of total, %.2f first\n", ++launches, sums[0]);
+}
 
 int main(int argument_count, char **) {
     constexpr int COUNT = 512, BLOCKS = 4, THREADS = 128;
@@ -72,12 +76,14 @@ int main(int argument_count, char **) {
     CHECK(cudaFuncSetAttribute(reduce, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024));
     CHECK(cudaEventRecord(begin, stream));
     *result = 0;
+    launches = 6;
     reduce<<<BLOCKS, THREADS, THREADS * sizeof(int), stream>>>(device_sum, sums, true);
     total<<<1, BLOCKS, 0, stream>>>(sums, result);
     CHECK(cudaEventRecord(end, stream));
     CHECK(cudaStreamSynchronize(stream));
     float expected = 0.5f * (3 * (COUNT - 1) * COUNT / 2 + 5 * COUNT), milliseconds;
     CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+    if (launches != 7) return std::printf("%d launches, not 7\n", launches), 1;
     if (*result != expected) return std::printf("total %g, not %g\n", *result, expected), 1;
 
     if (argument_count > 1) {

@@ -27,6 +27,7 @@ fn built_and_checked() -> Result<(), String> {
         run_command(build(&nvcc, compression, &program))?;
         let told = check(&program, &[], 0)?;
         expect(&told, "3 launches checked, 0 findings")?;
+        expect(&told, "launch 7 of total, 12512.00 first\n")?;
         let told = check(&program, &["racy"], 1)?;
         expect(&told, "hazard[race] in kernel `_Z6reducePKiPfb` at ")?;
         expect(&told, "tests/cuda/check.cu:")?;

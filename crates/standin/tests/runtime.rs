@@ -12,6 +12,7 @@ use sixwarp_standin::runtime::{
 };
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{from_ref, null, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Calls a runtime function, which must succeed.
 macro_rules! ok {
@@ -33,6 +34,7 @@ const SCALE: &str = ".version 8.7
 .target sm_90a
 .address_size 64
 .const .u32 factor[2] = {2, 3};
+.visible .global .attribute(.managed) .u32 limit = 40;
 .visible .entry scale(.param .u64 words) .maxntid 128, 1, 1
 {
     .reg .b32 %r<3>; .reg .b64 %rd<2>;
@@ -106,6 +108,32 @@ fn register_all() -> *mut *mut c_void {
         register::__cudaRegisterFatBinaryEnd(binary);
         binary
     }
+}
+
+#[test]
+fn a_managed_variable_is_shared_with_the_host() {
+    common::in_child("a_managed_variable_is_shared_with_the_host", &[], || {
+        let binary = register_all();
+        // What the compiler makes of the variable: a pointer that the runtime fills.
+        static POINTER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+        let (name, place) = (c"limit".as_ptr(), POINTER.as_ptr());
+        // SAFETY: the pointer stays, and texts end with zeros.
+        unsafe {
+            register::__cudaRegisterManagedVar(binary, place, name.cast_mut(), name, 0, 4, 0, 0);
+            assert_eq!(register::__cudaInitModule(binary), 1);
+        }
+        let limit: *mut u32 = POINTER.load(Ordering::Relaxed).cast();
+        // SAFETY: the runtime has told where the variable is.
+        assert_eq!(unsafe { limit.read() }, 40);
+        let (mut address, value) = (0, 50u32);
+        ok!(symbol::cudaGetSymbolAddress(&mut address, place.cast()));
+        assert_eq!(address, limit.expose_provenance() as u64);
+        ok!(symbol::cudaMemcpyToSymbol(place.cast(), from_ref(&value).cast(), 4, 0, 1));
+        // SAFETY: as above.
+        assert_eq!(unsafe { limit.read() }, 50);
+        // SAFETY: handles are looked up.
+        assert_eq!(unsafe { register::__cudaInitModule(null_mut()) }, 0);
+    });
 }
 
 const ONE: Dim3 = Dim3 { x: 1, y: 1, z: 1 };

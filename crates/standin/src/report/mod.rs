@@ -149,7 +149,8 @@ fn print_notes(notes: &[String]) {
     for note in notes {
         let printed = note.strip_prefix("printf of ").and_then(|rest| rest.split_once(": "));
         match printed {
-            Some((_, text)) => print!("{text}"),
+            // The simulator leaves the end of the last line out.
+            Some((_, text)) => println!("{text}"),
             None => eprintln!("sixwarp: note: {note}"),
         }
     }

@@ -1,9 +1,11 @@
 //! What the compiler registers before `main`: fat binaries, and which address of the host stands for which kernel or
 //! variable in them. A binary is loaded when the first of its kernels or variables is used.
 
-use super::error::{INVALID_FUNCTION, INVALID_SYMBOL};
+use super::error::{INVALID_FUNCTION, INVALID_SYMBOL, remember};
+use super::start;
 use crate::api::module::{Log, function, load, unload, variable};
 use crate::driver::driver;
+use crate::guard::guarded;
 use crate::result::{CudaResult, Outcome};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,6 +18,8 @@ struct Registry {
     binaries: HashMap<usize, Option<Outcome<usize>>>,
     kernels: HashMap<usize, Kernel>,
     variables: HashMap<usize, Variable>,
+    /// Managed variables: where the program keeps their addresses.
+    managed: HashMap<usize, Variable>,
 }
 
 struct Kernel {
@@ -39,12 +43,26 @@ fn registry() -> MutexGuard<'static, Registry> {
 impl Registry {
     /// The module of a fat binary; one that was refused once is not read again.
     fn module(&mut self, binary: usize) -> Outcome<usize> {
-        let module = self.binaries.get_mut(&binary).ok_or(CudaResult::INVALID_HANDLE)?;
-        *module.get_or_insert_with(|| {
-            let image: *const c_void = std::ptr::with_exposed_provenance(binary);
-            // SAFETY: the compiler registered the address of a fat binary's wrapper, which is a constant of the program.
-            unsafe { load(image, &Log::NONE) }
-        })
+        let known = self.binaries.get(&binary).ok_or(CudaResult::INVALID_HANDLE)?;
+        if let Some(module) = known {
+            return *module;
+        }
+        let image: *const c_void = std::ptr::with_exposed_provenance(binary);
+        // SAFETY: the compiler registered the address of a fat binary's wrapper, which is a constant of the program.
+        let module = unsafe { load(image, &Log::NONE) };
+        self.binaries.insert(binary, Some(module));
+        self.tell_managed(binary, module?);
+        module
+    }
+
+    /// Tells the program where the managed variables of a module are.
+    fn tell_managed(&self, binary: usize, module: usize) {
+        for (host, found) in self.managed.iter().filter(|(_, found)| found.binary == binary) {
+            let Ok((address, _)) = variable(module, &found.name) else { continue };
+            let host: *mut u64 = std::ptr::with_exposed_provenance_mut(*host);
+            // SAFETY: the compiler registered a pointer of the program, and asks for the module before it reads it.
+            unsafe { host.write(address) };
+        }
     }
 
     fn kernel(&mut self, symbol: usize) -> Outcome<Option<usize>> {
@@ -110,13 +128,15 @@ pub unsafe extern "C" fn __cudaRegisterFatBinaryEnd(handle: *mut *mut c_void) {
     let _ = handle;
 }
 
-/// Whether a module is ready; it is loaded when it is needed.
+/// Loads a module whose managed variables the program is about to use; whether that worked.
 ///
 /// # Safety
 /// None: the handle is not followed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
-    c_char::from(registry().binaries.contains_key(&handle.addr()))
+    let body = || start().and_then(|()| registry().module(handle.addr())).map(|_| ());
+    let result = remember(guarded("__cudaInitModule", body));
+    c_char::from(result == CudaResult::SUCCESS)
 }
 
 /// Forgets a fat binary, its kernels and its variables.
@@ -129,6 +149,7 @@ pub unsafe extern "C" fn __cudaUnregisterFatBinary(handle: *mut *mut c_void) {
     let mut registry = registry();
     registry.kernels.retain(|_, kernel| kernel.binary != binary);
     registry.variables.retain(|_, variable| variable.binary != binary);
+    registry.managed.retain(|_, variable| variable.binary != binary);
     if let Some(Some(Ok(module))) = registry.binaries.remove(&binary) {
         // What is queued at the end of the process is not waited for a second time.
         if driver().is_ok_and(|driver| driver.queue.is_idle()) {
@@ -181,10 +202,10 @@ pub unsafe extern "C" fn __cudaRegisterVar(
     registry().variables.insert(host.addr(), Variable { binary: handle.addr(), name });
 }
 
-/// Managed variables are not simulated, which is said here: the program reads them without another call.
+/// Registers a variable that the host shares.
 ///
 /// # Safety
-/// `name` ends with a zero; the other pointers are not followed.
+/// `name` ends with a zero, and `host` is a pointer of the program that stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaRegisterManagedVar(
     handle: *mut *mut c_void,
@@ -196,10 +217,11 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
     constant: c_int,
     global: c_int,
 ) {
-    let _ = (handle, host, device, external, bytes, constant, global);
+    let _ = (device, external, bytes, constant, global);
     // SAFETY: the compiler's text.
     let name = unsafe { owned(name) };
-    eprintln!(
-        "sixwarp: `{name}` is a __managed__ variable, which is not simulated: use cudaMallocManaged"
-    );
+    let (host, binary) = (host.expose_provenance(), handle.addr());
+    let mut registry = registry();
+    registry.variables.insert(host, Variable { binary, name: name.clone() });
+    registry.managed.insert(host, Variable { binary, name });
 }
