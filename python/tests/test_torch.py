@@ -22,6 +22,7 @@ TYPES = {
     "bf16": torch.bfloat16,
     "i32": torch.int32,
     "bool": torch.bool,
+    "e4m3": torch.float8_e4m3fn,
 }
 
 

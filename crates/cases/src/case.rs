@@ -1,6 +1,7 @@
 use crate::attn_mask;
 use problem::{
-    DType, Descale, Description, InvalidProblem, Mask, Problem, Segment, SegmentDescription, Storage, View,
+    DType, Descale, Description, InvalidProblem, Mask, Problem, Segment, SegmentDescription,
+    Storage, View,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;

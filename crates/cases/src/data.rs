@@ -187,10 +187,9 @@ impl Maker<'_> {
             storage => self.packed_rows(storage, segment, &placed),
         };
         tensors.insert(slot(SegmentSlot::K), k);
-        for (part, descale) in [
-            (SegmentSlot::KDescale, segment.k_descale),
-            (SegmentSlot::VDescale, segment.v_descale),
-        ] {
+        for (part, descale) in
+            [(SegmentSlot::KDescale, segment.k_descale), (SegmentSlot::VDescale, segment.v_descale)]
+        {
             if descale.is_some() {
                 let factors = self.factors(slot(part));
                 tensors.insert(slot(part), factors);

@@ -1,19 +1,22 @@
 //! Assembles the `mma.sync` kernels of the case table and of measured shapes, for every chip they are for:
-//! `assembles [ARCH…]`. Prints registers and spills of every program, and fails if one spills.
+//! `assembles [ARCH…] [only=GLOB]`. Prints registers and spills of every program, and fails if one spills. Chips with
+//! kernels of their own take these for e4m3 keys.
 //!
 //! Tests assemble a few of these; all of them take minutes.
 
-use problem::{DType, Mask, Problem, Segment, View};
+use problem::{DType, Descale, Mask, Problem, QueryLengths, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let names: Vec<String> = std::env::args().skip(1).collect();
+    let (only, names): (Vec<_>, Vec<_>) = names.iter().partition(|n| n.starts_with("only="));
+    let only = only.first().map_or("*", |text| text.trim_start_matches("only="));
     let asked = |arch: &Arch| names.is_empty() || names.iter().any(|n| n.parse() == Ok(*arch));
     let mut failures = 0;
-    for arch in Arch::ALL.into_iter().filter(|arch| arch.is_mma_sync()).filter(asked) {
-        for (text, name) in programs(arch) {
+    for arch in Arch::ALL.into_iter().filter(asked) {
+        for (text, name) in programs(arch, only) {
             failures += usize::from(!assembles(&arch.to_string(), &name, &text));
             // Kernels of sm_80 also run on Hopper.
             if arch == Arch::Sm80 {
@@ -25,12 +28,14 @@ fn main() -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every different program, with the name of a case.
-fn programs(arch: Arch) -> BTreeMap<String, String> {
+/// Every different program of the family, with the name of a case that matches `only`.
+fn programs(arch: Arch, only: &str) -> BTreeMap<String, String> {
     let table =
         cases::table().into_iter().filter_map(|c| Some((c.name.clone(), c.problem().ok()?)));
     let mut programs = BTreeMap::new();
-    for (name, problem) in measured().into_iter().chain(table) {
+    let named = measured().into_iter().chain(table);
+    let named = named.filter(|(name, _)| cases::matches_glob(only, name));
+    for (name, problem) in named.filter(|(_, p)| arch.is_mma_sync() || p.has_e4m3()) {
         if let Ok(planned) = plan(&problem, arch, &PlanOptions::for_arch(arch)) {
             programs.entry(planned.program.module.to_string()).or_insert(name);
         }
@@ -41,7 +46,7 @@ fn programs(arch: Arch) -> BTreeMap<String, String> {
 /// The shapes that are measured on a GPU.
 fn measured() -> Vec<(String, Problem)> {
     let view = |batch, heads, tokens, dim| View::bshd(DType::Bf16, [batch, heads, tokens, dim]);
-    let mut problems = Vec::new();
+    let mut problems = e4m3();
     for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
         for mask in [Mask::Full, Mask::Causal, Mask::Window { left: Some(127), right: Some(0) }] {
             let k = view(4, heads, 4096, dim);
@@ -51,6 +56,24 @@ fn measured() -> Vec<(String, Problem)> {
         let k = view(64, 8, 4096, dim);
         let decode = Problem::builder(view(64, 32, 1, dim)).segment(Segment::new(k, k));
         problems.push((format!("d{dim} decode"), decode.build().expect("valid")));
+    }
+    problems
+}
+
+/// e4m3 keys and values in pages, as engines that serve models keep them.
+fn e4m3() -> Vec<(String, Problem)> {
+    let mut problems = Vec::new();
+    for (dim, heads, dtype) in [(64, 8, DType::F16), (128, 8, DType::Bf16), (256, 4, DType::Bf16)] {
+        let pages = View::bshd(DType::E4m3, [4096, heads, 16, dim]);
+        let segment = Segment::new(pages, pages).paged(256).used().mask(Mask::Causal);
+        let segment = segment.descaled(Descale::PER_TENSOR, Descale::PER_HEAD);
+        for (what, tokens) in [("decode", 64), ("prefill", 8192)] {
+            let longest = if what == "decode" { 1 } else { 4096 };
+            let q = Problem::builder(View::bshd(dtype, [1, 4 * heads, tokens, dim]));
+            let q = q.query_lengths(QueryLengths::Packed { batch: 64, longest });
+            let problem = q.segment(segment.clone()).build().expect("valid");
+            problems.push((format!("e4m3 d{dim} {what}"), problem));
+        }
     }
     problems
 }

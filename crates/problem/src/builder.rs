@@ -18,8 +18,8 @@
 //! 12. Descales need e4m3 keys and values, and span less than 2^56 bytes.
 
 use crate::{
-    AttnMask, DType, InvalidProblem, Mask, MaskElement, Parts, Problem, QueryLengths, Segment, SegmentSlot,
-    Slot, Values, View,
+    AttnMask, DType, InvalidProblem, Mask, MaskElement, Parts, Problem, QueryLengths, Segment,
+    SegmentSlot, Slot, Values, View,
 };
 
 /// Collects the parts of a [`Problem`].

@@ -1,6 +1,6 @@
 use crate::{
-    AttnMask, Descale, IndexList, InvalidProblem, KeyLengths, Mask, Paging, Problem, QueryLengths, Segment,
-    Storage, Values, View,
+    AttnMask, Descale, IndexList, InvalidProblem, KeyLengths, Mask, Paging, Problem, QueryLengths,
+    Segment, Storage, Values, View,
 };
 use serde::{Deserialize, Serialize};
 

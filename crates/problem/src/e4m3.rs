@@ -44,6 +44,11 @@ impl E4m3 {
         self.0
     }
 
+    /// The number whose memory is this.
+    pub const fn from_le_bytes([bits]: [u8; 1]) -> Self {
+        Self(bits)
+    }
+
     /// The nearest number, ties to even, saturating at ±448; NaN stays NaN.
     ///
     /// ```

@@ -210,7 +210,9 @@ pub(super) fn base<E: Element>(memory: HostRef) -> *const E {
         HostRef::F32(s) => s.as_ptr().cast(),
         HostRef::F16(s) => s.as_ptr().cast(),
         HostRef::Bf16(s) => s.as_ptr().cast(),
-        HostRef::E4m3(_) | HostRef::I32(_) | HostRef::U8(_) => unreachable!("checked with the inputs"),
+        HostRef::E4m3(_) | HostRef::I32(_) | HostRef::U8(_) => {
+            unreachable!("checked with the inputs")
+        }
     }
 }
 

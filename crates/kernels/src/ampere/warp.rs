@@ -106,6 +106,7 @@ impl<'f> Warp<'f> {
     }
 
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        self.frame.params.load_descale(b, open);
         for (n, fragment) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
             let output = BlockOutput { params: &self.frame.params, open, block: &block };
@@ -205,6 +206,7 @@ impl<'f> Warp<'f> {
             b.barrier_all();
         }
         self.copy_queries(b, open);
+        self.frame.params.load_descale(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
         let last = open.range.end.before(b, 1);
         ring.fill(b, last);
@@ -287,7 +289,7 @@ impl<'f> Warp<'f> {
     /// The matrices of the tile in work.
     #[track_caller]
     fn of_stage(&self, b: &mut Builder, first: &Matrices, bytes: u32) -> Matrices {
-        match self.stage {
+        match self.stage.filter(|_| self.frame.config.tiles() > 1) {
             None => first.clone(),
             Some(stage) => {
                 let bytes = b.mul(stage, bytes);
@@ -420,7 +422,7 @@ impl Fragment {
         let config = &frame.config;
         let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
         Fragment {
-            scores: Scores::new(b, thread, config.half, config.shape.tile),
+            scores: Scores::new(b, thread, config.half, config.shape.tile).without_shift(),
             out: b.regs(config.columns() as usize / 2),
             queries: Matrices::new(b, frame.q.tile(n), Order::Columns),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),

@@ -1,6 +1,7 @@
 //! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
+use crate::call::descale::Factors;
 use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
 use crate::call::memory::Memory;
 use crate::call::rows::{Block, Packing};
@@ -125,6 +126,8 @@ pub struct Tiling {
     pub panel: Panel,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
+    /// Whether threads copy queries, keys and values, and find their rows one by one.
+    pub finds_rows: bool,
 }
 
 impl Tiling {
@@ -192,6 +195,8 @@ pub struct Keys {
     pub dirty_tail: bool,
     /// Keys and values, row by row.
     pub exact: exact::Rows,
+    /// Factors on keys, and on values, where they are e4m3.
+    pub descales: [Option<Factors>; 2],
 }
 
 /// How rows of keys or values are copied.
@@ -310,7 +315,7 @@ impl Params {
     ) -> Params {
         let problem = task.problem;
         let query_box = QueryBox::choose(problem, &tiling);
-        let tma_q = b.target().copies_tensors().then(|| {
+        let tma_q = (!tiling.finds_rows).then(|| {
             let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
             args.tensor_map(b, "tma_q", q)
         });
@@ -320,8 +325,9 @@ impl Params {
             let tiles_per_split = split.then_some(task.tiles_per_split[index]);
             Keys::declare(b, args, &tiling, (problem, n), memory, values_apart, tiles_per_split)
         });
-        let segments = segments.collect();
+        let segments: Vec<Keys> = segments.collect();
         args.name_with("");
+        let descaled = segments[0].descales[0].is_some();
         Params {
             tma_q,
             segments,
@@ -331,7 +337,7 @@ impl Params {
                 }
                 Sharing::Shares(of) => Order::Shares(Shares::declare(b, args, of, tiling.cluster)),
             },
-            softmax: Softmax::declare(b, args, problem),
+            softmax: Softmax::declare(b, args, problem).descaled(b, descaled),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
                 SplitIndex::new(b.eval(rank / (tiling.cluster / task.merged_parts)))
@@ -353,6 +359,15 @@ impl Params {
     /// The keys of the first segment: the only one but for kernels that take two.
     pub fn keys(&self) -> &Keys {
         &self.segments[0]
+    }
+
+    /// Loads the factor on the keys of a tile, where there is one, for all raw scores from here on.
+    #[track_caller]
+    pub fn load_descale(&self, b: &mut Builder, open: &OpenTile) {
+        if let ([Some(factors), _], Some(factor)) = (self.keys().descales, self.softmax.descale) {
+            let loaded = factors.load(b, open.tile.sequence, open.tile.kv_head);
+            b.assign(factor, loaded);
+        }
     }
 
     /// Fetches the tensor maps into their cache (one thread).
@@ -579,7 +594,7 @@ impl Keys {
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
             }
-            if !b.target().copies_tensors() {
+            if tiling.finds_rows {
                 return Source::Rows;
             }
             let map = tensors::rows(view, buffer, rows_per_copy, panel);
@@ -634,6 +649,14 @@ impl Keys {
             rows_per_copy,
             dirty_tail: segment.paging.is_some() || segment.lengths.used,
             exact,
+            descales: [
+                ("k_descale", segment.k_descale, SegmentSlot::KDescale),
+                ("v_descale", segment.v_descale, SegmentSlot::VDescale),
+            ]
+            .map(|(name, descale, slot)| {
+                let of = descale.map(|descale| (problem, descale));
+                of.map(|of| Factors::declare(b, args, name, of, part(slot)))
+            }),
         }
     }
 

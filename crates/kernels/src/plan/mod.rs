@@ -58,6 +58,12 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         let why = format!("{arch} kernels take 16-bit inputs");
         return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
     }
+    // (Kernels of f32 inputs, where there are any, read f32 keys.)
+    if problem.has_e4m3() && !matches!(problem.dtype(), DType::F16 | DType::Bf16) {
+        let what = format!("e4m3 keys beside queries of {}", problem.dtype());
+        let why = "e4m3 numbers are unpacked to 16-bit floats";
+        return Err(Unsupported::new(what, why).nearest("bf16 queries"));
+    }
     let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
     if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {
         let why = format!("{arch} kernels read masks of bool, f32, f16 and bf16");
@@ -535,7 +541,8 @@ fn row_bytes(problem: &Problem) -> u64 {
         return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
-    problem.dtype().bytes() * if once { key } else { key + value }
+    let widest = problem.segments.iter().map(|segment| segment.k.dtype.bytes()).max();
+    widest.unwrap_or(1) * if once { key } else { key + value }
 }
 
 fn work(
