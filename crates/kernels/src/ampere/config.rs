@@ -4,15 +4,15 @@
 //! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
 //! (tile/2), `P` (tile/4) and `O` (value columns/2).
 
-use super::{MOST_COLUMNS, ROWS};
+use super::{MOST_COLUMNS, ROWS, single};
+use crate::call::precision::Precision;
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::plan::options::{Arch, PlanOptions};
-use problem::{DType, Problem, QueryLengths, Storage, Values};
+use problem::{Problem, QueryLengths, Storage, Values};
 use program::Limits;
-use ptx::build::HalfType;
 
 /// Shared memory that a multiprocessor keeps of every CTA's.
 const SYSTEM_SHARED: u32 = 1024;
@@ -25,7 +25,7 @@ const MOST_HELD_COLUMNS: u32 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Element type.
-    pub half: HalfType,
+    pub precision: Precision,
     /// Length of a query or key row.
     pub key_dim: u32,
     /// Length of a whole value row.
@@ -63,7 +63,7 @@ pub struct Shape {
     pub resident: u32,
 }
 
-const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
+pub const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
     Shape { warps, fragments, halves: 1, tile, resident }
 }
 
@@ -117,7 +117,7 @@ impl Config {
             _ => Packing::choose(problem, ROWS),
         };
         let config = Config {
-            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            precision: Precision::of(problem),
             key_dim,
             value_dim,
             packing,
@@ -130,8 +130,11 @@ impl Config {
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
-        let shapes = shapes(key_dim, value_dim, blocks, is_roomy(problem, n)).iter();
-        let mut fitting = shapes.map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
+        let shapes = match config.precision {
+            Precision::Half(_) => shapes(key_dim, value_dim, blocks, is_roomy(problem, n)),
+            Precision::Single => single::shapes(key_dim, value_dim, blocks),
+        };
+        let mut fitting = shapes.iter().map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
         let config = fitting.next().expect("the smallest shape fits every chip");
         // Rows that are unpacked come while nothing else is under way.
         let most = if segment.storage == Storage::Elements { 2 } else { 1 };
@@ -163,7 +166,7 @@ impl Config {
 
     fn shared_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
-        self.blocks() * self.queries().bytes()
+        self.query_tiles() * self.queries().bytes()
             + self.stages * (self.keys().bytes() + values)
             + self.exchanged_words() * self.threads() * 4
     }
@@ -178,6 +181,21 @@ impl Config {
         self.queries().chunks.div_ceil(self.shape.halves)
     }
 
+    /// 16-bit columns that so many elements of a row are in shared memory.
+    pub fn units(&self, elements: u32) -> u32 {
+        elements * self.precision.bytes() / 2
+    }
+
+    /// Row blocks whose queries are in shared memory: all, unless it has no room for them.
+    pub fn query_tiles(&self) -> u32 {
+        if self.reads_queries() { 0 } else { self.blocks() }
+    }
+
+    /// Whether warps read queries from memory for every KV tile.
+    pub fn reads_queries(&self) -> bool {
+        self.precision == Precision::Single && self.key_dim > single::MOST_SHARED_COLUMNS
+    }
+
     /// Blocks of 64 rows of a CTA.
     pub fn blocks(&self) -> u32 {
         self.shape.warps / 4 * self.shape.fragments / self.shape.halves
@@ -185,18 +203,18 @@ impl Config {
 
     /// A block's queries.
     pub fn queries(&self) -> TileShape {
-        TileShape::new(ROWS, self.key_dim)
+        TileShape::new(ROWS, self.units(self.key_dim))
     }
 
     /// The keys of a KV tile, with room for all parts of the values that they are.
     pub fn keys(&self) -> TileShape {
         let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
-        TileShape::new(self.shape.tile, self.key_dim.max(values))
+        TileShape::new(self.shape.tile, self.units(self.key_dim.max(values)))
     }
 
     /// A tile of the values that a CTA accumulates.
     pub fn values(&self) -> TileShape {
-        TileShape::new(self.shape.tile, self.shape.halves * self.columns())
+        TileShape::new(self.shape.tile, self.units(self.shape.halves * self.columns()))
     }
 
     /// Warps or CTAs among which the value columns of a row are shared out.
@@ -212,17 +230,27 @@ impl Config {
         }
     }
 
+    /// Output registers of a thread and fragment, two columns of a row each: of whole panels where they are f32.
+    pub fn out_registers(&self) -> usize {
+        let columns = match self.precision {
+            Precision::Half(_) => self.columns(),
+            Precision::Single => self.columns().next_multiple_of(single::PANEL),
+        };
+        columns as usize / 2
+    }
+
     /// Whether queries stay in registers while keys come by.
     pub fn holds_queries(&self) -> bool {
         let columns = self.key_dim.next_multiple_of(16) * self.shape.fragments;
-        self.shape.halves == 1 && columns <= MOST_HELD_COLUMNS
+        let alone = self.shape.halves == 1 && self.precision != Precision::Single;
+        alone && columns <= MOST_HELD_COLUMNS
     }
 
     /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
     /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
     /// those that were read first.
     pub fn waits_for_queries(&self) -> bool {
-        self.shared_kv && self.shape.halves == 1 && !self.holds_queries()
+        self.shared_kv && self.shape.halves == 1 && !self.holds_queries() && !self.reads_queries()
     }
 
     /// Whether some warps never have rows: those of a block that is not full.

@@ -92,7 +92,7 @@ impl<'a> Ring<'a> {
         let from = self.copier.from(b, row);
         match self.column {
             Some(column) if what == What::Values => {
-                let offset = b.mul_wide(column, 2);
+                let offset = b.mul_wide(column, self.frame.config.precision.bytes());
                 b.global_add(from, offset)
             }
             _ => from,
@@ -199,7 +199,7 @@ impl<'a> Ring<'a> {
     fn look_up(&self, b: &mut Builder, n: KvTile) {
         let Finder::LookedUp(rows) = &self.finder else { return };
         let config = &self.frame.config;
-        let keys = self.frame.params.keys().exact_rows(config.half);
+        let keys = self.frame.params.keys().exact_rows(config.precision);
         let token = self.list_token(b);
         let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
@@ -349,15 +349,20 @@ impl<'a> Ring<'a> {
         let config = &self.frame.config;
         match (what, self.column) {
             (What::Keys, _) => {
-                Columns { panels: config.keys().chunks, count: Count::Fixed(config.key_dim) }
+                let count = Count::Fixed(config.units(config.key_dim));
+                Columns { panels: config.keys().chunks, count }
             }
             (What::Values, Some(first)) => {
                 let dim = b.value(config.value_dim);
-                let count = Count::OfSlice(b.sub(dim, first));
+                let count = b.sub(dim, first);
+                let count = Count::OfSlice(match config.units(1) {
+                    1 => count,
+                    units => b.mul(count, units),
+                });
                 Columns { panels: config.values().chunks, count }
             }
             (What::Values, None) => {
-                let count = Count::Fixed(config.value_dim);
+                let count = Count::Fixed(config.units(config.value_dim));
                 Columns { panels: config.values().chunks, count }
             }
         }

@@ -3,6 +3,7 @@
 
 pub mod index;
 pub mod memory;
+pub mod precision;
 pub mod rows;
 pub mod sequence;
 pub mod task;

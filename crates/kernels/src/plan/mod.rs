@@ -41,7 +41,17 @@ pub struct Plan {
 /// As [`check`].
 pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
     check(problem, arch, options)?;
-    Ok(launches(problem, arch, options))
+    Ok(launches(problem, family(problem, arch), options))
+}
+
+/// The generation whose kernels take `problem` on a GPU of generation `arch`.
+///
+/// Kernels of Hopper and of datacenter Blackwell multiply 16-bit numbers. Those GPUs run the kernels of `sm_80` too.
+fn family(problem: &Problem, arch: Arch) -> Arch {
+    match problem.dtype() {
+        DType::F32 if !arch.is_mma_sync() => Arch::Sm80,
+        _ => arch,
+    }
 }
 
 /// Checks that `problem` can be planned, without planning it.
@@ -49,14 +59,15 @@ pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan
 /// # Errors
 /// What the kernels of `arch` cannot do, and why.
 pub fn check(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<(), Unsupported> {
+    let arch = family(problem, arch);
     check_problem(problem, arch)?;
     check_loads(problem, options)
 }
 
 fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
-    if let dtype @ (DType::F32 | DType::F64) = problem.dtype() {
-        let why = format!("{arch} kernels take 16-bit inputs");
-        return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
+    if problem.dtype() == DType::F64 {
+        let why = "kernels take inputs of bf16, f16 and f32";
+        return Err(Unsupported::new("dtype f64", why).nearest("f32"));
     }
     let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
     if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {

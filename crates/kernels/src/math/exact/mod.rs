@@ -20,6 +20,7 @@ mod rows;
 
 pub use rows::{Rows, SegmentRows, Tensor};
 
+use crate::call::precision::{Precision, VECTOR};
 use crate::call::task::{Keys, OpenTile, Params};
 use crate::call::visible::RowWindow;
 use crate::math::bias::RowScores;
@@ -27,7 +28,7 @@ use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
 use layout::Layout;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedArray, SmemPtr};
-use rows::{VECTOR, elements};
+use rows::elements;
 
 /// Lanes of a warp.
 const LANES: u32 = 32;
@@ -248,10 +249,10 @@ impl Again<'_> {
                 halves.concat()
             }
             None => {
-                let byte = b.eval(column.widening_mul(2));
+                let byte = b.eval(column.widening_mul(params.precision.bytes()));
                 let from = self.output.output_row(b, place, byte);
                 let first = b.value(0);
-                elements(b, params.half, from, first).to_vec()
+                elements(b, params.precision, from, first).to_vec()
             }
         }
     }
@@ -399,11 +400,10 @@ impl Again<'_> {
             }
             return;
         }
-        let byte = b.eval(column.widening_mul(2));
+        let byte = b.eval(column.widening_mul(params.precision.bytes()));
         let to = self.output.output_row(b, &row.place, byte);
-        let packed: Vec<_> =
-            sums.chunks(2).map(|pair| b.pack(params.half, pair[0], pair[1])).collect();
-        b.st_global_vector(to, &packed);
+        let words = params.precision.words(b, sums);
+        Precision::store(b, to, &words);
     }
 
     /// Runs `body` with the scores of the keys that this launch or cluster is for, 32 at a time.
@@ -416,7 +416,7 @@ impl Again<'_> {
             b.while_(
                 |b| b.setp(Cmp::Lt, first, end),
                 |b| {
-                    let rows = params.segments[segment].exact_rows(params.half);
+                    let rows = params.segments[segment].exact_rows(params.precision);
                     let key = b.eval(first + row.lane);
                     let visible = b.setp(Cmp::Lt, key, end);
                     let score = b.value(f32::NEG_INFINITY);
