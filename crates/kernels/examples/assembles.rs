@@ -1,28 +1,42 @@
 //! Assembles the `mma.sync` kernels of the case table and of measured shapes, for every chip they are for:
-//! `assembles [ARCH…]`. Prints registers and spills of every program, and fails if one spills.
+//! `assembles [ARCH…] [GLOB…]`, the globs being of names of cases. Prints registers and spills of every program, and fails if one spills.
 //!
 //! Tests assemble a few of these; all of them take minutes.
 
+use cases::matches_glob;
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let names: Vec<String> = std::env::args().skip(1).collect();
-    let asked = |arch: &Arch| names.is_empty() || names.iter().any(|n| n.parse() == Ok(*arch));
+    let (archs, globs): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|name| name.parse::<Arch>().is_ok());
+    let asked = |arch: &Arch| archs.is_empty() || archs.iter().any(|n| n.parse() == Ok(*arch));
+    let named = |name: &str| globs.is_empty() || globs.iter().any(|g| matches_glob(g, name));
     let mut failures = 0;
     for arch in Arch::ALL.into_iter().filter(|arch| arch.is_mma_sync()).filter(asked) {
-        for (text, name) in programs(arch) {
-            failures += usize::from(!assembles(&arch.to_string(), &name, &text));
-            // Kernels of sm_80 also run on Hopper.
-            if arch == Arch::Sm80 {
-                failures += usize::from(!assembles("sm_90", &name, &text));
+        for (text, name) in programs(arch).into_iter().filter(|(_, name)| named(name)) {
+            for target in targets(arch, &text) {
+                failures += usize::from(!assembles(&target, &name, &text));
             }
         }
     }
     println!("{failures} programs spill or do not assemble");
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What a program is assembled for: its own chip, and those that run it as it is. Kernels of sm_80 run on Hopper, if
+/// that is asked for; those of f32 are the ones that Hopper and Blackwell have.
+fn targets(arch: Arch, text: &str) -> Vec<String> {
+    let own = arch.to_string();
+    match arch {
+        Arch::Sm80 if text.contains("tf32") => {
+            [own.as_str(), "sm_90a", "sm_100a", "sm_103a"].map(String::from).into()
+        }
+        Arch::Sm80 => vec![own, "sm_90".into()],
+        _ => vec![own],
+    }
 }
 
 /// Every different program, with the name of a case.

@@ -15,6 +15,7 @@
 use crate::call::memory::Memory;
 use crate::call::precision::Precision;
 use crate::call::sequence::element;
+use crate::math::average;
 use crate::math::weights::{Headroom, Weights};
 use crate::plan::Partial;
 use layout::Layout;
@@ -405,7 +406,7 @@ impl Combine {
             offset = b.eval(index * stride + offset);
         }
         let at = b.global_add(self.out, offset);
-        let scaled = sums.map(|sum| b.mul(sum, factor));
+        let scaled = sums.map(|sum| average::scaled(b, self.precision, sum, factor));
         let words = self.precision.words(b, &scaled);
         let all = b.predicate(true);
         let within = self.within(b, row, all);

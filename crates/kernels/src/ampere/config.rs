@@ -42,6 +42,8 @@ pub struct Config {
     pub shared_kv: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// Whether warps read queries from memory for every KV tile: those of f32, where shared memory has no room for them.
+    pub reads_queries: bool,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
@@ -68,7 +70,7 @@ pub const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shap
 }
 
 /// Eight warps that share 64 rows.
-const fn shared_rows(tile: u32) -> Shape {
+pub const fn shared_rows(tile: u32) -> Shape {
     Shape { halves: 2, ..shape(8, 1, tile, 1) }
 }
 
@@ -126,6 +128,7 @@ impl Config {
             slices: 1,
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
+            reads_queries: false,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
@@ -134,7 +137,10 @@ impl Config {
             Precision::Half(_) => shapes(key_dim, value_dim, blocks, is_roomy(problem, n)),
             Precision::Single => single::shapes(key_dim, value_dim, blocks),
         };
-        let mut fitting = shapes.iter().map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
+        let shapes = shapes.iter().map(|shape| config.shaped(*shape));
+        let from_memory = shapes.clone().map(|config| Config { reads_queries: true, ..config });
+        let from_memory = from_memory.filter(|config| config.precision == Precision::Single);
+        let mut fitting = shapes.chain(from_memory).filter(|config| config.fits(arch));
         let config = fitting.next().expect("the smallest shape fits every chip");
         // Rows that are unpacked come while nothing else is under way.
         let most = if segment.storage == Storage::Elements { 2 } else { 1 };
@@ -144,7 +150,11 @@ impl Config {
 
     /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
     fn shaped(&self, shape: Shape) -> Self {
-        let slices = self.value_dim.div_ceil(MOST_COLUMNS * shape.halves);
+        let most = match self.precision {
+            Precision::Half(_) => MOST_COLUMNS,
+            Precision::Single => single::MOST_COLUMNS,
+        };
+        let slices = self.value_dim.div_ceil(most * shape.halves);
         Config { shape, slices, ..*self }
     }
 
@@ -188,12 +198,7 @@ impl Config {
 
     /// Row blocks whose queries are in shared memory: all, unless it has no room for them.
     pub fn query_tiles(&self) -> u32 {
-        if self.reads_queries() { 0 } else { self.blocks() }
-    }
-
-    /// Whether warps read queries from memory for every KV tile.
-    pub fn reads_queries(&self) -> bool {
-        self.precision == Precision::Single && self.key_dim > single::MOST_SHARED_COLUMNS
+        if self.reads_queries { 0 } else { self.blocks() }
     }
 
     /// Blocks of 64 rows of a CTA.
@@ -250,7 +255,8 @@ impl Config {
     /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
     /// those that were read first.
     pub fn waits_for_queries(&self) -> bool {
-        self.shared_kv && self.shape.halves == 1 && !self.holds_queries() && !self.reads_queries()
+        let in_shared = !self.holds_queries() && !self.reads_queries;
+        self.shared_kv && self.shape.halves == 1 && in_shared
     }
 
     /// Whether some warps never have rows: those of a block that is not full.

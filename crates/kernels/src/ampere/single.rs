@@ -6,11 +6,10 @@
 //! A lane loads 16 bytes of each, columns `4g` to `4g + 3` of a panel of 32, and has the operands of four products: of
 //! columns `4g`, `4g + 1` and so on for `g` from 0 to 7. What it accumulates are the panel's columns `8t` to `8t + 7`.
 
-use super::config::{Shape, shape};
+use super::config::{Shape, shape, shared_rows};
 use super::matrices::{Matrices, Places};
 use super::tf32::{self, Split};
 use super::warp::{View, Warp, four};
-use super::MOST_COLUMNS;
 use crate::hopper::{epilogue, fragment};
 use crate::math::exact::Watch;
 use crate::moves::output::{BlockOutput, RowPlace};
@@ -18,8 +17,8 @@ use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr};
 
 /// Columns of a panel: 128 bytes.
 pub const PANEL: u32 = 32;
-/// Key columns up to which shared memory has room for queries.
-pub const MOST_SHARED_COLUMNS: u32 = 256;
+/// Value columns that a warp has accumulators for, beside numbers that are split.
+pub const MOST_COLUMNS: u32 = 128;
 /// Columns of a panel that a lane accumulates.
 const OF_LANE: u32 = 8;
 /// Output registers of a panel.
@@ -27,13 +26,14 @@ const REGISTERS: usize = PANEL as usize / 2;
 
 /// Shapes for rows of so many columns of keys and of values, the best first: the first one that fits is taken.
 pub fn shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
-    match (keys.max(values.min(MOST_COLUMNS)), blocks) {
+    if values > MOST_COLUMNS {
+        return const { &[shared_rows(32), shared_rows(16)] };
+    }
+    match (keys.max(values), blocks) {
         (0..=64, 2..) => const { &[shape(4, 2, 32, 2), shape(4, 1, 32, 2)] },
-        (65..=128, 2..) => const { &[shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
-        (129..=256, 2..) => const { &[shape(8, 1, 16, 1), shape(4, 1, 16, 1)] },
-        (0..=128, _) => const { &[shape(4, 1, 32, 2), shape(4, 1, 32, 1)] },
-        (129..=256, _) => const { &[shape(4, 1, 32, 1), shape(4, 1, 16, 1)] },
-        _ => const { &[shape(4, 1, 16, 1)] },
+        (0..=128, 0..=1) => const { &[shape(4, 1, 32, 2), shape(4, 1, 32, 1)] },
+        (_, 0..=1) => const { &[shape(4, 1, 32, 1), shape(4, 1, 16, 1)] },
+        _ => const { &[shape(8, 1, 32, 1), shape(4, 1, 32, 1)] },
     }
 }
 
@@ -86,6 +86,7 @@ impl Places for RowPairs {
 }
 
 /// A thread's two query rows in memory, from its first column on.
+#[derive(Clone, Copy)]
 pub struct QueryRows([GlobalPtr; 2]);
 
 impl QueryRows {
@@ -112,8 +113,50 @@ impl QueryRows {
     }
 }
 
+/// Where a fragment's queries are.
+enum QueryPlaces {
+    Shared(Matrices),
+    Memory(QueryRows),
+}
+
+impl QueryPlaces {
+    fn of(shared: &Option<Matrices>, view: &View) -> Self {
+        match (shared, view.queries) {
+            (Some(queries), _) => QueryPlaces::Shared(queries.clone()),
+            (None, Some(rows)) => QueryPlaces::Memory(rows),
+            (None, None) => panic!("queries of f32 are in shared memory, or read from memory"),
+        }
+    }
+
+    /// Those from a panel on.
+    #[track_caller]
+    fn in_panel(&self, b: &mut Builder, panel: Reg<u32>) -> Self {
+        match self {
+            QueryPlaces::Shared(queries) => {
+                let offset = b.mul(panel, queries.block_bytes());
+                QueryPlaces::Shared(queries.further(b, offset))
+            }
+            QueryPlaces::Memory(QueryRows(rows)) => {
+                let offset = b.mul_wide(panel, PANEL * 4);
+                QueryPlaces::Memory(QueryRows(rows.map(|row| b.global_add(row, offset))))
+            }
+        }
+    }
+
+    /// Eight columns.
+    #[track_caller]
+    fn load(&self, b: &mut Builder, step: u32) -> Split<4> {
+        let bits = match self {
+            QueryPlaces::Shared(queries) => queries.load(b, 0, step, false),
+            QueryPlaces::Memory(rows) => rows.load(b, step),
+        };
+        Split::of_bits(b, bits)
+    }
+}
+
 impl Warp<'_> {
-    /// `S = Q·Kᵀ`, added to scores that are 0. The products of a panel are one run.
+    /// `S = Q·Kᵀ`, added to scores that are 0. The products of a panel are one run, and panels a loop: unrolled, it
+    /// would take more registers than there are.
     pub fn score_single(
         &self,
         b: &mut Builder,
@@ -121,45 +164,67 @@ impl Warp<'_> {
         queries: &[Option<Matrices>],
         views: &[View],
     ) {
-        let config = &self.frame.config;
-        let steps: Vec<u32> = (0..config.key_dim.div_ceil(tf32::STEP)).collect();
-        let scores: Vec<_> = self.fragments.iter().map(|f| f.scores.scores.clone()).collect();
-        let mut runs = scores.clone();
-        for (n, steps) in steps.chunks((PANEL / tf32::STEP) as usize).enumerate() {
-            if n == 1 {
-                runs = scores.iter().map(|scores| tf32::zeros(b, scores.len())).collect();
-            }
-            for &step in steps {
-                let left: Vec<_> = queries
-                    .iter()
-                    .zip(views)
-                    .map(|(queries, view)| load_queries(b, queries, view, step))
-                    .collect();
-                self.score_step_single(b, keys, &left, &runs, step);
-            }
-            if n > 0 {
-                scores.iter().zip(&runs).for_each(|(scores, run)| tf32::add(b, scores, run));
+        let columns = self.frame.config.key_dim;
+        let queries: Vec<_> =
+            queries.iter().zip(views).map(|(shared, view)| QueryPlaces::of(shared, view)).collect();
+        let steps = PANEL / tf32::STEP;
+        let (first, end) = self.key_panels(b);
+        b.range(first, end, |b, panel| {
+            let queries: Vec<_> = queries.iter().map(|at| at.in_panel(b, panel)).collect();
+            let offset = b.mul(panel, keys.block_bytes());
+            let keys = keys.further(b, offset);
+            self.score_run(b, &keys, &queries, 0..steps);
+        });
+        let rest = columns / PANEL * steps..columns / tf32::STEP;
+        match self.half {
+            _ if rest.is_empty() => {}
+            None => self.score_run(b, keys, &queries, rest),
+            Some(half) => {
+                let of = columns / PANEL / self.frame.config.key_panels();
+                let has = b.setp(Cmp::Eq, half, of);
+                b.if_(has, |b| self.score_run(b, keys, &queries, rest));
             }
         }
     }
 
-    /// Adds the products of eight columns to `sums`, those of each fragment.
-    fn score_step_single(
+    /// The whole panels of keys that the warp multiplies: the first, and one past the last.
+    #[track_caller]
+    fn key_panels(&self, b: &mut Builder) -> (Reg<u32>, Reg<u32>) {
+        let (all, share) = (self.frame.config.key_dim / PANEL, self.frame.config.key_panels());
+        match self.half {
+            None => (b.value(0), b.value(all)),
+            Some(half) => {
+                let first = b.mul(half, share);
+                let end = b.add(first, share);
+                (first, b.min(end, all))
+            }
+        }
+    }
+
+    /// Adds the products of some steps of eight columns to the scores, as one run.
+    fn score_run(
         &self,
         b: &mut Builder,
         keys: &Matrices,
-        left: &[Split<4>],
-        sums: &[Vec<Reg<f32>>],
-        step: u32,
+        queries: &[QueryPlaces],
+        steps: std::ops::Range<u32>,
     ) {
-        for row in (0..self.frame.config.shape.tile).step_by(2 * tf32::STEP as usize) {
-            let k = keys.load(b, row, step, false);
-            for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
-                let k = Split::of_bits(b, k);
-                for (sums, q) in sums.iter().zip(left) {
-                    tf32::multiply(b, &four(sums, row as usize / 8 + n), q, &k);
+        let tile = self.frame.config.shape.tile;
+        let runs: Vec<_> = queries.iter().map(|_| tf32::zeros(b, tile as usize / 2)).collect();
+        for step in steps {
+            let left: Vec<_> = queries.iter().map(|at| at.load(b, step)).collect();
+            for row in (0..tile).step_by(2 * tf32::STEP as usize) {
+                let k = keys.load(b, row, step, false);
+                for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
+                    let k = Split::of_bits(b, k);
+                    for (run, q) in runs.iter().zip(&left) {
+                        tf32::multiply(b, &four(run, row as usize / 8 + n), q, &k);
+                    }
                 }
             }
+        }
+        for (fragment, run) in self.fragments.iter().zip(&runs) {
+            tf32::add(b, &fragment.scores.scores, run);
         }
     }
 
@@ -186,17 +251,6 @@ impl Warp<'_> {
             }
         }
     }
-}
-
-/// Eight columns of a fragment's queries.
-#[track_caller]
-fn load_queries(b: &mut Builder, shared: &Option<Matrices>, view: &View, step: u32) -> Split<4> {
-    let bits = match (shared, &view.queries) {
-        (Some(queries), _) => queries.load(b, 0, step, false),
-        (None, Some(rows)) => rows.load(b, step),
-        (None, None) => panic!("queries of f32 are in shared memory or read from memory"),
-    };
-    Split::of_bits(b, bits)
 }
 
 /// The left operands that a tile's probabilities are, eight keys each.

@@ -30,7 +30,7 @@ pub struct Warp<'f> {
     /// Number of the warp's first row block, where there are more warps than one block has.
     first_block: Option<Reg<u32>>,
     /// Which half of the columns the warp has, where two share rows.
-    half: Option<Reg<u32>>,
+    pub half: Option<Reg<u32>>,
     /// Whether the warp has rows, where some have none.
     live: Option<Reg<bool>>,
     keys: Matrices,
@@ -158,7 +158,7 @@ impl<'f> Warp<'f> {
             let biases =
                 biases.map(|mask| scores.mask_rows(b, &mask, &params.tiling, open, &block));
             let output = BlockOutput { params, open, block: &block };
-            let reads = self.frame.config.reads_queries();
+            let reads = self.frame.config.reads_queries;
             let queries = reads.then(|| QueryRows::new(b, scores.thread, &output));
             views.push(View { block, biases, queries });
         }
@@ -183,6 +183,7 @@ impl<'f> Warp<'f> {
                     Columns { thread, out, first, half, watch }.write(b, output, factors);
                 }
                 Precision::Single => {
+                    let out = &out[..count.next_multiple_of(single::PANEL) as usize / 2];
                     single::Columns { thread, out, first, count, watch }.write(b, output, factors);
                 }
             }
@@ -210,7 +211,10 @@ impl<'f> Warp<'f> {
         let part = self.part(b, open);
         for n in 0..config.parts() {
             let first = n * config.columns();
-            let count = config.columns().min(config.value_dim - first);
+            let count = config.columns().min(config.value_dim.saturating_sub(first));
+            if count == 0 {
+                continue;
+            }
             match part {
                 None => body(b, first, count),
                 Some(part) => {
@@ -471,7 +475,7 @@ impl Fragment {
         Fragment {
             scores: Scores::rounded_to(b, thread, config.precision.half(), config.shape.tile),
             out: b.regs(config.out_registers()),
-            queries: (!config.reads_queries())
+            queries: (!config.reads_queries)
                 .then(|| Matrices::new(b, frame.q.tile(n), Order::Columns)),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
         }

@@ -181,12 +181,7 @@ impl Builder {
 
     /// `d = a·b + d` of one warp: m16n8k8, tf32 inputs, f32 accumulator.
     #[track_caller]
-    pub fn mma_m16n8k8_tf32(
-        &mut self,
-        d: &[Reg<f32>; 4],
-        a: &[Reg<u32>; 4],
-        b: &[Reg<u32>; 2],
-    ) {
+    pub fn mma_m16n8k8_tf32(&mut self, d: &[Reg<f32>; 4], a: &[Reg<u32>; 4], b: &[Reg<u32>; 2]) {
         let acc = Operand::Vector(d.iter().map(|r| r.operand()).collect());
         let left = Operand::Vector(a.iter().map(|r| r.operand()).collect());
         let right = Operand::Vector(b.iter().map(|r| r.operand()).collect());

@@ -23,6 +23,7 @@ pub use rows::{Rows, SegmentRows, Tensor};
 use crate::call::precision::{Precision, VECTOR};
 use crate::call::task::{Keys, OpenTile, Params};
 use crate::call::visible::RowWindow;
+use crate::math::average;
 use crate::math::bias::RowScores;
 use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
@@ -315,7 +316,10 @@ impl Again<'_> {
         let sums: Vec<Vec<Reg<f32>>> = (0..AT_ONCE).map(|_| zeros(b)).collect();
         self.for_each_batch(b, row, |b, batch| {
             let power = self.output.params.softmax.power(b, batch.score, shift);
-            let weight = b.mul(power, inverse);
+            let mut weight = b.mul(power, inverse);
+            if let Some(headroom) = average::headroom(self.output.params.precision) {
+                weight = b.mul(weight, headroom);
+            }
             let hidden = b.setp(Cmp::Eq, batch.score, f32::NEG_INFINITY);
             let seen = b.not(hidden);
             let seen = b.ballot(seen);
@@ -392,6 +396,7 @@ impl Again<'_> {
     #[track_caller]
     fn write_vector(&self, b: &mut Builder, row: &Row, column: Reg<u32>, sums: &[Reg<f32>]) {
         let params = self.output.params;
+        let sums = &self.finished(b, sums)[..];
         if let Some(partial) = params.output.partial {
             let byte = b.eval(column.widening_mul(4));
             let to = self.output.partial_row(b, &row.place, partial, byte);
@@ -404,6 +409,15 @@ impl Again<'_> {
         let to = self.output.output_row(b, &row.place, byte);
         let words = params.precision.words(b, sums);
         Precision::store(b, to, &words);
+    }
+
+    /// Averages of values, whose weights were kept small where there is no room above the values.
+    #[track_caller]
+    fn finished(&self, b: &mut Builder, sums: &[Reg<f32>]) -> Vec<Reg<f32>> {
+        let precision = self.output.params.precision;
+        let Some(headroom) = average::headroom(precision) else { return sums.to_vec() };
+        let factor = b.value(1.0 / headroom);
+        sums.iter().map(|sum| average::scaled(b, precision, *sum, factor)).collect()
     }
 
     /// Runs `body` with the scores of the keys that this launch or cluster is for, 32 at a time.
