@@ -32,7 +32,7 @@ fn targets(arch: Arch, text: &str) -> Vec<String> {
     let own = arch.to_string();
     match arch {
         Arch::Sm80 if text.contains("tf32") => {
-            [own.as_str(), "sm_90a", "sm_100a", "sm_103a"].map(String::from).into()
+            [own.as_str(), "sm_90", "sm_100", "sm_103"].map(String::from).into()
         }
         Arch::Sm80 => vec![own, "sm_90".into()],
         _ => vec![own],
@@ -54,17 +54,21 @@ fn programs(arch: Arch) -> BTreeMap<String, String> {
 
 /// The shapes that are measured on a GPU.
 fn measured() -> Vec<(String, Problem)> {
-    let view = |batch, heads, tokens, dim| View::bshd(DType::Bf16, [batch, heads, tokens, dim]);
+    [DType::Bf16, DType::F32].into_iter().flat_map(measured_in).collect()
+}
+
+fn measured_in(dtype: DType) -> Vec<(String, Problem)> {
+    let view = |batch, heads, tokens, dim| View::bshd(dtype, [batch, heads, tokens, dim]);
     let mut problems = Vec::new();
     for (dim, heads) in [(64, 32), (128, 16), (256, 8), (512, 4)] {
         for mask in [Mask::Full, Mask::Causal, Mask::Window { left: Some(127), right: Some(0) }] {
             let k = view(4, heads, 4096, dim);
             let problem = Problem::builder(k).segment(Segment::new(k, k).mask(mask));
-            problems.push((format!("d{dim} {mask:?}"), problem.build().expect("valid")));
+            problems.push((format!("{dtype} d{dim} {mask:?}"), problem.build().expect("valid")));
         }
         let k = view(64, 8, 4096, dim);
         let decode = Problem::builder(view(64, 32, 1, dim)).segment(Segment::new(k, k));
-        problems.push((format!("d{dim} decode"), decode.build().expect("valid")));
+        problems.push((format!("{dtype} d{dim} decode"), decode.build().expect("valid")));
     }
     problems
 }
