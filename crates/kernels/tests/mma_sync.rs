@@ -9,7 +9,7 @@ use problem::{DType, Descale, E4m3, HostVec, Problem, QueryLengths, Segment, Vie
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 2] = ["dtype f32", "dtype f64"];
+const DECLINED: [&str; 2] = ["dtype f64", "attn_mask of f64"];
 
 /// One case per feature.
 const FEATURES: &[&str] = &[
@@ -68,6 +68,41 @@ fn keys_in_many_parts() {
     let mut engine = on(Arch::Sm89, "latest", 0);
     engine.options.split = Split::Every { keys: 128 };
     assert_eq!(run_table(&mut engine, named(&["tokens-300", "paged-16"]), &DECLINED), 2);
+}
+
+/// What kernels do with f32: every feature, keys in one part and in several.
+#[test]
+fn single_precision() {
+    const CASES: &[&str] = &["f32-*", "dtype-f32-*", "softcap-far-f32", "special-*-f32"];
+    let mut engine = on(Arch::Sm86, "eager", 0);
+    let passed = run_table(&mut engine, named(CASES), &DECLINED);
+    assert_eq!(passed, 18);
+    engine = on(Arch::Sm80, "latest", 0);
+    engine.options.split = Split::Every { keys: 64 };
+    let split = &["f32-paged-decode", "f32-window-sinks", "special-huge-values-f32"];
+    assert_eq!(run_table(&mut engine, named(split), &DECLINED), split.len());
+}
+
+/// Each way of its copies and products: one ring and two, rows that two warps share, queries that are read from memory.
+#[test]
+fn single_precision_whatever_the_order_of_events() {
+    const CASES: &[&str] = &["f32-varlen", "f32-paged-decode", "f32-shared-d576", "dtype-f32-d256"];
+    for (mode, seed) in [("latest", 0), ("adversarial", 0), ("random", 0)] {
+        let mut engine = on(Arch::Sm86, mode, seed);
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+}
+
+/// GPUs with kernels of their own take these for f32, and copy rows that no kernel can read as they lie.
+#[test]
+fn single_precision_and_odd_rows_on_newer_gpus() {
+    const CASES: &[&str] = &["f32-varlen", "odd-rows-*", "strides-odd-gap3", "dim-odd-*"];
+    for arch in [Arch::Sm90, Arch::Sm100] {
+        assert_eq!(run_table(&mut on(arch, "latest", 0), named(CASES), &DECLINED), 10, "{arch}");
+    }
+    let mut engine = on(Arch::Sm90, "latest", 0);
+    engine.options.any_address = true;
+    assert_eq!(run_table(&mut engine, named(&["odd-rows-*"]), &DECLINED), 2);
 }
 
 /// Rows of every packed format: with the instruction that unpacks fp8 numbers, and without.
@@ -163,25 +198,30 @@ fn e4m3_kernels_assemble_without_spills() {
 /// The example `assembles` goes through all.
 #[test]
 fn kernels_assemble_without_spills() {
-    let dense = |dim, keys: u64| {
-        let view = |tokens| View::bshd(DType::Bf16, [4, 16, tokens, dim]);
+    let dense = |dtype, dim, keys: u64| {
+        let view = |tokens| View::bshd(dtype, [4, 16, tokens, dim]);
         let segment = Segment::new(view(keys), view(keys)).mask(problem::Mask::Causal);
         Problem::builder(view(keys)).segment(segment).build().expect("a valid problem")
     };
-    for (arch, dim) in [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)]
-    {
-        assert_no_spills(&dense(dim, 4096), arch);
+    let of_chips = [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)];
+    let halves = of_chips.map(|(arch, dim)| (DType::Bf16, arch, dim));
+    let singles = of_chips.map(|(arch, dim)| (DType::F32, arch, dim));
+    let newer = [(Arch::Sm90, 128), (Arch::Sm100, 64), (Arch::Sm103, 256)];
+    let newer = newer.map(|(arch, dim)| (DType::F32, arch, dim));
+    for (dtype, arch, dim) in halves.into_iter().chain(singles).chain(newer) {
+        assert_no_spills(&dense(dtype, dim, 4096), arch);
     }
 }
 
 #[track_caller]
 fn assert_no_spills(problem: &Problem, arch: Arch) {
-    let dim = problem.key_dim();
+    let (dtype, dim) = (problem.dtype(), problem.key_dim());
     let planned = plan(problem, arch, &PlanOptions::for_arch(arch));
     let text = planned.expect("supported").program.module.to_string();
     let assembled = ptx::toolchain::assemble(&text, &arch.to_string())
         .unwrap_or_else(|error| panic!("{arch}, {dim} columns: {error}"));
     for kernel in assembled.report {
-        assert_eq!(kernel.spill_stores, 0, "{arch}, {dim} columns: {}", kernel.name);
+        let name = kernel.name;
+        assert_eq!(kernel.spill_stores, 0, "{dtype} on {arch}, {dim} columns: {name}");
     }
 }

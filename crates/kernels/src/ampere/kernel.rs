@@ -31,7 +31,7 @@ pub struct Frame {
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let base = b.shared_base();
     let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
-    let q = tiles(config.queries(), config.blocks());
+    let q = tiles(config.queries(), config.query_tiles());
     let k = tiles(config.keys(), config.tiles());
     let v = if config.shared_kv { k } else { tiles(config.values(), config.tiles()) };
     let staging = (config.e4m3 == Some(Coming::Staged)).then(|| {

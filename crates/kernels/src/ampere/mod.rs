@@ -24,6 +24,9 @@
 //! keys and of values (`halves`). They add up their scores through shared memory at the barrier before the softmax,
 //! which both compute. Where there is no room for that, CTAs share the value columns (`slices`), and each computes all
 //! scores.
+//!
+//! Rows of f32 lie in shared memory as rows of twice as many 16-bit columns. `ldmatrix` then loads the fragments of
+//! `mma.m16n8k8` on tf32 numbers, and three products of such numbers are one of f32 numbers (`tf32`, `single`).
 
 mod config;
 mod copies;
@@ -32,6 +35,8 @@ mod marks;
 mod matrices;
 mod narrow;
 mod ring;
+mod single;
+mod tf32;
 mod warp;
 
 pub use config::Config;

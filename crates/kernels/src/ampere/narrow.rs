@@ -84,7 +84,7 @@ impl Staged<'_> {
     /// Stores what was copied as 16-bit elements of `tile`.
     #[track_caller]
     pub fn unpack(&self, b: &mut Builder, copier: &Copier, config: &Config, tile: SharedTile) {
-        let first = copier.to(b, tile);
+        let (first, half) = (copier.to(b, tile), config.unpacked_to());
         // A loop over panels: unrolled, it takes registers that scores and output need.
         b.range(0, self.staging.panels, |b, panel| {
             let skipped = b.mul(panel, self.staging.words.offset(&[0, 0, 1]));
@@ -95,7 +95,7 @@ impl Staged<'_> {
                 let from = staged.at(turn, 0);
                 let words = b.ld_shared_vector::<u32>(from, NUMBERS as usize / 4);
                 let pairs: Vec<_> =
-                    words.into_iter().flat_map(|word| b.e4m3_pairs(config.half, word)).collect();
+                    words.into_iter().flat_map(|word| b.e4m3_pairs(half, word)).collect();
                 b.st_shared_vector(copier.in_turn(tile, first, turn), &pairs);
             }
         });

@@ -105,7 +105,8 @@ impl<'a> Ring<'a> {
         };
         match self.column {
             Some(column) if what == What::Values => {
-                let offset = b.mul_wide(column, if narrow { 1 } else { 2 });
+                let bytes = if narrow { 1 } else { self.frame.config.precision.bytes() };
+                let offset = b.mul_wide(column, bytes);
                 b.global_add(from, offset)
             }
             _ => from,
@@ -242,7 +243,7 @@ impl<'a> Ring<'a> {
     fn look_up(&self, b: &mut Builder, n: KvTile) {
         let Finder::LookedUp(rows) = &self.finder else { return };
         let config = &self.frame.config;
-        let keys = self.frame.params.keys().exact_rows(config.half);
+        let keys = self.frame.params.keys().exact_rows(config.precision);
         let token = self.list_token(b);
         let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
@@ -346,7 +347,7 @@ impl<'a> Ring<'a> {
                 match self.frame.config.e4m3 {
                     None => self.copier.copy(b, exists, from, to, columns),
                     Some(_) => {
-                        let half = self.frame.config.half;
+                        let half = self.frame.config.unpacked_to();
                         narrow::unpack_row(b, &self.copier, half, exists, from, to, columns);
                     }
                 }
@@ -418,15 +419,20 @@ impl<'a> Ring<'a> {
         let config = &self.frame.config;
         match (what, self.column) {
             (What::Keys, _) => {
-                Columns { panels: config.keys().chunks, count: Count::Fixed(config.key_dim) }
+                let count = Count::Fixed(config.units(config.key_dim));
+                Columns { panels: config.keys().chunks, count }
             }
             (What::Values, Some(first)) => {
                 let dim = b.value(config.value_dim);
-                let count = Count::OfSlice(b.sub(dim, first));
+                let count = b.sub(dim, first);
+                let count = Count::OfSlice(match config.units(1) {
+                    1 => count,
+                    units => b.mul(count, units),
+                });
                 Columns { panels: config.values().chunks, count }
             }
             (What::Values, None) => {
-                let count = Count::Fixed(config.value_dim);
+                let count = Count::Fixed(config.units(config.value_dim));
                 Columns { panels: config.values().chunks, count }
             }
         }

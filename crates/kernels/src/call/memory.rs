@@ -44,6 +44,13 @@ impl Memory {
         (from, self.workspace(&format!("copy of {slot}"), bytes))
     }
 
+    /// The same for a slot whose rows lie elsewhere in the copy: `bytes` is the slot's own size.
+    pub fn repacked(&mut self, slot: Slot, align: u64, bytes: u64) -> (BufferId, BufferId) {
+        let (from, copy) = self.copied(slot, align);
+        self.buffers.buffer_mut(from).bytes = bytes;
+        (from, copy)
+    }
+
     /// Adds memory that the program writes for its caller.
     pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
         self.buffers.output(name, bytes)

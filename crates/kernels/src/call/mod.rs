@@ -4,6 +4,7 @@
 pub mod descale;
 pub mod index;
 pub mod memory;
+pub mod precision;
 pub mod rows;
 pub mod sequence;
 pub mod task;

@@ -4,6 +4,7 @@
 use crate::call::descale::Factors;
 use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
 use crate::call::memory::Memory;
+use crate::call::precision::Precision;
 use crate::call::rows::{Block, Packing};
 use crate::call::sequence::{Lengths, Sequence};
 use crate::call::tensors::{self, Panel, QueryBox};
@@ -16,10 +17,10 @@ use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
 use crate::work::shares::{Shares, SharesOf};
 use crate::work::stamps::Stamps;
-use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
+use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
 use program::build::{Arguments, Divisor};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
 
 /// Where finished rows go.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +170,7 @@ pub struct Params {
     watch: Option<Watch>,
     stamps: Option<Stamps>,
     /// Element type.
-    pub half: HalfType,
+    pub precision: Precision,
 }
 
 /// Keys and values of a segment.
@@ -352,7 +353,7 @@ impl Params {
             exact_queries: exact::Tensor::declare(b, args, "q", &problem.q, memory.slot(Slot::Q)),
             watch: None,
             stamps: task.stamps.map(|buffer| Stamps::declare(b, args, buffer)),
-            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            precision: Precision::of(problem),
         }
     }
 
@@ -661,8 +662,8 @@ impl Keys {
     }
 
     /// The rows of the segment, to be found by key.
-    pub fn exact_rows(&self, half: HalfType) -> SegmentRows<'_> {
-        SegmentRows { keys: self, half }
+    pub fn exact_rows(&self, precision: Precision) -> SegmentRows<'_> {
+        SegmentRows { keys: self, precision }
     }
 }
 
