@@ -79,7 +79,9 @@ impl fmt::Display for Page<'_> {
             let cells: Vec<String> = row.answers.iter().map(|(_, why)| cell(why)).collect();
             writeln!(f, "| {} | {} |", row.what, cells.join(" | "))?;
         }
-        writeln!(f)?;
+        if !reasons.is_empty() {
+            writeln!(f)?;
+        }
         let mut numbered = reasons.iter().enumerate();
         numbered.try_for_each(|(i, why)| writeln!(f, "{}. {why}", i + 1))
     }

@@ -261,10 +261,10 @@ def supports(
     `Unsupported` with. What no device could compute is raised, as by `attention`.
 
     >>> import numpy as np, sixwarp
-    >>> x = np.zeros((1, 4, 2, 64), np.float32)
+    >>> x = np.zeros((1, 4, 2, 64))
     >>> sixwarp.supports(x, x, x, device="cpu")
     >>> sixwarp.supports(x, x, x, device="sm_90a")
-    'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
+    'dtype f64 is not supported: kernels take inputs of bf16, f16 and f32 (nearest that works: f32)'
     """
     options = checked(
         # spell: options

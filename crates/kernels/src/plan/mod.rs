@@ -198,13 +198,6 @@ fn check_loads(problem: &Problem, options: &PlanOptions) -> Result<(), Unsupport
 }
 
 fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
-    if !dim.is_multiple_of(8) {
-        return Err(Unsupported::new(
-            format!("{name} {dim}"),
-            "rows are copied in units of 16 bytes, so dims are multiples of 8",
-        )
-        .nearest(dim.next_multiple_of(8).to_string()));
-    }
     let (largest, step) = Schedule::largest_dim(arch, name);
     if dim > largest || (dim > 256 && !dim.is_multiple_of(step)) {
         return Err(Unsupported::new(
