@@ -34,7 +34,7 @@ impl Schedule {
     /// The schedule for segment `n` of a problem.
     pub fn choose(problem: &Problem, n: usize, arch: Arch, options: &PlanOptions) -> Self {
         match arch {
-            _ if arch.is_mma_sync() => {
+            _ if arch.is_mma_sync() || problem.segments[n].is_e4m3() => {
                 Schedule::MmaSync(ampere::Config::choose(problem, n, arch, options))
             }
             Arch::Sm90 if wide::Config::suits(problem) => {

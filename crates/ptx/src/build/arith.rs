@@ -335,6 +335,14 @@ impl Builder {
         d
     }
 
+    /// Bits of the nearest tf32 number, which are those of a float; the lowest 13 are 0.
+    #[track_caller]
+    pub fn round_to_tf32(&mut self, a: Reg<f32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("cvt.rna.tf32.f32", vec![d.operand(), a.operand()]);
+        d
+    }
+
     /// Rounds two floats to 16-bit ones, `low` in the lower half. `half` is `bf16` or `f16`.
     #[track_caller]
     pub fn pack(&mut self, half: HalfType, low: Reg<f32>, high: Reg<f32>) -> Reg<u32> {
@@ -356,11 +364,30 @@ impl Builder {
             return [24, 16, 8, 0].map(|bit| self.widen_e4m3(word, bit));
         }
         let [low, high] = self.halves(word).map(|pair| {
-            let d: Reg<u32> = self.reg();
-            self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
-            self.halves(d).map(|half| self.widen_f16(half))
+            let pair = self.widen_e4m3_pair(pair);
+            self.halves(pair).map(|half| self.widen_f16(half))
         });
         [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The four e4m3 numbers of a word as pairs of 16-bit floats, exactly; the lowest byte's first.
+    #[track_caller]
+    pub fn e4m3_pairs(&mut self, half: HalfType, word: Reg<u32>) -> [Reg<u32>; 2] {
+        let has_instruction = !matches!(self.target(), Target::Sm80 | Target::Sm86);
+        if has_instruction && half == HalfType::F16 {
+            return self.halves(word).map(|pair| self.widen_e4m3_pair(pair));
+        }
+        let [x, y, z, w] = self.unpack_e4m3(word);
+        [self.pack(half, x, y), self.pack(half, z, w)]
+    }
+
+    /// Two e4m3 numbers as f16. (PTX has this for sm_89 since 8.1.)
+    #[track_caller]
+    fn widen_e4m3_pair(&mut self, pair: Reg<u16>) -> Reg<u32> {
+        self.version = self.version.max((8, 1));
+        let d: Reg<u32> = self.reg();
+        self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
+        d
     }
 
     /// The e4m3 number that a word shifted left by `bits` begins with, without an instruction for it: the bits of an

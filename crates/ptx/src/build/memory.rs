@@ -335,6 +335,14 @@ impl Builder {
         self.emit("cp.async.cg.shared.global", operands);
     }
 
+    /// Copies 8 bytes (or `valid` of them, the rest zero) from global to shared memory, asynchronously.
+    #[track_caller]
+    pub fn cp_async8(&mut self, to: SmemPtr, from: GlobalPtr, valid: Option<Reg<u32>>) {
+        let mut operands = vec![to.operand(), from.operand(), Operand::int(8)];
+        operands.extend(valid.map(|v| v.operand()));
+        self.emit("cp.async.ca.shared.global", operands);
+    }
+
     /// Closes the group of [`Builder::cp_async16`] copies issued since the last one.
     #[track_caller]
     pub fn cp_async_commit(&mut self) {
