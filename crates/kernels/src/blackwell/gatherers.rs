@@ -8,10 +8,10 @@
 //! executes `fence.proxy.async` and tells the issuing warp, which may be the other CTA's ([`Publisher`]).
 //! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly.
 
+use super::frame::arrive_if;
 use super::marked::{MarkRing, MarkWriter};
 use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
-use crate::moves::copies::Counter;
 use crate::moves::gather::{self, Lookup, Place, Row, Rows, Scattered, Share, WARPS};
 use crate::roles::queries::QueryLoader;
 use problem::{Segment, Storage};
@@ -75,14 +75,11 @@ impl Gathered {
     }
 }
 
-/// The barrier on which a slot is full: that of the CTA that multiplies.
+/// Tells the CTA that multiplies, where `p` holds, that a slot is full.
 #[track_caller]
-pub fn full(b: &mut Builder, slot: &Slot<Producer>, group: CtaGroup) -> Counter {
+pub fn tell_full(b: &mut Builder, slot: &Slot<Producer>, group: CtaGroup, p: Reg<bool>) {
     let own = slot.full(b);
-    match group {
-        CtaGroup::One => own.into(),
-        CtaGroup::Two => own.in_cta(b, 0).into(),
-    }
+    arrive_if(b, own, group, p);
 }
 
 /// One of the warps that gather.
@@ -183,7 +180,7 @@ impl<'f> Gatherer<'f> {
         if self.packed {
             b.fence_proxy_async();
             b.warp_sync();
-            full(b, &slot, self.group).arrive_if(b, self.lead);
+            tell_full(b, &slot, self.group, self.lead);
         } else {
             self.arrived.at_stage(slot.stage()).barrier(b).arrive_when_copied(b);
         }
@@ -215,6 +212,9 @@ pub trait CopyRows {
 /// Emits a warp that gathers: what `gatherer` looks up goes to slots by `rows`.
 pub fn emit(b: &mut Builder, params: &Params, gatherer: &Gatherer<'_>, rows: &impl CopyRows) {
     params.for_each_tile(b, |b, open| gatherer.bring(b, &open, rows));
+    if gatherer.group == CtaGroup::Two {
+        gatherer.slots.drain(b);
+    }
 }
 
 /// Emits the warp that loads queries, and tells of slots to which copies have arrived: so many for each KV tile.
@@ -231,6 +231,9 @@ pub fn emit_publisher(
             publisher.publish(b, &open, slots_per_tile);
         });
     });
+    if publisher.group == CtaGroup::Two {
+        queries.drain(b);
+    }
 }
 
 /// The warp that tells of slots to which copies have arrived.
@@ -267,7 +270,7 @@ impl Publisher {
                 self.arrived.advance(b);
                 b.fence_proxy_async();
                 let slot = self.slots.take(b);
-                full(b, &slot, self.group).arrive_if(b, self.lead);
+                tell_full(b, &slot, self.group, self.lead);
             });
         });
     }

@@ -18,9 +18,10 @@
 //! `P` goes through shared memory: 64 rows of a CTA.
 //!
 //! Roles are those of the six warps, in both CTAs; only the even CTA's warp 4 issues. Barriers that it
-//! waits for (queries and slots full, probabilities) are its own, and the odd CTA's threads and copies
-//! arrive on them from afar; barriers that both wait for (scores, output, slots and queries empty) are
-//! told in both CTAs by one multicast commit.
+//! waits for (queries and slots full, probabilities) are its own. The even CTA's loader announces the bytes
+//! of both CTAs' copies; the odd CTA's threads arrive from afar. Barriers that both wait for (scores, output,
+//! slots and queries empty) are told in both CTAs by one multicast commit. The warps that fill slots wait for
+//! all of them to be empty before their CTA ends.
 //!
 //! Keys that are values are copied twice: for the scores a CTA needs its keys and all columns, for the
 //! output all keys and its columns, and the quarter that is in both would have to lie where the other
