@@ -133,8 +133,9 @@ impl Column {
         Column { base: None, offset }
     }
 
+    /// The coordinate so many columns on.
     #[track_caller]
-    fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
+    pub fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
         let offset = self.offset + columns;
         match self.base {
             None => (offset as i32).into(),
@@ -259,6 +260,27 @@ impl Counter {
                 b.tma_load_cta_pair(at, map, coordinates, barrier.counts);
             }
             (Counter::Prefetch, _) => b.tma_prefetch(map, coordinates),
+        }
+    }
+}
+
+impl Counter {
+    /// Issues a copy of four rows of a tensor from `column` on that is counted here, for this CTA.
+    #[track_caller]
+    pub fn gather(
+        self,
+        b: &mut Builder,
+        at: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+    ) {
+        match self {
+            Counter::Own(barrier) => b.tma_gather(at, map, column, rows, barrier),
+            Counter::OfCtaPair(barrier) => {
+                b.tma_gather_cta_pair(at, map, column, rows, barrier.counts);
+            }
+            Counter::Prefetch => panic!("rows that lists name come from memory at once"),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Config {
         // Elements of a mask tensor take softmax threads more registers than sixteen warps leave them.
         let roomy = problem.segments[n].attn_mask.is_none();
         config.gathering =
-            gathering.map(|how| match how.packed && config.fills_slots() && roomy {
+            gathering.map(|how| match how.unpacks() && config.fills_slots() && roomy {
                 true => Gathering { warps: gather::UNPACKING_WARPS, ..how },
                 false => how,
             });

@@ -115,7 +115,7 @@ impl Frame {
         shared.q_ring.init(b, PairFills::Copies.arrivals(), 1 + ROW_WARPS);
         let fills = match self.config.gathering {
             None => self.fills().arrivals(),
-            Some(how) => CLUSTER * how.arrivals(),
+            Some(how) => how.arrivals(CtaGroup::Two),
         };
         shared.kv_ring.init(b, fills, 1);
         shared.scores.init(b, 1);

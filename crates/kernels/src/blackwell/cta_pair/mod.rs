@@ -28,7 +28,8 @@
 //! CTA has two different ones (the operands of both lie at the same offset).
 //!
 //! Gathered rows are copied in the same order by warps 6 and 7 of each CTA: its half of the keys of a tile, then its
-//! columns of all values. The barriers are those of the six warps, and slots are full on the even CTA's. Rows of fp8
+//! columns of all values. The barriers are those of the six warps, and slots are full on the even CTA's. Where tensor
+//! copies gather, warps 6 and 7 of the even CTA announce the bytes of both CTAs, and those of the odd one only copy. Rows of fp8
 //! numbers are unpacked by warps 8 to 15, so that unpacking keeps up with the multiplies (`unpackers`). These arrive on
 //! a slot when they have stored and fenced their rows of it. A thread of 512 has 128 registers: softmax threads take
 //! 168, those that unpack 136, and the warps that issue and load leave them (72).
