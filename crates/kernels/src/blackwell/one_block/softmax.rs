@@ -9,7 +9,7 @@ use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::parts::HeldRow;
-use crate::blackwell::rows::RowThread;
+use crate::blackwell::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::blackwell::step::{Extent, RowPart, SoftmaxStep, StepSignals};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -149,7 +149,7 @@ impl SoftmaxThread<'_> {
     ) {
         let finished = epilogue::finish(b, &self.step.rows, output, &self.step.state, None);
         let (column, columns) = self.columns(b, output.open);
-        let run = Run { accumulated, column, columns, staging };
+        let run = Run { accumulated, column, columns, at_once: COLUMNS_AT_ONCE, staging };
         epilogue::write(b, &self.step.rows, output, &finished, &run);
     }
 
