@@ -12,7 +12,7 @@ use crate::call::visible::{Bounds, TileRange, Visible};
 use crate::math::bias::MaskTensor;
 use crate::math::exact::{self, Finite, SegmentRows, Watch};
 use crate::math::softmax::Softmax;
-use crate::moves::gather::{Elements, Packed, Scattered};
+use crate::moves::gather::{self, Elements, Mapped, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
 use crate::work::shares::{Shares, SharesOf};
@@ -586,6 +586,9 @@ impl Keys {
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
             let gathered = match segment.storage {
+                Storage::Elements if b.target().gathers_rows() && gather::mapped(segment) => {
+                    Some(Scattered::Mapped(Mapped::declare(b, args, name, view, buffer)))
+                }
                 Storage::Elements if tiling.gathers => {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }

@@ -89,6 +89,11 @@ pub fn rows(view: &View, buffer: BufferId, rows: u32, panel: Panel) -> TensorMap
     map(view.dtype, buffer, &dims, &strides, panel, &[rows, 1, 1])
 }
 
+/// The map of single rows of a tensor, so many and `pitch` elements apart, for copies that gather them.
+pub fn single_rows(view: &View, buffer: BufferId, rows: u64, pitch: u64) -> TensorMap {
+    map(view.dtype, buffer, &[view.dim(), rows], &[pitch], Panel::Swizzled, &[1])
+}
+
 /// Rows one copy can bring of a tile of `tile` keys: all, or what divides both tile and page.
 pub fn rows_per_copy(segment: &Segment, tile: u32) -> u32 {
     match segment.paging {

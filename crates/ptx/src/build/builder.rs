@@ -54,6 +54,11 @@ impl Target {
         matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)
     }
 
+    /// Whether what we emit for it gathers rows by tensor copies, four at a time.
+    pub fn gathers_rows(self) -> bool {
+        matches!(self, Target::Sm100a | Target::Sm103a)
+    }
+
     /// Whether what we emit for it lets launches overlap (programmatic dependent launch).
     pub fn overlaps_launches(self) -> bool {
         matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)

@@ -107,6 +107,14 @@ impl Mbarrier {
         b.emit("mbarrier.arrive.expect_tx.shared::cta.b64", operands);
     }
 
+    /// Arrives once and announces `bytes` of asynchronous copies where `p` holds.
+    #[track_caller]
+    pub fn arrive_expect_if(self, b: &mut Builder, p: Reg<bool>, bytes: impl Into<Arg<u32>>) {
+        let bytes = b.operand(bytes);
+        let operands = vec![Operand::Sink, self.0.operand(), bytes];
+        b.emit_if(p, "mbarrier.arrive.expect_tx.shared::cta.b64", operands);
+    }
+
     /// Waits until the phase of this parity has completed.
     #[track_caller]
     pub(super) fn wait(self, b: &mut Builder, parity: Parity) {
@@ -304,6 +312,17 @@ impl<Side: Copy> Slot<Side> {
     /// Index of the buffer in its ring.
     pub fn stage(&self) -> Reg<u32> {
         self.cursor.stage
+    }
+}
+
+impl Cursor<Producer> {
+    /// Waits until all buffers are free: behind the last fill, nothing will arrive on their barriers any more.
+    #[track_caller]
+    pub fn drain(&self, b: &mut Builder) {
+        b.range(0, self.pipeline.stages, |b, _| {
+            self.wait(b);
+            self.advance(b);
+        });
     }
 }
 

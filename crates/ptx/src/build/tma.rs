@@ -17,6 +17,15 @@ fn tensor(b: &mut Builder, map: TensorMapParam, coordinates: &[Arg<i32>]) -> Ope
     Operand::TensorAddress(Address { base, offset: 0 }, vec![Operand::Vector(list)])
 }
 
+/// A load of four rows.
+const GATHER: &str =
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes";
+
+/// The coordinates of four rows from a column on.
+fn gathered(column: Arg<i32>, rows: [Reg<u32>; 4]) -> Vec<Arg<i32>> {
+    std::iter::once(column).chain(rows.map(Builder::coordinate)).collect()
+}
+
 impl Builder {
     /// Prefetches a tensor map into its cache.
     #[track_caller]
@@ -86,6 +95,37 @@ impl Builder {
         );
         let tensor = tensor(self, map, coordinates);
         self.emit(&text, vec![to.operand(), tensor, barrier.operand()]);
+    }
+
+    /// Copies four rows of a tensor of two dimensions from `column` on, one behind the other (sm_100a). The map's box has
+    /// one row. A row outside the tensor becomes what the map fills with.
+    #[track_caller]
+    pub fn tma_gather(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+        barrier: Mbarrier,
+    ) {
+        let tensor = tensor(self, map, &gathered(column, rows));
+        let operands = vec![to.operand(), tensor, barrier.0.operand()];
+        self.emit(GATHER, operands);
+    }
+
+    /// As [`Builder::tma_gather`], counted on a barrier of either CTA of a pair.
+    #[track_caller]
+    pub fn tma_gather_cta_pair(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+        barrier: RemoteMbarrier,
+    ) {
+        let tensor = tensor(self, map, &gathered(column, rows));
+        let operands = vec![to.operand(), tensor, barrier.operand()];
+        self.emit(&format!("{GATHER}.cta_group::2"), operands);
     }
 
     /// Copies a box from shared memory to the tensor (part of the current bulk group).

@@ -63,7 +63,7 @@ impl Row {
 /// Where a row is.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The row, in vectors of 16 bytes from the first: [`NOWHERE`] if there is none.
+    /// The row, in vectors of 16 bytes from the first, or its number in a tensor map: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
     /// What else is known of it.
     pub aside: Aside,
@@ -111,7 +111,7 @@ impl Place {
     #[track_caller]
     pub fn new(b: &mut Builder, source: &Scattered) -> Self {
         let words = match source {
-            Scattered::Elements(_) => 0,
+            Scattered::Elements(_) | Scattered::Mapped(_) => 0,
             Scattered::Packed(rows) => rows.format.aside(),
         };
         let aside = Aside::new(b, words);
@@ -302,6 +302,7 @@ impl<'p> Lookup<'p> {
         };
         let at = match source {
             Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
+            Scattered::Mapped(rows) => rows.place(b, outer, open.tile.kv_head, token),
             Scattered::Packed(rows) => rows.place(b, outer, token),
         };
         let at = b.select::<u32>(exists, at, NOWHERE);
