@@ -407,6 +407,24 @@ impl Builder {
         self.float_from_bits(number)
     }
 
+    /// Four of the eight bytes of `a` and `b`, each named by a half byte of `selector`, the lowest first: its number, or
+    /// its number and 8 for its sign in all bits.
+    #[track_caller]
+    pub fn permute_bytes(&mut self, a: Reg<u32>, b: Reg<u32>, selector: u32) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.operand(), Operand::int(selector)];
+        self.emit("prmt.b32", operands);
+        d
+    }
+
+    /// How many bits of a word are set.
+    #[track_caller]
+    pub fn count_bits(&mut self, word: Reg<u32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("popc.b32", vec![d.operand(), word.operand()]);
+        d
+    }
+
     /// Products of the 16-bit floats of two words, half by half.
     #[track_caller]
     pub fn mul_halves(&mut self, half: HalfType, a: Reg<u32>, b: Reg<u32>) -> Reg<u32> {
