@@ -8,7 +8,7 @@ use problem::{DType, Problem, Segment, SegmentSlot, Slot, Storage, View};
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 3] = ["dtype f32", "dtype f64", "without swizzle"];
+const DECLINED: [&str; 3] = ["dtype f64", "attn_mask of f64", "without swizzle"];
 
 /// Cases of wide rows that warps gather which also run on one CTA per 256 columns.
 const SLICED: &[&str] = &[

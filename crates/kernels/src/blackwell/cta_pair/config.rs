@@ -191,6 +191,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathering.is_some(),
+            finds_rows: false,
         }
     }
 

@@ -312,6 +312,29 @@ impl<'p> Lookup<'p> {
         }
     }
 
+    /// The batch or page of a row that was looked up, and its number there, both 0 unless it `exists`.
+    #[track_caller]
+    pub fn row_in_page(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        exists: Reg<bool>,
+    ) -> (Reg<u32>, Reg<u32>) {
+        let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
+            None => (row.outer, row.token),
+            Some(page_rows) => page_rows.divide(b, row.token),
+        };
+        (b.select::<u32>(exists, outer, 0), b.select::<u32>(exists, token, 0))
+    }
+
+    /// The number of the first key of tile `n` that this lane looks up.
+    #[track_caller]
+    pub fn key(&self, b: &mut Builder, n: KvTile) -> Reg<i32> {
+        let first = n.first_key(b, self.tile);
+        let row = self.share.first(b, self.lane).reinterpret::<i32>();
+        b.add(first, row)
+    }
+
     /// Whether a row that was looked up is there: a list or table may hold any number.
     #[track_caller]
     pub fn exists(&self, b: &mut Builder, row: &Row) -> Reg<bool> {
