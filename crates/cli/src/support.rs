@@ -2,7 +2,8 @@
 
 use kernels::{Arch, PlanOptions, check};
 use problem::{
-    AttnMask, DType, InvalidProblem, Mask, MaskElement, Problem, Scales, Segment, Storage, View,
+    AttnMask, DType, Descale, InvalidProblem, Mask, MaskElement, Problem, Scales, Segment, Storage,
+    View,
 };
 use serde::Serialize;
 use std::fmt;
@@ -138,6 +139,8 @@ fn samples() -> Vec<Sample> {
     add("two segments", bf16(plain()).segment(plain().mask(window)).build());
     add("K = V, dims 192 and 128", shared());
     add("index lists", bf16(plain().indexed(64)).build());
+    add("fp8 (e4m3) keys and values, head dim 128", bf16(fp8(128)).build());
+    add("fp8 (e4m3) keys and values, paged", bf16(fp8(128).paged(4)).build());
     add("fp8 MODEL1 rows", packed(Storage::Model1));
     add("fp8 V3.2 rows", packed(Storage::V32));
     add("fp8 V4.1 rows", packed(Storage::V41Fp8(Scales::Footer)));
@@ -163,6 +166,11 @@ fn odd() -> Result<Problem, InvalidProblem> {
 
 fn masked(element: MaskElement) -> Segment {
     segment(DType::Bf16, 128, 128).attn_mask(AttnMask::new(element, [1, 1, 64, 256]))
+}
+
+/// Keys and values of eight bits, with a factor per KV head.
+fn fp8(dim: u64) -> Segment {
+    segment(DType::E4m3, dim, dim).descaled(Descale::PER_HEAD, Descale::PER_HEAD)
 }
 
 fn shared() -> Result<Problem, InvalidProblem> {

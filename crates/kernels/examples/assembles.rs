@@ -1,10 +1,11 @@
 //! Assembles the `mma.sync` kernels of the case table and of measured shapes, for every chip they are for:
-//! `assembles [ARCH…] [GLOB…]`, the globs being of names of cases. Prints registers and spills of every program, and fails if one spills.
+//! `assembles [ARCH…] [GLOB…]`, the globs being of names of cases. Prints registers and spills of every program, and
+//! fails if one spills. Chips with kernels of their own take these for e4m3 keys.
 //!
 //! Tests assemble a few of these; all of them take minutes.
 
 use cases::matches_glob;
-use problem::{DType, Mask, Problem, Segment, View};
+use problem::{DType, Descale, Mask, Problem, QueryLengths, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
     let asked = |arch: &Arch| archs.is_empty() || archs.iter().any(|n| n.parse() == Ok(*arch));
     let named = |name: &str| globs.is_empty() || globs.iter().any(|g| matches_glob(g, name));
     let mut failures = 0;
-    for arch in Arch::ALL.into_iter().filter(|arch| arch.is_mma_sync()).filter(asked) {
+    for arch in Arch::ALL.into_iter().filter(asked) {
         for (text, name) in programs(arch).into_iter().filter(|(_, name)| named(name)) {
             for target in targets(arch, &text) {
                 failures += usize::from(!assembles(&target, &name, &text));
@@ -44,7 +45,8 @@ fn programs(arch: Arch) -> BTreeMap<String, String> {
     let table =
         cases::table().into_iter().filter_map(|c| Some((c.name.clone(), c.problem().ok()?)));
     let mut programs = BTreeMap::new();
-    for (name, problem) in measured().into_iter().chain(table) {
+    let all = measured().into_iter().chain(table);
+    for (name, problem) in all.filter(|(_, p)| arch.is_mma_sync() || p.has_e4m3()) {
         if let Ok(planned) = plan(&problem, arch, &PlanOptions::for_arch(arch)) {
             programs.entry(planned.program.module.to_string()).or_insert(name);
         }
@@ -54,7 +56,7 @@ fn programs(arch: Arch) -> BTreeMap<String, String> {
 
 /// The shapes that are measured on a GPU.
 fn measured() -> Vec<(String, Problem)> {
-    [DType::Bf16, DType::F32].into_iter().flat_map(measured_in).collect()
+    [DType::Bf16, DType::F32].into_iter().flat_map(measured_in).chain(e4m3()).collect()
 }
 
 fn measured_in(dtype: DType) -> Vec<(String, Problem)> {
@@ -69,6 +71,24 @@ fn measured_in(dtype: DType) -> Vec<(String, Problem)> {
         let k = view(64, 8, 4096, dim);
         let decode = Problem::builder(view(64, 32, 1, dim)).segment(Segment::new(k, k));
         problems.push((format!("{dtype} d{dim} decode"), decode.build().expect("valid")));
+    }
+    problems
+}
+
+/// e4m3 keys and values in pages, as engines that serve models keep them.
+fn e4m3() -> Vec<(String, Problem)> {
+    let mut problems = Vec::new();
+    for (dim, heads, dtype) in [(64, 8, DType::F16), (128, 8, DType::Bf16), (256, 4, DType::Bf16)] {
+        let pages = View::bshd(DType::E4m3, [4096, heads, 16, dim]);
+        let segment = Segment::new(pages, pages).paged(256).used().mask(Mask::Causal);
+        let segment = segment.descaled(Descale::PER_TENSOR, Descale::PER_HEAD);
+        for (what, tokens) in [("decode", 64), ("prefill", 8192)] {
+            let longest = if what == "decode" { 1 } else { 4096 };
+            let q = Problem::builder(View::bshd(dtype, [1, 4 * heads, tokens, dim]));
+            let q = q.query_lengths(QueryLengths::Packed { batch: 64, longest });
+            let problem = q.segment(segment.clone()).build().expect("valid");
+            problems.push((format!("e4m3 d{dim} {what}"), problem));
+        }
     }
     problems
 }

@@ -4,6 +4,7 @@
 //! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
 //! (tile/2), `P` (tile/4) and `O` (value columns/2).
 
+use super::narrow::Staging;
 use super::{MOST_COLUMNS, ROWS, single};
 use crate::call::precision::Precision;
 use crate::call::rows::Packing;
@@ -13,6 +14,7 @@ use crate::hopper::tile::TileShape;
 use crate::plan::options::{Arch, PlanOptions};
 use problem::{Problem, QueryLengths, Storage, Values};
 use program::Limits;
+use ptx::build::HalfType;
 
 /// Shared memory that a multiprocessor keeps of every CTA's.
 const SYSTEM_SHARED: u32 = 1024;
@@ -42,12 +44,23 @@ pub struct Config {
     pub shared_kv: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// How e4m3 keys and values come, where they are that.
+    pub e4m3: Option<Coming>,
     /// Whether warps read queries from memory for every KV tile: those of f32, where shared memory has no room for them.
     pub reads_queries: bool,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
     pub stages: u32,
+}
+
+/// How the bytes of e4m3 rows come to 16-bit tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coming {
+    /// Through buffers of bytes, ahead of their turn.
+    Staged,
+    /// Through registers, when their turn comes: where shared memory has no room for such buffers.
+    Direct,
 }
 
 /// How much a CTA works on at a time.
@@ -90,13 +103,13 @@ fn shapes(keys: u32, values: u32, blocks: u32, roomy: bool) -> &'static [Shape] 
     }
 }
 
-/// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, and there are no
-/// mask tensors or soft caps.
+/// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, nothing is
+/// unpacked, and there are no mask tensors or soft caps.
 fn is_roomy(problem: &Problem, n: usize) -> bool {
     let segment = &problem.segments[n];
     let in_order = segment.paging.is_none() && segment.indices.is_none();
     let known = !segment.lengths.used && segment.lengths.packed.is_none();
-    let full = problem.query_lengths == QueryLengths::Full;
+    let full = problem.query_lengths == QueryLengths::Full && !segment.is_e4m3();
     in_order && known && full && segment.attn_mask.is_none() && problem.softcap.is_none()
 }
 
@@ -128,6 +141,7 @@ impl Config {
             slices: 1,
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
+            e4m3: segment.is_e4m3().then_some(Coming::Staged),
             reads_queries: false,
             shape: shape(4, 1, 16, 1),
             stages: 1,
@@ -138,14 +152,23 @@ impl Config {
             Precision::Single => single::shapes(key_dim, value_dim, blocks),
         };
         let shapes = shapes.iter().map(|shape| config.shaped(*shape));
-        let from_memory = shapes.clone().map(|config| Config { reads_queries: true, ..config });
-        let from_memory = from_memory.filter(|config| config.precision == Precision::Single);
-        let mut fitting = shapes.chain(from_memory).filter(|config| config.fits(arch));
-        let config = fitting.next().expect("the smallest shape fits every chip");
-        // Rows that are unpacked come while nothing else is under way.
-        let most = if segment.storage == Storage::Elements { 2 } else { 1 };
+        let spare = shapes.clone().filter_map(|config| config.in_less_memory());
+        let config = shapes.chain(spare).find(|config| config.fits(arch));
+        let config = config.expect("the smallest shape fits every chip");
+        // Rows that are unpacked as they come do so while nothing else is under way.
+        let unpacked = segment.storage != Storage::Elements || config.e4m3 == Some(Coming::Direct);
+        let most = if unpacked { 1 } else { 2 };
         let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
         with_more.find(|c| c.fits(arch)).unwrap_or(config)
+    }
+
+    /// The same kernel where shared memory is short: f32 queries are read from memory, and bytes unpacked as they come.
+    fn in_less_memory(self) -> Option<Self> {
+        match (self.precision, self.e4m3) {
+            (Precision::Single, _) => Some(Config { reads_queries: true, ..self }),
+            (_, Some(_)) => Some(Config { e4m3: Some(Coming::Direct), ..self }),
+            _ => None,
+        }
     }
 
     /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
@@ -177,8 +200,25 @@ impl Config {
     fn shared_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
         self.query_tiles() * self.queries().bytes()
-            + self.stages * (self.keys().bytes() + values)
+            + self.tiles() * (self.keys().bytes() + values)
+            + self.staged_bytes()
             + self.exchanged_words() * self.threads() * 4
+    }
+
+    /// What e4m3 numbers are unpacked to.
+    pub fn unpacked_to(&self) -> HalfType {
+        self.precision.half().expect("e4m3 keys are beside 16-bit queries")
+    }
+
+    /// Tiles of 16-bit keys (and of values, where they are separate).
+    pub fn tiles(&self) -> u32 {
+        if self.e4m3.is_some() { 1 } else { self.stages }
+    }
+
+    fn staged_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().chunks };
+        let panels = self.keys().chunks + values;
+        if self.e4m3 == Some(Coming::Staged) { Staging::bytes(self, panels) } else { 0 }
     }
 
     /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
@@ -277,6 +317,7 @@ impl Config {
             slices: self.slices,
             panel: Panel::Swizzled,
             gathers: false,
+            finds_rows: true,
         }
     }
 

@@ -121,6 +121,7 @@ impl<'f> Warp<'f> {
     }
 
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        self.frame.params.load_descale(b, open);
         for (n, fragment) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
             let output = BlockOutput { params: &self.frame.params, open, block: &block };
@@ -231,6 +232,7 @@ impl<'f> Warp<'f> {
             b.barrier_all();
         }
         self.copy_queries(b, open);
+        self.frame.params.load_descale(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
         let last = open.range.end.before(b, 1);
         ring.fill(b, last);
@@ -313,7 +315,7 @@ impl<'f> Warp<'f> {
     /// The same places of the tile in work.
     #[track_caller]
     fn of_stage<P: Places>(&self, b: &mut Builder, first: &P, bytes: u32) -> P {
-        match self.stage {
+        match self.stage.filter(|_| self.frame.config.tiles() > 1) {
             None => first.clone(),
             Some(stage) => {
                 let bytes = b.mul(stage, bytes);
@@ -473,7 +475,8 @@ impl Fragment {
         let config = &frame.config;
         let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
         Fragment {
-            scores: Scores::rounded_to(b, thread, config.precision.half(), config.shape.tile),
+            scores: Scores::rounded_to(b, thread, config.precision.half(), config.shape.tile)
+                .without_shift(),
             out: b.regs(config.out_registers()),
             queries: (!config.reads_queries)
                 .then(|| Matrices::new(b, frame.q.tile(n), Order::Columns)),

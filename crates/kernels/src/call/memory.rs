@@ -62,10 +62,15 @@ impl Memory {
     }
 }
 
-/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes; everything else (lengths, tables,
+/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes, those of e4m3 of 8; everything else (lengths, tables,
 /// lists, positions, sinks, masks, log-sum-exps) element by element, so that a view of a part of it will do.
 fn alignment(problem: &Problem, slot: Slot) -> u64 {
     match slot {
+        Slot::Segment(n, SegmentSlot::K | SegmentSlot::V)
+            if problem.segments[n as usize].is_e4m3() =>
+        {
+            8
+        }
         Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => 16,
         _ => problem.slot_element(slot).bytes(),
     }

@@ -23,7 +23,7 @@ impl Precision {
         match problem.dtype() {
             DType::F16 => Precision::Half(HalfType::F16),
             DType::F32 => Precision::Single,
-            DType::Bf16 | DType::F64 => Precision::Half(HalfType::Bf16),
+            DType::Bf16 | DType::F64 | DType::E4m3 => Precision::Half(HalfType::Bf16),
         }
     }
 

@@ -56,7 +56,7 @@ pub fn finish_rows(
         if writes_lse {
             output.write_lse(b, &places[half], &result, Some(first_of_row));
         }
-        result.inverse
+        output.descaled(b, result.inverse)
     })
 }
 

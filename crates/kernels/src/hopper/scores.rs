@@ -26,6 +26,8 @@ pub struct Scores {
     /// What probabilities are rounded to.
     half: Option<HalfType>,
     tile: u32,
+    /// Whether what to add to scaled scores stays in registers from one tile to the next.
+    keeps_shift: bool,
 }
 
 /// The keys that a thread's two rows see.
@@ -103,7 +105,14 @@ impl Scores {
             rescale: [b.value(1.0), b.value(1.0)],
             half,
             tile,
+            keeps_shift: true,
         }
+    }
+
+    /// The same, but what to add to scaled scores is found anew for each tile: warps of the `mma.sync` family have no
+    /// register for it.
+    pub fn without_shift(self) -> Self {
+        Scores { keeps_shift: false, ..self }
     }
 
     /// Forgets the last row block.
@@ -234,11 +243,10 @@ impl Scores {
         self.references[half].follow(b, softmax, &self.rows[half], largest)
     }
 
-    /// What to add to the scaled scores of a row. Warps of the `mma.sync` family find it anew for each tile: they have
-    /// no register for it.
+    /// What to add to the scaled scores of a row.
     #[track_caller]
     fn shift(&self, b: &mut Builder, softmax: &Softmax, half: usize) -> Reg<f32> {
-        match b.target().copies_tensors() {
+        match self.keeps_shift {
             true => self.references[half].shift,
             false => softmax.shift_of(b, self.rows[half].max),
         }

@@ -93,6 +93,12 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         let why = "kernels take inputs of bf16, f16 and f32";
         return Err(Unsupported::new("dtype f64", why).nearest("f32"));
     }
+    // (Kernels of f32 inputs, where there are any, read f32 keys.)
+    if problem.has_e4m3() && !matches!(problem.dtype(), DType::F16 | DType::Bf16) {
+        let what = format!("e4m3 keys beside queries of {}", problem.dtype());
+        let why = "e4m3 numbers are unpacked to 16-bit floats";
+        return Err(Unsupported::new(what, why).nearest("bf16 queries"));
+    }
     let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
     if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {
         let why = "kernels read masks of bool, f32, f16 and bf16";
@@ -234,7 +240,7 @@ fn launches(request: &Request<'_>) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
+        let clusters = stage.list.len().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -417,6 +423,9 @@ impl Partial {
     }
 }
 
+/// Bytes of keys and values that clusters work on at a time: most of the L2 of a data center's GPU.
+const L2_BYTES: u64 = 32 << 20;
+
 /// One launch of the attention kernel: segments, their kernel, its work list.
 struct Stage {
     segments: Vec<u8>,
@@ -459,16 +468,19 @@ impl Stage {
         let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options, tuning);
         let shares = key_tiles.iter().zip(&tiles_per_split);
         let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
-        let mut list = TileList {
+        let list = TileList {
             tiles: schedule.tiles(problem),
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            mirrored: false,
+            sections: None,
         };
-        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.mirrored = grow && list.len() >= 2 * clusters;
+        let list = if grow {
+            list.longest_first(at_once(&schedule, options), heads_in_l2(problem))
+        } else {
+            list
+        };
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -562,7 +574,8 @@ fn row_bytes(problem: &Problem) -> u64 {
         return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
-    problem.dtype().bytes() * if once { key } else { key + value }
+    let widest = problem.segments.iter().map(|segment| segment.k.dtype.bytes()).max();
+    widest.unwrap_or(1) * if once { key } else { key + value }
 }
 
 fn work(
@@ -587,6 +600,12 @@ fn work(
         step_bytes: tile_bytes as f64 / tiles.max(1) as f64,
         partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
     }
+}
+
+/// KV heads whose keys and values lie in L2 together, at least one.
+fn heads_in_l2(problem: &Problem) -> u32 {
+    let keys: u64 = problem.segments.iter().map(Segment::longest).sum();
+    u32::try_from(L2_BYTES / (keys * row_bytes(problem)).max(1)).unwrap_or(u32::MAX)
 }
 
 /// Whether later queries see more keys.

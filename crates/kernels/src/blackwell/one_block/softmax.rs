@@ -38,7 +38,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         score_stride: frame.map.score_stride,
         keys: TILE,
         accumulated,
-        columns: frame.map.output_stride,
+        columns: frame.map.output_columns,
     };
     let Shared { scores, probabilities, output, .. } = shared;
     let signals = StepSignals { scores, probabilities, output };
@@ -118,7 +118,7 @@ impl SoftmaxThread<'_> {
         HeldRow {
             thread: &self.step.rows,
             accumulated: self.accumulated,
-            columns: self.frame.map.output_stride,
+            columns: self.frame.map.output_columns,
             state: &self.step.state,
         }
     }

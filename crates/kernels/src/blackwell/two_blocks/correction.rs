@@ -86,7 +86,7 @@ impl Corrector<'_> {
         let any_due = b.vote_any(due);
         b.if_(any_due, |b| {
             let accumulated = self.accumulated(b, block);
-            self.rows.rescale(b, accumulated, self.frame.map.output_stride, factor);
+            self.rows.rescale(b, accumulated, self.frame.map.output_columns, factor);
         });
         b.tcgen05_fence_before();
         b.warp_sync();
@@ -124,7 +124,7 @@ impl Corrector<'_> {
         any: Reg<bool>,
     ) {
         let accumulated = self.accumulated(b, number);
-        let columns = self.frame.map.output_stride;
+        let columns = self.frame.map.output_columns;
         let held = HeldRow { thread: &self.rows, accumulated, columns, state };
         if open.part.is_some() {
             let none = b.not(any);

@@ -275,7 +275,8 @@ impl Again<'_> {
         let known = b.setp(Cmp::Ge, result.inverse, 0.0);
         b.if_(known, |b| {
             self.write_lse(b, row, &result);
-            self.all_columns(b, row, shift, result.inverse);
+            let factor = self.output.descaled(b, result.inverse);
+            self.all_columns(b, row, shift, factor);
         });
     }
 

@@ -5,7 +5,7 @@ use crate::call::precision::{Precision, VECTOR};
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile};
 use crate::moves::gather::{Packed, PackedRow};
-use problem::View;
+use problem::{DType, View};
 use program::BufferId;
 use program::build::Arguments;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
@@ -18,6 +18,8 @@ pub struct Tensor {
     strides: [Reg<u64>; 3],
     /// Columns of a row.
     columns: u32,
+    /// Whether elements are e4m3.
+    e4m3: bool,
 }
 
 impl Tensor {
@@ -37,7 +39,7 @@ impl Tensor {
             let stride = if view.shape[d] > 1 { view.strides[d] * bytes } else { 0 };
             args.u64(b, &format!("{name}_rows_stride{d}"), stride)
         });
-        Tensor { base, strides, columns: view.dim() as u32 }
+        Tensor { base, strides, columns: view.dim() as u32, e4m3: view.dtype == DType::E4m3 }
     }
 
     /// The first element of a row.
@@ -190,7 +192,11 @@ impl Key<'_> {
     ) -> [Reg<f32>; VECTOR as usize] {
         match self.place {
             Place::Elements { key, value } => {
-                elements(b, self.rows.precision, if of_key { key } else { value }, vector)
+                let row = if of_key { key } else { value };
+                match self.rows.keys.exact {
+                    Rows::Elements(Tensor { e4m3: true, .. }, _) => numbers(b, row, vector),
+                    _ => elements(b, self.rows.precision, row, vector),
+                }
             }
             Place::Packed(row) => row.vector(b, vector),
         }
@@ -208,4 +214,14 @@ pub fn elements(
     let at = b.mul_wide(vector, VECTOR * precision.bytes());
     let at = b.global_add(row, at);
     precision.load(b, at)
+}
+
+/// Vector `vector` of a row of e4m3.
+#[track_caller]
+fn numbers(b: &mut Builder, row: GlobalPtr, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {
+    let at = b.mul_wide(vector, VECTOR);
+    let at = b.global_add(row, at);
+    let words = b.ld_global_vector::<u32>(at, 2);
+    let numbers: Vec<_> = words.into_iter().flat_map(|word| b.unpack_e4m3(word)).collect();
+    numbers.try_into().expect("four numbers in each of two words")
 }
