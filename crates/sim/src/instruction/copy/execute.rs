@@ -384,6 +384,7 @@ impl Execution<'_, '_> {
         let of_this = move |g: Group| matches!(g, Group::Bulk(who, n) if who == w && n < below);
         if read {
             // Sources may be overwritten from here on.
+            self.machine.record_groups(w, &of_this);
             self.complete_group(of_this)?;
             self.machine.wait_time(w, &of_this);
             self.judge.finish_reads(w, of_this);
