@@ -57,14 +57,20 @@ pub fn sample(launch: &Launch) -> Vec<u32> {
     sample
 }
 
-/// Predicts a program of which clusters of every launch were recorded.
-pub fn predict(machine: &Machine, program: &Program, recordings: &[Recording]) -> Prediction {
+/// Predicts a program of which clusters of every launch were recorded. Where they were recorded with fewer sequences,
+/// each of its clusters does `more` times what theirs do.
+pub fn predict(
+    machine: &Machine,
+    program: &Program,
+    recordings: &[Recording],
+    more: f64,
+) -> Prediction {
     let mut launches = Vec::new();
     let mut microseconds = 0.0;
     for (number, launch) in program.launches.iter().enumerate() {
         let of_launch: Vec<&Recording> =
             recordings.iter().filter(|recording| recording.launch == number).collect();
-        let launched = predict_launch(machine, program, launch, &of_launch);
+        let launched = predict_launch(machine, program, launch, (&of_launch, more));
         let overlaps = number > 0 && launch.overlaps_previous;
         microseconds += launched.microseconds;
         microseconds += if overlaps { machine.dependent_us } else { machine.launch_us };
@@ -113,7 +119,7 @@ fn predict_launch(
     machine: &Machine,
     program: &Program,
     launch: &Launch,
-    recordings: &[&Recording],
+    (recordings, more): (&[&Recording], f64),
 ) -> Launched {
     let clusters = f64::from(clusters(launch));
     let resident = f64::from(resident(machine, launch));
@@ -131,21 +137,24 @@ fn predict_launch(
         runs =
             recordings.iter().map(|recording| replay(machine, recording, share, false)).collect();
         let mean = |of: &dyn Fn(&Replayed) -> f64| {
-            runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+            more * runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
         };
         let (read, written) =
             (mean(&|run| run.read) * clusters, mean(&|run| run.written) * clusters);
         let from_memory = (footprint(program, true) * cold).min(read);
-        share.misses = if read > 0.0 { from_memory / read } else { 0.0 };
+        let ahead = mean(&|run| run.prefetched) * clusters;
+        share.misses = if read > 0.0 { (from_memory - ahead).max(0.0) / read } else { 0.0 };
         let to_memory = (footprint(program, false) * cold).min(written);
         let memory_us = (from_memory + to_memory) / machine.memory_bytes * 1e6;
         let l2_us = (read + written) / machine.l2_bytes * 1e6;
-        let slowest = runs.iter().map(|run| run.cycles).fold(0.0, f64::max);
+        let slowest = more * runs.iter().map(|run| run.cycles).fold(0.0, f64::max);
         let waves = clusters / resident;
         let cycles = if waves <= 1.0 { slowest } else { mean(&|run| run.cycles) * waves.ceil() };
         let work = mean(&|run| run.tensor) * (clusters / resident).max(1.0);
         let busy = waves / waves.ceil().max(1.0);
-        clock = machine.clock(work / cycles.max(1.0));
+        // Power is the whole chip's.
+        let chip = active / f64::from(machine.processors);
+        clock = machine.clock(chip * work / cycles.max(1.0));
         let microseconds = (cycles / clock / 1e3).max(memory_us).max(l2_us);
         let tensor = work / (microseconds * clock * 1e3);
         result = Some((microseconds, clock, tensor, memory_us, l2_us, 1.0 - busy));

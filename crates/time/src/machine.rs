@@ -22,6 +22,8 @@ pub struct Machine {
     pub tensor_clock_ghz: f64,
     /// Share of the time that tensor cores are busy up to which the clock stays the highest.
     pub power_free: f64,
+    /// The share from which on it is the lowest.
+    pub power_full: f64,
     /// Dense FLOP per cycle of 16-bit operands.
     pub tensor_flops: f64,
     /// Shared memory, bytes per cycle: copies, operands and threads together.
@@ -36,9 +38,11 @@ pub struct Machine {
     pub alu: f64,
     /// The same for conversions.
     pub convert: f64,
+    /// Cycles that an instruction of the special-function unit keeps a partition's register ports.
+    pub mufu_ports: f64,
     /// Registers per lane and cycle between a warp and tensor memory.
     pub tensor_registers: f64,
-    /// Share of its units' rate that one warp alone reaches: instructions depend on each other.
+    /// Share of the work on other units that one warp alone does not overlap with work on its busiest unit.
     pub alone: f64,
     /// Latency of a product behind its last operand, until a wait for it ends.
     pub product_latency: f64,
@@ -86,9 +90,11 @@ pub const H200: Machine = Machine {
     // D: 1,980 MHz is the highest clock.
     clock_ghz: 1.98,
     // F
-    tensor_clock_ghz: 1.70,
+    tensor_clock_ghz: 1.65,
     // F
-    power_free: 0.35,
+    power_free: 0.25,
+    // F
+    power_full: 0.5,
     // D: 989 TFLOP/s dense in bf16 with 132 multiprocessors at 1.83 GHz.
     tensor_flops: 4096.0,
     // D
@@ -103,10 +109,12 @@ pub const H200: Machine = Machine {
     alu: 2.0,
     // D: 64 results per cycle.
     convert: 2.0,
+    // F
+    mufu_ports: 4.0,
     // Hopper has no tensor memory.
     tensor_registers: 1.0,
     // F
-    alone: 0.85,
+    alone: 1.0,
     // A
     product_latency: 60.0,
     commit_latency: 100.0,
@@ -128,17 +136,17 @@ pub const H200: Machine = Machine {
     // D: 64 bytes per cycle and multiprocessor.
     link_bytes: 64.0,
     // M: copies alone at head dim 512, 4,096 tokens: 4.3 GB in 613 us.
-    l2_bytes: 7.0e12,
+    l2_bytes: 7.5e12,
     // M: decode of 32/8 heads, 128 sequences of 8,192 keys: 4.3 GB in 960 us.
     memory_bytes: 4.5e12,
     // D
     l2_size: 50e6,
     // F
-    launch_us: 1.2,
+    launch_us: 0.9,
     // F
-    dependent_us: 0.8,
+    dependent_us: 1.6,
     // A
-    cta_start: 300.0,
+    cta_start: 100.0,
     // D
     shared_size: 233_472,
 };
@@ -152,7 +160,8 @@ pub const B200: Machine = Machine {
     clock_ghz: 1.965,
     // D: 2,250 TFLOP/s dense in bf16 with 148 multiprocessors are 1.856 GHz.
     tensor_clock_ghz: 1.856,
-    power_free: 0.35,
+    power_free: 0.25,
+    power_full: 0.5,
     // D
     tensor_flops: 8192.0,
     // D
@@ -165,6 +174,7 @@ pub const B200: Machine = Machine {
     fma_pair: 2.0,
     alu: 2.0,
     convert: 2.0,
+    mufu_ports: H200.mufu_ports,
     // P: 16 bytes per cycle and lane quarter, one column of 32 lanes.
     tensor_registers: 1.0,
     alone: H200.alone,
@@ -196,7 +206,8 @@ pub const B200: Machine = Machine {
 impl Machine {
     /// The clock in GHz while tensor cores are busy a share of the time.
     pub fn clock(&self, tensor: f64) -> f64 {
-        let over = ((tensor - self.power_free) / (1.0 - self.power_free)).clamp(0.0, 1.0);
+        let range = self.power_full - self.power_free;
+        let over = ((tensor - self.power_free) / range).clamp(0.0, 1.0);
         self.clock_ghz + over * (self.tensor_clock_ghz - self.clock_ghz)
     }
 }

@@ -95,6 +95,8 @@ pub enum Event {
     Load(u32),
     /// Used what the load of this number brought.
     Use(u32),
+    /// Asked for bytes to be brought to L2.
+    Prefetch(u32),
     /// Waited for its transfers from or to tensor memory.
     WaitTensor,
     /// Waited for earlier grids.

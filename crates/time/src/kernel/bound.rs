@@ -32,7 +32,8 @@ const IDLE: f64 = 0.2;
 impl Bound {
     pub(super) fn of(run: &Replayed, us: f64, memory_us: f64, l2_us: f64, idle: f64) -> Bound {
         let cycles = run.cycles.max(1.0);
-        let issue = (0..3).map(|unit| run.partition_share(unit)).fold(0.0, f64::max);
+        let issue =
+            [0, 1, 2, 4].map(|unit| run.partition_share(unit)).into_iter().fold(0.0, f64::max);
         let shares = [
             (memory_us / us, Bound::Memory),
             (l2_us / us, Bound::L2),

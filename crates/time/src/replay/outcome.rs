@@ -1,6 +1,6 @@
 //! What a replay gives.
 
-use super::work::{PARTITIONS, RESOURCES, SHARED};
+use super::work::{OF_PARTITION, PARTITIONS, RESOURCES, SHARED};
 
 /// Why a warp did not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,9 @@ pub struct Replayed {
     pub flops: f64,
     /// Bytes that copies and loads brought from L2, to all CTAs; a multicast counts once.
     pub read: f64,
-    /// Bytes that went to L2.
+    /// Bytes that were brought to L2 ahead of time.
+    pub prefetched: f64,
+    /// Bytes that went to L2, and those that threads loaded.
     pub written: f64,
     /// The timeline, if one was asked for.
     pub spans: Vec<Span>,
@@ -85,9 +87,9 @@ pub struct Replayed {
 
 impl Replayed {
     /// Share of the time a unit of partitions was busy, of the busiest partition: 0 issue slots, 1 multiply-add,
-    /// 2 integers, 3 special functions.
+    /// 2 integers, 3 special functions, 4 register ports.
     pub fn partition_share(&self, unit: usize) -> f64 {
-        let of = |partition: usize| self.units[PARTITIONS * partition + unit];
+        let of = |partition: usize| self.units[OF_PARTITION * partition + unit];
         (0..PARTITIONS).map(of).fold(0.0, f64::max) / self.cycles
     }
 

@@ -35,6 +35,7 @@ impl Replay<'_> {
                     }
                 }
                 Event::WaitTensor => return self.pause(w, self.machine.tensor_memory_latency),
+                Event::Prefetch(bytes) => self.out.prefetched += f64::from(bytes),
                 Event::WaitGrid => {}
                 Event::Clock => self.out.clocks[w].push(self.now),
             }

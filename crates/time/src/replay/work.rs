@@ -5,8 +5,8 @@ use sim::record::{Mix, Unit};
 
 /// Partitions of a multiprocessor: warp `w` of a CTA runs on partition `w mod 4`.
 pub const PARTITIONS: usize = 4;
-/// Units of a partition: issue slots, multiply-add, integer, special functions.
-const OF_PARTITION: usize = 4;
+/// Units of a partition: issue slots, multiply-add, integer, special functions, register ports.
+pub const OF_PARTITION: usize = 5;
 /// Shared memory, behind the units of all partitions.
 pub const SHARED: usize = PARTITIONS * OF_PARTITION;
 /// What the multiprocessor sends to L2.
@@ -58,16 +58,24 @@ impl Job {
         let slots = f64::from(mix.slots) - count(Unit::Tensor) + count(Unit::Tensor) / 32.0;
         let shared = count(Unit::Shared) + count(Unit::Shuffle);
         let matrix = 1000.0 * count(Unit::Matrix) * PARTITIONS as f64 / machine.tensor_flops;
+        let ports = slots
+            + (fma - count(Unit::Fma))
+            + alu / 2.0
+            + count(Unit::Mufu) * (machine.mufu_ports - 1.0);
         let cycles = [
             (first, slots),
             (first + 1, fma),
             (first + 2, alu),
             (first + 3, count(Unit::Mufu) * machine.mufu),
+            (first + 4, ports),
             (SHARED, shared),
             (OUT, count(Unit::Global) / machine.link_bytes),
         ];
         let longest = cycles.iter().map(|(_, cycles)| *cycles).fold(transfers, f64::max);
-        let alone = (longest / machine.alone).max(matrix).max(0.5);
+        let mufu = count(Unit::Mufu) * machine.mufu;
+        let units = fma + alu + mufu + shared + transfers;
+        let all = units.max(slots - count(Unit::Mufu) + mufu);
+        let alone = (longest + machine.alone * (all - longest)).max(matrix).max(0.5);
         Job::new(Owner::Warp(warp), alone, &cycles)
     }
 }
