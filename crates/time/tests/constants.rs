@@ -69,6 +69,22 @@ fn shared_memory_is_shared_by_all_warps() {
 }
 
 #[test]
+fn products_go_at_the_rate_of_tensor_cores_or_of_shared_memory() {
+    for (name, columns, registers) in [
+        ("wgmma_ss_64", 64.0, false),
+        ("wgmma_ss_128", 128.0, false),
+        ("wgmma_rs_256", 256.0, true),
+    ] {
+        let multiply = 2.0 * 64.0 * columns * 16.0 / H200.tensor_flops;
+        let rows = columns + if registers { 0.0 } else { 64.0 };
+        let read = rows * 32.0 / H200.shared_bytes;
+        // Rounds of 16 products, each with a wait at its end.
+        let wanted = multiply.max(read) + H200.product_latency / 16.0;
+        near(name, per_instruction(name, 4, 128.0), wanted);
+    }
+}
+
+#[test]
 fn a_signal_between_warps_takes_the_latency_of_an_mbarrier() {
     let replayed = replay(&H200, &record("mbarrier", 2, 1), SHARE, false);
     let trip = (replayed.clocks[0][1] - replayed.clocks[0][0]) / 16.0;

@@ -2,9 +2,12 @@
 
 mod chart;
 mod compare;
+mod constants;
 mod floor;
 mod predicted;
 mod suites;
+
+pub use predicted::machine;
 
 use crate::problem_args::describe;
 use crate::{Outcome, output, timing};
@@ -23,6 +26,7 @@ are medians of CUDA graph replays.
   sixwarp bench --device cuda --suite dense --json dense.json --plot dense.svg
   sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'
   sixwarp bench --device sim-sm90 --suite mqa
+  sixwarp bench --device cuda --constants constants.json
   sixwarp bench --device sim-sm90 --compare docs/h200/h200.json --plot model.svg
 
 On sim-sm90 and sim-sm100 nothing is measured: the model of time predicts what an H200 and a B200 take, and says
@@ -60,6 +64,9 @@ pub struct Args {
     /// wrote, or what `sixwarp bench` printed
     #[arg(long, value_name = "FILE")]
     compare: Vec<PathBuf>,
+    /// Runs the microbenchmarks of the model of time instead, and writes its constants beside what was measured
+    #[arg(long, value_name = "FILE")]
+    constants: Option<PathBuf>,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -96,6 +103,9 @@ struct Report {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Outcome {
+    if let Some(path) = &args.constants {
+        return constants::run(args.device, path);
+    }
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
         return compare::run(&args, &args.compare, &device);

@@ -12,6 +12,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// Bytes of buffers above which fewer sequences are simulated.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// FLOP of a CTA above which one cluster stands for all.
+const HEAVY: f64 = 1e9;
+
 /// The machine of an architecture.
 pub fn machine(arch: Arch) -> Result<&'static Machine> {
     match arch {
@@ -38,6 +41,10 @@ fn record(plan: &Plan) -> Result<Vec<sim::record::Recording>> {
     let mut clusters: Vec<u32> = program.launches.iter().flat_map(time::sample).collect();
     clusters.sort_unstable();
     clusters.dedup();
+    if plan.problem().flops() / self::clusters(program) > HEAVY {
+        // The first one has as much to do as any.
+        clusters.truncate(1);
+    }
     let options = sim::Options { checks: false, record: true, clusters, ..sim::Options::default() };
     Ok(sim::run(program, &memory, &options)?.recordings)
 }

@@ -49,14 +49,20 @@ impl Replay<'_> {
             _ => (32.0, 0.0),
         };
         let alone = cycles.max(shared).max(1.0);
-        self.out.tensor += cycles;
+        // Each multiprocessor of a pair works on its part.
+        let ctas = match self.recording.operations[id as usize].kind {
+            OperationKind::Product { ctas, .. } => f64::from(ctas),
+            _ => 1.0,
+        };
+        self.out.tensor += ctas * cycles;
         self.processors[cta].jobs.push(Job::new(Owner::Product(id), alone, &[(SHARED, shared)]));
     }
 
     /// A product is done.
     pub(super) fn multiplied(&mut self, cta: usize, id: u32, job: &Job) {
-        if let OperationKind::Product { flops, .. } = self.recording.operations[id as usize].kind {
-            self.out.flops += flops as f64;
+        let kind = self.recording.operations[id as usize].kind;
+        if let OperationKind::Product { flops, ctas, .. } = kind {
+            self.out.flops += flops as f64 * f64::from(ctas);
         }
         self.span(Row::Tensor(cta), None, self.now - job.alone, self.now);
         self.processors[cta].multiplies = false;

@@ -59,7 +59,7 @@ impl Job {
         let shared = count(Unit::Shared) + count(Unit::Shuffle);
         let matrix = 1000.0 * count(Unit::Matrix) * PARTITIONS as f64 / machine.tensor_flops;
         let ports = slots
-            + (fma - count(Unit::Fma))
+            + (fma - count(Unit::Fma) - count(Unit::FmaPair))
             + alu / 2.0
             + count(Unit::Mufu) * (machine.mufu_ports - 1.0);
         let cycles = [
