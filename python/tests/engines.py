@@ -32,16 +32,19 @@ def run(case, convert, to_numpy):
     """Runs a case; `convert` makes an engine's tensor of floats, integers stay what it makes of them."""
     data = Data(case)
     gap, order = case.get("gap", 0), data.order
-    q, k = (convert(strided(x, order, gap), data.dtype)[..., : data.dim] for x in (data.q, data.k))
+    q = convert(strided(data.q, order, gap), data.dtype)[..., : data.dim]
+    k = convert(strided(data.k, order, gap), data.kv_dtype)[..., : data.dim]
     if data.shared:
         v = k[..., : data.value_dim]
     else:
-        v = convert(strided(data.v, order, gap), data.dtype)[..., : data.value_dim]
+        v = convert(strided(data.v, order, gap), data.kv_dtype)[..., : data.value_dim]
     causal, window = data.mask()
     integers = lambda x: None if x is None else convert(x, "i32")
+    floats = lambda x: None if x is None else convert(x, "f32")
     out, lse = sixwarp.attention(
         q, k, v, layout=order, causal=causal, window=window, softcap=case.get("softcap"),
-        sinks=None if data.sinks is None else convert(data.sinks, "f32"), scale=case.get("scale"),
+        sinks=floats(data.sinks), scale=case.get("scale"), k_descale=floats(data.k_descale),
+        v_descale=floats(data.v_descale),
         cu_seqlens_q=integers(data.cu_q), cu_seqlens_k=integers(data.cu_k),
         seqused_k=integers(data.used), page_table=integers(data.table), return_lse=True,
         attn_mask=attn_mask(data.attn_mask, convert),

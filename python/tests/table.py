@@ -39,6 +39,12 @@ def rounded(x, dtype):
     if dtype == "f64":
         return np.asarray(x, np.float64)
     x = np.asarray(x, np.float32)
+    if dtype == "e4m3":
+        # Mantissas of four bits with the one in front, down to those of the smallest exponent; no infinities.
+        with np.errstate(invalid="ignore"):
+            exponent = np.maximum(np.frexp(np.abs(x))[1] - 1, -6)
+        step = np.ldexp(np.float32(1), exponent - 3)
+        return np.clip(np.rint(x / step) * step, np.float32(-448), np.float32(448))
     if dtype == "f16":
         with np.errstate(over="ignore"):
             return x.astype(np.float16).astype(np.float32)
@@ -59,6 +65,7 @@ class Data:
         self.case = case
         self.rng = np.random.default_rng(zlib.crc32(case["name"].encode()))
         self.dtype = case.get("dtype", "bf16")
+        self.kv_dtype = "e4m3" if "e4m3" in case else self.dtype
         self.heads = case.get("heads", 1)
         self.kv_heads = case.get("kv_heads", self.heads)
         self.dim = case["dim"]
@@ -75,16 +82,23 @@ class Data:
         self.scale = case.get("scale", 1 / math.sqrt(self.dim))
         self.make()
 
-    def normal(self, lean, *shape):
+    def normal(self, lean, dtype, *shape):
         x = self.rng.standard_normal(shape, np.float32) * np.float32(self.case.get("amplitude", 1.0))
-        return rounded(x + np.float32(lean), self.dtype)
+        return rounded(x + np.float32(lean), dtype)
+
+    def factors(self):
+        """Factors on e4m3 keys, or on values."""
+        shapes = {"tensor": (1,), "head": (self.kv_heads,), "sequence": (self.batch, self.kv_heads)}
+        shape = shapes.get(self.case.get("e4m3"))
+        return None if shape is None else np.exp2(self.rng.standard_normal(shape, np.float32) / 2)
 
     def make(self):
         """Rows of each sequence, then the buffers that hold them."""
         heads, kv_heads, lean = self.heads, self.kv_heads, self.case.get("lean", 0.0)
-        self.q_rows = [self.normal(lean, heads, n, self.dim) for n in self.queries]
-        self.k_rows = [self.normal(-lean, kv_heads, n, self.dim) for n in self.keys]
-        self.v_rows = [self.normal(-lean, kv_heads, n, self.value_dim) for n in self.keys]
+        self.q_rows = [self.normal(lean, self.dtype, heads, n, self.dim) for n in self.queries]
+        self.k_rows = [self.normal(-lean, self.kv_dtype, kv_heads, n, self.dim) for n in self.keys]
+        self.v_rows = [self.normal(-lean, self.kv_dtype, kv_heads, n, self.value_dim) for n in self.keys]
+        self.k_descale, self.v_descale = self.factors(), self.factors()
         self.put_special()
         if self.shared:
             self.v_rows = [k[..., : self.value_dim] for k in self.k_rows]
@@ -113,7 +127,7 @@ class Data:
             row, column = (*place.split(","), "*")[:2]
             at = [slice(None) if i == "*" else slice(int(i), int(i) + 1) for i in (row, column)]
             for rows in tensors[tensor]:
-                rows[:, at[0], at[1]] = rounded(np.float32(value), self.dtype)
+                rows[:, at[0], at[1]] = rounded(np.float32(value), self.dtype if tensor == "q" else self.kv_dtype)
 
     def packed(self, rows, heads, dim, spare=0):
         stray = np.full((heads, spare, dim), np.nan, np.float32)
@@ -215,7 +229,8 @@ class Data:
     def sequence(self, b, naive):
         group = self.heads // self.kv_heads
         q = self.q_rows[b].astype(np.float64)
-        k, v = (np.repeat(x.astype(np.float64), group, 0) for x in (self.k_rows[b], self.v_rows[b]))
+        scaled = ((self.k_rows[b], self.k_descale), (self.v_rows[b], self.v_descale))
+        k, v = (np.repeat(x.astype(np.float64) * self.factor(descale, b), group, 0) for x, descale in scaled)
         s = np.einsum("htd,hsd->hts", q, k) * self.scale
         if self.case.get("softcap"):
             s = self.case["softcap"] * np.tanh(s / self.case["softcap"])
@@ -241,6 +256,12 @@ class Data:
             out = np.where(total[..., None] == 0, 0.0, out / total[..., None])
             out = out + self.strange_values(s, v)
         return (rounded(out, self.dtype).astype(np.float64) if naive else out), lse
+
+    def factor(self, descale, b):
+        """The factors on a sequence's rows, by KV head."""
+        if descale is None:
+            return 1.0
+        return np.broadcast_to(descale, (self.batch, self.kv_heads))[b, :, None, None].astype(np.float64)
 
     def strange_values(self, s, v):
         """What values that are not finite add to the outputs of the rows that see them."""

@@ -343,7 +343,7 @@ def test_keywords_of_other_versions(name):
     out = torch.empty_like(plain)
     assert call(x, ends, out=out) is out and torch.equal(out, plain)
     for keyword, value in (
-        ("q_descale", torch.ones(1)), ("k_descale", torch.ones(1)), ("v_descale", torch.ones(1)), ("qv", x),
+        ("q_descale", torch.ones(1)), ("qv", x),
         ("attention_chunk", 4), ("cp_world_size", 2), ("dropout_p", 0.1),
         ("seqused_q", ends),
     ):  # fmt: skip

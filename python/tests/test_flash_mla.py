@@ -321,8 +321,9 @@ def test_support_of_attention():
     assert sixwarp.supports(x, x, x) is None
     assert sixwarp.supports(x.bfloat16(), x.bfloat16(), x.bfloat16(), device="sm_90a") is None
     for device in ("sm_90a", "sm_100a", "sm_103a", "sim-sm90"):
-        reason = sixwarp.supports(x, x, x, device=device)
-        assert reason is not None and reason.startswith("dtype f32 is not supported")
+        assert sixwarp.supports(x, x, x, device=device) is None
+        reason = sixwarp.supports(*[x.double()] * 3, device=device)
+        assert reason is not None and reason.startswith("dtype f64 is not supported")
     wide = torch.zeros(1, 4, 2, 520).half()
     assert "dim 520 is not supported" in sixwarp.supports(wide, wide, wide, device="sm_90a", causal=True)
     with pytest.raises(ValueError, match="k: must have q's dim"):

@@ -41,12 +41,17 @@ def engine():
 class Buffers:
     """vLLM's persistent buffers, and a layer that reads them."""
 
-    def __init__(self, dim, order, page=PAGE, dtype=torch.bfloat16, **options):
+    def __init__(self, dim, order, page=PAGE, dtype=torch.bfloat16, kind="auto", **options):
         from vllm.v1.attention.backend import CommonAttentionMetadata
 
         self.dim, self.page, self.dtype, self.width = dim, page, dtype, -(-1024 // page)
         self.blocks = REQUESTS * self.width + 2
         self.kv = cache(order, self.blocks, KV_HEADS, page, dim, dtype=dtype, **GPU)
+        self.fp8, scales = kind == "fp8", (None, None)
+        if self.fp8:
+            # vLLM keeps such a cache as bytes.
+            self.kv = self.kv.to(torch.float8_e4m3fn).view(torch.uint8)
+            scales = tuple(torch.tensor(x, **GPU) for x in (0.5, 2.0))
         integers = lambda *shape: torch.zeros(shape, dtype=torch.int32, **GPU)
         self.offsets, self.lengths = integers(REQUESTS + 1), integers(REQUESTS)
         self.table, self.slots = integers(REQUESTS, self.width), torch.full((TOKENS,), -1, **GPU)
@@ -55,16 +60,16 @@ class Buffers:
         )
         self.out = torch.empty_like(self.q)
         backend = sixwarp.vllm.SixwarpBackend
-        asked = (dim, dtype, "auto", page, False, True, False, False, torch.cuda.get_device_capability())
+        asked = (dim, dtype, kind, page, False, True, False, False, torch.cuda.get_device_capability())
         assert backend.supports_combination(*asked) is None
         window = options.pop("sliding_window", None)
-        self.impl = backend.get_impl_cls()(HEADS, dim, dim**-0.5, KV_HEADS, None, window, "auto", **options)
+        self.impl = backend.get_impl_cls()(HEADS, dim, dim**-0.5, KV_HEADS, None, window, kind, **options)
         self.impl.process_weights_after_loading(dtype)
         self.builder = backend.get_builder_cls()(None, ["layer"], None, torch.device("cuda"))
         self.common = CommonAttentionMetadata(
             self.offsets, None, self.lengths, REQUESTS, TOKENS, TOKENS, 1024, self.table, self.slots
         )
-        self.layer = SimpleNamespace(_k_scale=None, _v_scale=None)
+        self.layer = SimpleNamespace(_k_scale=scales[0], _v_scale=scales[1])
 
     def fill(self, queries, keys):
         """Puts a step into the buffers, padded; nothing is allocated that a graph would read."""
@@ -80,7 +85,10 @@ class Buffers:
         self.impl.forward(self.layer, self.q, self.k, self.v, self.kv, metadata, self.out)
 
     def ensure_right(self, batch, **oracle):
-        keys, values = self.kv.transpose(1, 2).split(self.dim, -1)
+        numbers = self.kv.view(torch.float8_e4m3fn).float() if self.fp8 else self.kv
+        keys, values = numbers.transpose(1, 2).split(self.dim, -1)
+        if self.fp8:
+            keys, values = keys * self.layer._k_scale, values * self.layer._v_scale
         want = batch.expected(self.q, keys, values, scale=self.dim**-0.5, **oracle)
         real = len(want)
         torch.testing.assert_close(self.out[:real].double(), want, atol=2e-2, rtol=2e-2)
@@ -100,9 +108,10 @@ CASES = [
 
 @pytest.mark.parametrize("dim, order, page, options, oracle", CASES, ids=lambda x: str(x)[:24])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_a_graph_replays_with_other_lengths_and_tables(dim, order, page, options, oracle, dtype):
+@pytest.mark.parametrize("kind", ["auto", "fp8"])
+def test_a_graph_replays_with_other_lengths_and_tables(dim, order, page, options, oracle, dtype, kind):
     options, oracle = ({k: v.cuda() if torch.is_tensor(v) else v for k, v in x.items()} for x in (options, oracle))
-    held = Buffers(dim, order, page, dtype, **options)
+    held = Buffers(dim, order, page, dtype, kind, **options)
     held.fill(*STEPS[0])
     metadata = held.builder.build_for_cudagraph_capture(held.common)
     stream = torch.cuda.Stream()

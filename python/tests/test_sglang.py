@@ -47,8 +47,28 @@ class Pool:
     def get_value_buffer(self, layer_id):
         return self.values
 
-    def set_kv_buffer(self, layer, loc_info, cache_k, cache_v):
+    def set_kv_buffer(self, layer, loc_info, cache_k, cache_v, k_scale=None, v_scale=None):
+        assert k_scale is None and v_scale is None, "rows of the model's own type have no scales"
         self.keys[loc_info.loc], self.values[loc_info.loc] = cache_k, cache_v
+
+
+class Pool8:
+    """The same in 8 bits, as SGLang keeps them: what is written is divided by scales, in place, and rounded."""
+
+    def __init__(self, seed):
+        rows = (random((SLOTS, KV_HEADS, DIM), seed=seed + n, device=DEVICE) for n in range(2))
+        self.keys, self.values = (x.to(torch.float8_e4m3fn) for x in rows)
+
+    def get_key_buffer(self, layer_id):
+        return self.keys
+
+    def get_value_buffer(self, layer_id):
+        return self.values
+
+    def set_kv_buffer(self, layer, loc_info, cache_k, cache_v, k_scale=None, v_scale=None):
+        for buffer, rows, scale in ((self.keys, cache_k, k_scale), (self.values, cache_v, v_scale)):
+            rows = rows if scale is None else rows.div_(scale)
+            buffer.view(torch.uint8)[loc_info.loc] = rows.to(torch.float8_e4m3fn).view(torch.uint8)
 
 
 def hybrid():
@@ -99,6 +119,7 @@ def layer(**changed):
     given = dict(
         tp_q_head_num=HEADS, tp_k_head_num=KV_HEADS, qk_head_dim=DIM, v_head_dim=DIM, scaling=SCALE, layer_id=0,
         logit_cap=0.0, sliding_window_size=-1, is_cross_attention=False, attn_type=SimpleNamespace(value="decoder"),
+        k_scale=None, v_scale=None,
     )  # fmt: skip
     return SimpleNamespace(**{**given, **changed})
 
@@ -161,6 +182,22 @@ def test_steps_that_run_eagerly(queries, page, options, named, oracle):
     ensure_right(made, pool, REQUESTS, KEYS, queries, q, out, which, **oracle)
 
 
+@pytest.mark.parametrize("scales", [(None, None), (0.5, 2.0)], ids=str)
+@pytest.mark.parametrize("queries", [None, [5, 17, 1]], ids=["decode", "extend"])
+def test_a_cache_of_8_bits(queries, scales):
+    pool = Pool8(1)
+    made = runner(pool, 16, kv_cache_dtype=torch.float8_e4m3fn)
+    k_scale, v_scale = (None if x is None else torch.tensor(x, device=DEVICE) for x in scales)
+    backend, which = sixwarp.sglang.create(made), layer(k_scale=k_scale, v_scale=v_scale)
+    fb = forward_batch(made, REQUESTS, KEYS, queries)
+    backend.init_forward_metadata(fb)
+    q, out = run(backend, fb, queries, which)
+    wide = SimpleNamespace(
+        get_key_buffer=lambda n: pool.keys.float() * (scales[0] or 1), get_value_buffer=lambda n: pool.values.float() * (scales[1] or 1)
+    )
+    ensure_right(made, wide, REQUESTS, KEYS, queries, q, out, which)
+
+
 @pytest.mark.parametrize("queries", [None, [5, 17, 1]], ids=["decode", "extend"])
 def test_windows_with_a_pool_of_their_own(queries):
     pool = hybrid()
@@ -204,7 +241,7 @@ def test_what_is_refused():
     refused = [
         (dict(use_mla_backend=True), "models with MLA are not supported"),
         (dict(spec_algorithm=Speculation("EAGLE")), r"speculative decoding \(EAGLE\)"),
-        (dict(kv_cache_dtype=torch.float8_e4m3fn), "the KV cache is torch.float8_e4m3fn and the model torch.bfloat16"),
+        (dict(kv_cache_dtype=torch.float8_e5m2), "the KV cache is torch.float8_e5m2 and the model torch.bfloat16"),
         (dict(model_config=SimpleNamespace(is_encoder_decoder=True)), "encoder-decoder models"),
     ]
     for changed, words in refused:

@@ -97,6 +97,28 @@ def test_windows_soft_caps_and_sinks(options, oracle):
     ensure_right(batch, q, out, kv, **oracle)
 
 
+@pytest.mark.parametrize("name", ["fp8", "fp8_e4m3"])
+@pytest.mark.parametrize("scales", [(0.5, 2.0), (1.0, 1.0)], ids=str)
+def test_a_cache_of_8_bits(name, scales):
+    impl, build, _ = made(kv_cache_dtype=name)
+    layer = SimpleNamespace(_k_scale=torch.tensor(scales[0]), _v_scale=torch.tensor(scales[1]))
+    batch = Batch(**MIXED, page=PAGE, pad_tokens=3)
+    # vLLM keeps such a cache as bytes.
+    kv = cache("LBNHC", batch.blocks, KV_HEADS, PAGE, DIM).to(torch.float8_e4m3fn).view(torch.uint8)
+    metadata = build(batch)
+    q, k, v = (random((batch.tokens, heads, DIM), seed=5 + n) for n, heads in enumerate((HEADS, KV_HEADS, KV_HEADS)))
+    impl.do_kv_cache_update(layer, k, v, kv, metadata.slot_mapping)
+    out = torch.full((batch.tokens, HEADS, DIM), 7.0, dtype=q.dtype)
+    impl.forward(layer, q, k, v, kv, metadata, out)
+    numbers = kv.view(torch.float8_e4m3fn).float()
+    numbers[..., :DIM] *= scales[0]
+    numbers[..., DIM:] *= scales[1]
+    ensure_right(batch, q, out, numbers)
+    rows = numbers.transpose(1, 2).reshape(-1, KV_HEADS, 2 * DIM)
+    new = torch.cat([k, v], -1)[: sum(batch.queries)].float()
+    torch.testing.assert_close(rows[batch.slots[batch.slots >= 0]], new, atol=2e-2, rtol=7e-2)
+
+
 def test_decodes_and_an_output_of_two_dimensions():
     impl, build, _ = made()
     batch = Batch([1, 1, 1], [1, 16, 33], PAGE)
@@ -186,7 +208,10 @@ def test_configurations_are_refused_with_a_reason():
     assert "no kernels for compute capability 7.5" in reasons(device_capability=(7, 5))[0]
     older = dict(device_capability=(8, 9))
     assert reasons(**older, use_batch_invariant=False) == [] and "needs Hopper or Blackwell" in reasons(**older)[-1]
-    assert "no kernels for dense KV caches of fp8: it has them for auto, float16, bfloat16" in reasons(kv_cache_dtype="fp8")[-1]
+    for name in ("fp8", "fp8_e4m3"):
+        assert reasons(kv_cache_dtype=name, use_batch_invariant=False) == []
+        assert "kernels that read fp8 caches are not batch-invariant" in reasons(kv_cache_dtype=name)[-1]
+    assert reasons(kv_cache_dtype="fp8_e5m2")[0] == "KV cache not supported"
     assert "the KV cache is float16 and queries are torch.bfloat16" in reasons(kv_cache_dtype="float16")[-1]
     assert "dim 520 is not supported" in reasons(head_size=520)[0]
     assert reasons(dtype=torch.float32) == ["dtype not supported"]

@@ -1,10 +1,14 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
-//! `cargo xtask candle`, `cargo xtask template`, `cargo xtask vllm`, `cargo xtask public-api`, `cargo xtask aarch64`.
+//! `cargo xtask candle`, `cargo xtask cuda`, `cargo xtask template`, `cargo xtask vllm`, `cargo xtask public-api`,
+//! `cargo xtask aarch64`, `cargo xtask book`, `cargo xtask numba`.
 
 mod aarch64;
 mod asan;
+mod book;
 mod candle;
+mod cuda;
 mod miri;
+mod numba;
 mod public_api;
 mod python;
 mod sections;
@@ -20,10 +24,13 @@ cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on 
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
 cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
+cargo xtask cuda              a CUDA C++ program that nvcc has built, on the simulator (130 MB; a C++ compiler)
+cargo xtask numba             kernels of numba-cuda and NVRTC on the simulator (700 MB)
 cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engines themselves, on the CPU (4 GB, 15 min)
 cargo xtask template          what `sixwarp new kernel` writes, built and tested outside this workspace (minutes)
 cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
 cargo xtask aarch64           the CPU engine's tests as an aarch64 program, under qemu
+cargo xtask book [FOLDER]     the pages under docs/ as a site with a search, in target/book
 cargo xtask asan              the C interface under AddressSanitizer (a nightly toolchain, on Linux)
 ";
 
@@ -35,8 +42,12 @@ fn main() -> ExitCode {
         ["ptx-hash", file @ ..] => ptx_hash(file),
         ["miri"] => miri::run(),
         ["asan"] => asan::run(),
+        ["book"] => book::run(None),
+        ["book", folder] => book::run(Some(folder)),
         ["aarch64"] => aarch64::run(),
         ["candle"] => candle::run(),
+        ["cuda"] => cuda::run(),
+        ["numba"] => numba::run(),
         ["vllm", files @ ..] => vllm::run(files),
         ["template"] => template::run(),
         ["public-api"] => public_api::run(false),

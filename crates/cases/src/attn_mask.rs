@@ -68,6 +68,7 @@ fn lowest(dtype: DType) -> f64 {
         DType::F32 => f32::MIN.into(),
         DType::F16 => -1000.0,
         DType::Bf16 => half::bf16::MIN.into(),
+        DType::E4m3 => (-problem::E4m3::MAX).into(),
     }
 }
 

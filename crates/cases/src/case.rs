@@ -1,6 +1,7 @@
 use crate::attn_mask;
 use problem::{
-    DType, Description, InvalidProblem, Mask, Problem, Segment, SegmentDescription, Storage, View,
+    DType, Descale, Description, InvalidProblem, Mask, Problem, Segment, SegmentDescription,
+    Storage, View,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -106,6 +107,35 @@ pub struct Keys {
     /// A mask tensor: element type and dimensions, `bool-bhqk`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attn_mask: Option<String>,
+    /// Keys and values are e4m3, and have factors: none, one per `tensor`, per `head`, or per `sequence` and head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e4m3: Option<Factors>,
+}
+
+/// What shares a factor on e4m3 keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Factors {
+    /// There are none.
+    None,
+    /// The whole tensor.
+    Tensor,
+    /// A KV head.
+    Head,
+    /// A sequence's KV head.
+    Sequence,
+}
+
+impl Factors {
+    /// How factors lie, for so many KV heads.
+    fn descale(self, heads: u64) -> Option<Descale> {
+        match self {
+            Factors::None => None,
+            Factors::Tensor => Some(Descale::PER_TENSOR),
+            Factors::Head => Some(Descale::PER_HEAD),
+            Factors::Sequence => Some(Descale { strides: [heads, 1] }),
+        }
+    }
 }
 
 /// A length for every sequence, or one each.
@@ -208,7 +238,7 @@ pub(crate) const CASE_FIELDS: [&str; 20] = [
     "special",
 ];
 /// The fields of a segment: in the row itself for the first, in `second` for the second.
-pub(crate) const KEYS_FIELDS: [&str; 11] = [
+pub(crate) const KEYS_FIELDS: [&str; 12] = [
     "keys",
     "mask",
     "layout",
@@ -220,6 +250,7 @@ pub(crate) const KEYS_FIELDS: [&str; 11] = [
     "model1",
     "storage",
     "attn_mask",
+    "e4m3",
 ];
 
 fn bf16() -> DType {
@@ -373,7 +404,10 @@ impl Case {
         }
         let (batch, tokens) = self.key_rows(keys);
         let value_dim = self.value_dim.unwrap_or(self.dim);
-        let v = self.view(batch, self.kv_heads(), tokens, value_dim);
+        let dtype = if keys.e4m3.is_some() { DType::E4m3 } else { self.dtype };
+        let view = |dim| View { dtype, ..self.view(batch, self.kv_heads(), tokens, dim) };
+        let v = view(value_dim);
+        let descale = keys.e4m3.and_then(|factors| factors.descale(self.kv_heads()));
         let described = SegmentDescription {
             v: (!keys.shared).then_some(v),
             value_dim: Some(value_dim),
@@ -383,7 +417,9 @@ impl Case {
             pages_per_sequence: (keys.layout == Layout::Paged).then(|| keys.pages()),
             indices: keys.indices,
             storage: Some(keys.storage()?),
-            ..SegmentDescription::new(self.view(batch, self.kv_heads(), tokens, self.dim))
+            k_descale: descale,
+            v_descale: descale,
+            ..SegmentDescription::new(view(self.dim))
         };
         let Some(text) = &keys.attn_mask else { return Ok(described) };
         let longest = Segment::from(described.clone()).longest();

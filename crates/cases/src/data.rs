@@ -187,10 +187,26 @@ impl Maker<'_> {
             storage => self.packed_rows(storage, segment, &placed),
         };
         tensors.insert(slot(SegmentSlot::K), k);
+        for (part, descale) in
+            [(SegmentSlot::KDescale, segment.k_descale), (SegmentSlot::VDescale, segment.v_descale)]
+        {
+            if descale.is_some() {
+                let factors = self.factors(slot(part));
+                tensors.insert(slot(part), factors);
+            }
+        }
         if let Values::Separate(view) = segment.values {
             let v = self.rows(Tensor::V, slot(SegmentSlot::V), &view, &placed);
             tensors.insert(slot(SegmentSlot::V), v);
         }
+    }
+
+    /// Factors on e4m3 numbers, around 1.
+    fn factors(&mut self, slot: Slot) -> HostVec {
+        let mut factors = vec![0.0; (self.problem.slot_bytes(slot) / 4) as usize];
+        self.rng.fill_normal(&mut factors);
+        factors.iter_mut().for_each(|x| *x = (*x / 2.0).exp2());
+        HostVec::F32(factors)
     }
 
     /// A mask tensor, of which only what some query sees of its keys may be looked at.

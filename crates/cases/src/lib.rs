@@ -16,7 +16,7 @@ mod shrink;
 mod special;
 mod table;
 
-pub use case::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
+pub use case::{Case, Factors, Keys, Layout, Lengths, Lists, Order, Sinks};
 pub use data::CaseData;
 pub use random::random_case;
 pub use rng::Rng;

@@ -1,10 +1,12 @@
-use crate::{Case, Keys, Layout, Lengths, Lists, Order, Rng, Sinks};
+use crate::{Case, Factors, Keys, Layout, Lengths, Lists, Order, Rng, Sinks};
 use problem::{DType, Mask};
 
 const DIMS: [u64; 10] = [8, 16, 32, 64, 80, 96, 128, 192, 256, 512];
 const PAGES: [u64; 6] = [1, 2, 3, 16, 64, 128];
 /// Sets the numbers that mask tensors are drawn from apart from the others.
 const MASK_TENSORS: u64 = 0x6d61_736b;
+/// Sets the numbers apart that say which keys are e4m3.
+const NARROW_KEYS: u64 = 0x6534_6d33;
 /// The most multiply-adds of one head's scores, so that a case stays quick on the oracle.
 const MOST_WORK: u64 = 1 << 22;
 
@@ -18,7 +20,20 @@ pub fn random_case(seed: u64) -> Case {
         let possible = !packed && keys.layout != Layout::Packed && keys.indices.is_none();
         keys.attn_mask = (rng.one_in(4) && possible).then(|| random_attn_mask(&mut rng));
     }
+    make_narrow(&mut Rng::new(seed ^ NARROW_KEYS), &mut case);
     case
+}
+
+/// Makes keys and values of one case in six e4m3, of both segments or of one.
+fn make_narrow(rng: &mut Rng, case: &mut Case) {
+    let any = rng.one_in(6);
+    for keys in std::iter::once(&mut case.first).chain(&mut case.second) {
+        let possible = !keys.model1 && keys.storage.is_none();
+        if any && possible && !rng.one_in(4) {
+            let all = [Factors::None, Factors::Tensor, Factors::Head, Factors::Sequence];
+            keys.e4m3 = Some(rng.choose(&all));
+        }
+    }
 }
 
 /// An element type and some dimensions in some order.
@@ -159,6 +174,7 @@ fn random_keys(rng: &mut Rng, batch: u64, longest: u64, model1: bool) -> Keys {
         model1,
         storage: None,
         attn_mask: None,
+        e4m3: None,
     }
 }
 
@@ -198,6 +214,7 @@ mod tests {
             assert!(problem.flops() < 4e9, "{case}");
         }
         assert!(cases.iter().any(|c| c.segments().any(|keys| keys.attn_mask.is_some())));
+        assert!(cases.iter().any(|c| c.segments().any(|keys| keys.e4m3.is_some())));
         assert_eq!(random_case(7), cases[7]);
         assert!(
             cases.iter().any(|c| c.first.model1 || c.first.storage.is_some())

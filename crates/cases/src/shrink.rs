@@ -64,6 +64,7 @@ fn simpler_keys(keys: &Keys, add: &mut dyn FnMut(Keys)) {
     add(Keys { lists: Lists::Mixed, ..keys.clone() });
     add(Keys { mask: Mask::Full, ..keys.clone() });
     add(Keys { attn_mask: None, ..keys.clone() });
+    add(Keys { e4m3: None, ..keys.clone() });
     add(Keys { model1: false, storage: None, ..keys.clone() });
     add(Keys { shared: false, model1: false, storage: None, ..keys.clone() });
     add(Keys { keys: Lengths::Same(keys.keys.longest()), ..keys.clone() });

@@ -1,6 +1,7 @@
 //! The `sixwarp` program.
 
 mod bench;
+mod capture;
 mod check;
 mod demo;
 mod doctor;
@@ -41,6 +42,7 @@ enum Command {
     Bench(bench::Args),
     Ptx(Box<ptx::Args>),
     Check(Box<check::Args>),
+    Capture(Box<capture::Args>),
     Sim(Box<sim::Args>),
     Trace(Box<trace::Args>),
     Layout(Box<layout::Args>),
@@ -79,6 +81,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(args),
         Command::Ptx(args) => ptx::run(*args),
         Command::Check(args) => check::run(*args),
+        Command::Capture(args) => capture::run(*args),
         Command::Sim(args) => sim::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Layout(args) => layout::run(*args),

@@ -1,6 +1,6 @@
 //! Problems on the command line: the fields of a row of `crates/cases/cases.toml`, as flags.
 
-use cases::{Case, Keys, Layout, Lengths, Lists, Order, Sinks};
+use cases::{Case, Factors, Keys, Layout, Lengths, Lists, Order, Sinks};
 use problem::{DType, Mask};
 use std::fmt::Write;
 
@@ -59,6 +59,9 @@ pub struct ProblemArgs {
     /// bf16, f16, f32 or, on the CPU, f64
     #[arg(long, default_value = "bf16")]
     pub dtype: DType,
+    /// Keys and values are e4m3, with factors per: none, tensor, head or sequence
+    #[arg(long, value_name = "FACTORS", value_parser = factors)]
+    pub e4m3: Option<Factors>,
     /// Memory order of tensors: bhsd or bshd
     #[arg(long, default_value = "bhsd", value_parser = order)]
     pub order: Order,
@@ -114,6 +117,7 @@ impl ProblemArgs {
                 model1: self.model1,
                 storage: None,
                 attn_mask: self.attn_mask.clone(),
+                e4m3: self.e4m3,
             },
             second,
             scale: self.scale,
@@ -188,6 +192,9 @@ fn segment(keys: &Keys) -> String {
     if let (Layout::Paged, Some(page)) = (keys.layout, keys.page) {
         text.push_str(&format!(" in pages of {page}"));
     }
+    if keys.e4m3.is_some() {
+        text.push_str(" of e4m3");
+    }
     if keys.shared {
         text.push_str(" that are values too");
     }
@@ -216,6 +223,16 @@ fn layout(text: &str) -> std::result::Result<Layout, String> {
         "packed" => Ok(Layout::Packed),
         "paged" => Ok(Layout::Paged),
         _ => Err("one of batched, packed, paged".to_string()),
+    }
+}
+
+fn factors(text: &str) -> std::result::Result<Factors, String> {
+    match text {
+        "none" => Ok(Factors::None),
+        "tensor" => Ok(Factors::Tensor),
+        "head" => Ok(Factors::Head),
+        "sequence" => Ok(Factors::Sequence),
+        _ => Err("one of none, tensor, head, sequence".to_string()),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use kernels::{Arch, PlanOptions, check};
 use problem::{
-    AttnMask, DType, InvalidProblem, Mask, MaskElement, Problem, Scales, Segment, Storage, View,
+    AttnMask, DType, Descale, InvalidProblem, Mask, MaskElement, Problem, Scales, Segment, Storage,
+    View,
 };
 use serde::Serialize;
 use std::fmt;
@@ -78,7 +79,9 @@ impl fmt::Display for Page<'_> {
             let cells: Vec<String> = row.answers.iter().map(|(_, why)| cell(why)).collect();
             writeln!(f, "| {} | {} |", row.what, cells.join(" | "))?;
         }
-        writeln!(f)?;
+        if !reasons.is_empty() {
+            writeln!(f)?;
+        }
         let mut numbered = reasons.iter().enumerate();
         numbered.try_for_each(|(i, why)| writeln!(f, "{}. {why}", i + 1))
     }
@@ -89,7 +92,11 @@ const PAGE_HEAD: &str = "\
 
 Asked of the planner, which refuses what it has no kernel for; made by
 `cargo run -- doctor --support > docs/support.md`, and a test keeps it current. The CPU backend and
-the oracle take every problem.
+the oracle take every problem. Tensors of f64, and mask tensors of f64, are for them alone: no GPU
+kernel takes either.
+
+f32 takes the kernels of `sm_80` on `sm_90a`, `sm_100a` and `sm_103a` ([ampere.md](ampere.md)). Rows
+at odd strides or of odd lengths are copied first.
 
 ";
 
@@ -116,7 +123,9 @@ fn samples() -> Vec<Sample> {
     let mut add = |what: &str, problem| samples.push((what.into(), problem));
     add("f16, head dim 128", dense(DType::F16, 128).build());
     add("f32, head dim 128", dense(DType::F32, 128).build());
-    add("f64, head dim 128", dense(DType::F64, 128).build());
+    add("f32, head dim 512", dense(DType::F32, 512).build());
+    add("head dim 100", dense(DType::Bf16, 100).build());
+    add("odd strides", odd());
     add("causal", bf16(plain().mask(Mask::Causal)).build());
     add("sliding window", bf16(plain().mask(window)).build());
     add("compressed keys", bf16(plain().mask(Mask::Compressed { ratio: 4 })).build());
@@ -130,6 +139,8 @@ fn samples() -> Vec<Sample> {
     add("two segments", bf16(plain()).segment(plain().mask(window)).build());
     add("K = V, dims 192 and 128", shared());
     add("index lists", bf16(plain().indexed(64)).build());
+    add("fp8 (e4m3) keys and values, head dim 128", bf16(fp8(128)).build());
+    add("fp8 (e4m3) keys and values, paged", bf16(fp8(128).paged(4)).build());
     add("fp8 MODEL1 rows", packed(Storage::Model1));
     add("fp8 V3.2 rows", packed(Storage::V32));
     add("fp8 V4.1 rows", packed(Storage::V41Fp8(Scales::Footer)));
@@ -148,8 +159,18 @@ fn segment(dtype: DType, dim: u64, value_dim: u64) -> Segment {
     Segment::new(view(dim), view(value_dim))
 }
 
+fn odd() -> Result<Problem, InvalidProblem> {
+    let keys = View::bshd(DType::Bf16, [1, 2, 256, 128]).with_strides([256 * 2 * 129, 129, 258, 1]);
+    Problem::builder(queries(DType::Bf16, 128)).segment(Segment::new(keys, keys)).build()
+}
+
 fn masked(element: MaskElement) -> Segment {
     segment(DType::Bf16, 128, 128).attn_mask(AttnMask::new(element, [1, 1, 64, 256]))
+}
+
+/// Keys and values of eight bits, with a factor per KV head.
+fn fp8(dim: u64) -> Segment {
+    segment(DType::E4m3, dim, dim).descaled(Descale::PER_HEAD, Descale::PER_HEAD)
 }
 
 fn shared() -> Result<Problem, InvalidProblem> {
@@ -177,9 +198,17 @@ mod tests {
 
     #[test]
     fn a_refusal_says_why() {
-        let matrix = matrix();
-        let f32 = matrix.iter().find(|row| row.what.starts_with("f32")).unwrap();
-        let (_, why) = f32.answers.iter().find(|(arch, _)| arch == "sm_90a").unwrap();
-        assert!(why.as_ref().unwrap().contains("16-bit"));
+        let problem =
+            Problem::builder(queries(DType::F64, 128)).segment(segment(DType::F64, 128, 128));
+        let f64 = Support::new("f64".into(), problem.build());
+        let (_, why) = f64.answers.iter().find(|(arch, _)| arch == "sm_90a").unwrap();
+        assert!(why.as_ref().unwrap().contains("bf16, f16 and f32"));
+    }
+
+    #[test]
+    fn nothing_in_the_table_is_refused() {
+        for Support { what, answers } in matrix() {
+            assert!(answers.iter().all(|(_, why)| why.is_none()), "{what}: {answers:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use cases::{CaseData, Rng};
 use cuda::{CubinCache, Device, DeviceBuffer, Samples};
 use half::{bf16, f16};
 use program::{Access, Program};
-use sixwarp::{DType, MaskElement, Plan, Problem, Segment, Slot, Storage};
+use sixwarp::{DType, E4m3, MaskElement, Plan, Problem, Segment, Slot, Storage};
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -61,7 +61,7 @@ fn memory(
     program: &Program,
     data: Option<&CaseData>,
 ) -> Result<Vec<DeviceBuffer>> {
-    let pattern = pattern(problem.dtype());
+    let pattern = pattern_of(problem.dtype());
     let contents = |slot: Slot, bytes: usize| match data {
         Some(data) => Ok(data.bytes(slot)),
         None => contents(problem, slot, bytes, &pattern),
@@ -80,7 +80,7 @@ fn memory(
 
 /// The same on the host, for a simulated device.
 pub fn host_memory(problem: &Problem, program: &Program) -> Result<Vec<Vec<u8>>> {
-    let pattern = pattern(problem.dtype());
+    let pattern = pattern_of(problem.dtype());
     let of_buffer = |buffer: &program::Buffer| {
         let bytes = buffer.bytes as usize;
         match (buffer.access, problem.slot_named(&buffer.name)) {
@@ -92,11 +92,17 @@ pub fn host_memory(problem: &Problem, program: &Program) -> Result<Vec<Vec<u8>>>
 }
 
 fn contents(problem: &Problem, slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
-    use problem::SegmentSlot::{AttnMask, Indices, K, V};
+    use problem::SegmentSlot::{AttnMask, Indices, K, KDescale, V, VDescale};
     let segment = |n: u8| &problem.segments[n as usize];
     match slot {
         Slot::Segment(n, Indices) => Ok(scattered_rows(segment(n), bytes / 4)),
         Slot::Segment(n, K) if segment(n).storage != Storage::Elements => Ok(vec![FP8_BYTE; bytes]),
+        Slot::Segment(n, K | V) if segment(n).is_e4m3() => {
+            Ok(pattern_of(DType::E4m3).into_iter().cycle().take(bytes).collect())
+        }
+        Slot::Segment(_, KDescale | VDescale) => {
+            Ok(1f32.to_le_bytes().into_iter().cycle().take(bytes).collect())
+        }
         Slot::Q | Slot::Segment(_, K | V) => {
             Ok(pattern.iter().copied().cycle().take(bytes).collect())
         }
@@ -117,7 +123,7 @@ fn scattered_rows(segment: &Segment, entries: usize) -> Vec<u8> {
     (0..entries).flat_map(|entry| row(entry).to_le_bytes()).collect()
 }
 
-fn pattern(dtype: DType) -> Vec<u8> {
+fn pattern_of(dtype: DType) -> Vec<u8> {
     let mut numbers = vec![0.0; PATTERN];
     Rng::new(1).fill_normal(&mut numbers);
     let numbers = numbers.into_iter();
@@ -126,5 +132,6 @@ fn pattern(dtype: DType) -> Vec<u8> {
         DType::F32 => numbers.flat_map(f32::to_le_bytes).collect(),
         DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
         DType::Bf16 => numbers.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect(),
+        DType::E4m3 => numbers.map(|x| E4m3::from_f32(x).to_bits()).collect(),
     }
 }

@@ -40,6 +40,7 @@ fn unit(dtype: DType) -> f64 {
         DType::F32 => 2f64.powi(-24),
         DType::F16 => 2f64.powi(-11),
         DType::Bf16 => 2f64.powi(-8),
+        DType::E4m3 => 2f64.powi(-4),
     }
 }
 
@@ -49,6 +50,7 @@ fn smallest(dtype: DType) -> f64 {
         DType::F64 => f64::MIN_POSITIVE,
         DType::F16 => 2f64.powi(-24),
         DType::F32 | DType::Bf16 => 2f64.powi(-126),
+        DType::E4m3 => 2f64.powi(-9),
     }
 }
 

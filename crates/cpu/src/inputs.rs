@@ -19,22 +19,28 @@ impl LoadQueries for Inputs<'_> {
 
 /// Reading a segment's rows and its mask tensor.
 pub(crate) trait LoadRows<'a> {
-    /// A key row and its value row.
-    fn load(&self, kv_head: u64, at: RowAt) -> (Vec<f64>, Vec<f64>);
+    /// A key row and its value row, of sequence `b`.
+    fn load(&self, b: u64, kv_head: u64, at: RowAt) -> (Vec<f64>, Vec<f64>);
 
     /// The mask tensor, where there is one.
     fn mask(&self) -> Option<MaskTensor<'a>>;
 }
 
 impl<'a> LoadRows<'a> for SegmentInputs<'a> {
-    fn load(&self, kv_head: u64, at: RowAt) -> (Vec<f64>, Vec<f64>) {
+    fn load(&self, b: u64, kv_head: u64, at: RowAt) -> (Vec<f64>, Vec<f64>) {
         if let HostRef::U8(bytes) = self.k {
             let key = unpack(self, bytes, at);
             let value = key[..self.segment.value_dim() as usize].to_vec();
             return (key, value);
         }
-        let key = load_row(self.k, &self.segment.k, kv_head, at);
-        (key, load_row(self.v, &self.segment.value_view(), kv_head, at))
+        let mut key = load_row(self.k, &self.segment.k, kv_head, at);
+        let mut value = load_row(self.v, &self.segment.value_view(), kv_head, at);
+        if self.segment.is_e4m3() {
+            let factors = self.descales(b, kv_head).map(f64::from);
+            key.iter_mut().for_each(|x| *x *= factors[0]);
+            value.iter_mut().for_each(|x| *x *= factors[1]);
+        }
+        (key, value)
     }
 
     fn mask(&self) -> Option<MaskTensor<'a>> {

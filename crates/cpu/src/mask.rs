@@ -43,7 +43,7 @@ impl<'a> MaskTensor<'a> {
             HostRef::F32(s) => floats(keys, |at| s[at], put),
             HostRef::F16(s) => floats(keys, |at| f16::to_f32(s[at]), put),
             HostRef::Bf16(s) => floats(keys, |at| bf16::to_f32(s[at]), put),
-            HostRef::I32(_) => unreachable!("checked with the inputs"),
+            HostRef::E4m3(_) | HostRef::I32(_) => unreachable!("checked with the inputs"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! of two is a bf16 number for every scale that a row of normal numbers can have.
 
 use half::bf16;
-use problem::{InvalidProblem, Storage};
+use problem::{E4m3, InvalidProblem, Storage};
 
 const DIM: usize = Storage::MODEL1_DIM as usize;
 const FP8: usize = Storage::MODEL1_FP8 as usize;
@@ -12,56 +12,23 @@ const BLOCK: usize = Storage::MODEL1_BLOCK as usize;
 const ROW_BYTES: usize = Storage::MODEL1_ROW_BYTES as usize;
 const SCALE_BYTES: usize = Storage::MODEL1_SCALE_BYTES as usize;
 
-/// The largest finite e4m3 number.
-const E4M3_MAX: f32 = 448.0;
 /// Blocks whose largest magnitude is smaller are scaled as if it were this.
 const SMALLEST_AMAX: f32 = 1e-4;
 
 /// The value of an e4m3 bit pattern (no infinities; 0x7f and 0xff are NaN).
-pub const fn e4m3_to_f32(bits: u8) -> f32 {
-    let sign = (bits as u32 & 0x80) << 24;
-    let (exponent, mantissa) = (bits as u32 >> 3 & 0xf, bits as u32 & 7);
-    match (exponent, mantissa) {
-        (0xf, 7) => f32::NAN,
-        // Subnormals are multiples of 2^-9.
-        (0, _) => f32::from_bits(sign | (mantissa as f32 / 512.0).to_bits()),
-        _ => f32::from_bits(sign | (exponent + 120) << 23 | mantissa << 20),
-    }
+pub fn e4m3_to_f32(bits: u8) -> f32 {
+    E4m3::from_bits(bits).to_f32()
 }
-
-/// The value of every bit pattern.
-static E4M3: [f32; 256] = {
-    let mut values = [0.0; 256];
-    let mut bits = 0;
-    while bits < 256 {
-        values[bits] = e4m3_to_f32(bits as u8);
-        bits += 1;
-    }
-    values
-};
 
 /// The nearest e4m3 bit pattern, ties to even, saturating at ±448; NaN stays NaN.
 pub fn f32_to_e4m3(value: f32) -> u8 {
-    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-    let magnitude = value.abs();
-    if value.is_nan() {
-        return sign | 0x7f;
-    }
-    if magnitude >= E4M3_MAX {
-        return sign | 0x7e;
-    }
-    // The spacing of e4m3 numbers in this binade; subnormals share the first binade's.
-    let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-6);
-    let steps = (magnitude / 2f32.powi(exponent - 3)).round_ties_even() as u32;
-    // 8..=15 steps are the mantissas of this binade; 16 carries into the next, below 8 is subnormal.
-    let bits = ((exponent + 6) as u32 * 8 + steps).min(0x7e);
-    sign | bits as u8
+    E4m3::from_f32(value).to_bits()
 }
 
 /// The exponent of the power-of-two scale of a block: the smallest that brings it into e4m3 range.
 fn scale_exponent(block: &[f32]) -> i32 {
     let amax = block.iter().fold(SMALLEST_AMAX, |m, x| m.max(x.abs()));
-    let ratio = amax / E4M3_MAX;
+    let ratio = amax / E4m3::MAX;
     let exponent = (ratio.to_bits() >> 23) as i32 - 127;
     let exact = ratio.to_bits() & 0x7f_ffff == 0;
     (exponent + !exact as i32).clamp(-127, 127)
@@ -155,7 +122,7 @@ pub(crate) fn unpack(page: &[u8], page_rows: usize, at: usize, row: &mut [f32]) 
     let blocks = row[..FP8].chunks_exact_mut(BLOCK).zip(data.chunks_exact(BLOCK));
     for ((row, data), scale) in blocks.zip(scales) {
         let scale = power_of_two(*scale as i32 - 127);
-        row.iter_mut().zip(data).for_each(|(out, bits)| *out = E4M3[*bits as usize] * scale);
+        row.iter_mut().zip(data).for_each(|(out, bits)| *out = e4m3_to_f32(*bits) * scale);
     }
     for (out, bytes) in row[FP8..DIM].iter_mut().zip(data[FP8..].as_chunks::<2>().0) {
         *out = bf16::from_le_bytes(*bytes).to_f32();

@@ -8,7 +8,7 @@
 use crate::oracle::{Arithmetic, attention};
 use crate::reference::Reference;
 use half::{bf16, f16};
-use problem::{DType, HostBuffers, InvalidProblem, Problem};
+use problem::{DType, E4m3, HostBuffers, InvalidProblem, Problem};
 
 /// Rounds scores, normalised probabilities and outputs to one dtype.
 struct Rounded(DType);
@@ -20,6 +20,7 @@ impl Rounded {
             DType::F32 => x as f32 as f64,
             DType::F16 => f16::from_f64(x).to_f64(),
             DType::Bf16 => bf16::from_f64(x).to_f64(),
+            DType::E4m3 => E4m3::from_f32(x as f32).to_f32().into(),
         }
     }
 }

@@ -188,15 +188,15 @@ impl SharedRows {
             false => s
                 .runs(b, 0..s.keys(b))
                 .flat_map(|(first, count)| (0..count).map(move |i| first.after(i)))
-                .map(|at| load(s, kv_head, at))
+                .map(|at| load(s, b, kv_head, at))
                 .collect(),
         };
         Self { segments: inputs.segments.iter().map(rows).collect() }
     }
 }
 
-fn load(inputs: &SegmentInputs, kv_head: u64, at: RowAt) -> KeyValue {
-    let (key, value) = inputs.load(kv_head, at);
+fn load(inputs: &SegmentInputs, b: u64, kv_head: u64, at: RowAt) -> KeyValue {
+    let (key, value) = inputs.load(b, kv_head, at);
     KeyValue::new(key, value)
 }
 
@@ -219,7 +219,7 @@ fn visible_rows<'s>(
     for segment in inputs.segments.iter().filter(|s| s.is_listed()) {
         let entries =
             (0..segment.keys(query.b)).filter_map(|j| segment.listed_row(query.b, flat_token, j));
-        listed.extend(entries.map(|at| load(segment, kv_head, at)));
+        listed.extend(entries.map(|at| load(segment, query.b, kv_head, at)));
     }
     let mut rows: Vec<Seen> = Vec::new();
     for (segment, all) in inputs.segments.iter().zip(&shared.segments) {

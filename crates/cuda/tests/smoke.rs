@@ -28,10 +28,16 @@ fn every_check_passes_on_a_gpu_and_its_absence_is_an_error() {
 
 #[test]
 fn the_kernels_assemble_without_spills_or_warnings() {
-    use checks::kernels::{ACCELERATED, LAUNCH, TMA, VECTOR};
-    for (ptx, arch) in
-        [(VECTOR, "sm_80"), (TMA, "sm_90"), (LAUNCH, "sm_90"), (ACCELERATED, "sm_90a")]
-    {
+    use checks::kernels::{ACCELERATED, BOXES, GATHER, LAUNCH, TMA, VECTOR};
+    let all = [
+        (VECTOR, "sm_80"),
+        (TMA, "sm_90"),
+        (BOXES, "sm_90"),
+        (GATHER, "sm_100a"),
+        (LAUNCH, "sm_90"),
+        (ACCELERATED, "sm_90a"),
+    ];
+    for (ptx, arch) in all {
         let printed = ptx::parse(ptx).unwrap().to_string();
         let assembled = assemble(&printed, arch).unwrap();
         assert!(assembled.warnings.is_empty(), "{:?}", assembled.warnings);
@@ -45,4 +51,8 @@ fn the_programs_keep_their_rules() {
     assert_eq!(checks::launches::captured_program().check(), Ok(vec![]));
     let program = checks::tma::round_trip_program(program::Swizzle::B128, 64, (0, 0));
     assert_eq!(program.check(), Ok(vec![]));
+    for program in (1..=4).map(checks::boxes::small_boxes_program) {
+        assert_eq!(program.check(), Ok(vec![]));
+    }
+    assert_eq!(checks::boxes::gather_program(0).check(), Ok(vec![]));
 }

@@ -1,16 +1,16 @@
 //! Prints the PTX of a case of the table, `emit ARCH CASE`, or of a dense problem,
-//! `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH`.
+//! `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH [DTYPE]`.
 
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
-const USAGE: &str = "emit ARCH CASE, as in `emit sm90 mixed-d128`, or emit ARCH D DV T S MASK HEADS KV_HEADS BATCH, \
+const USAGE: &str = "emit ARCH CASE, as in `emit sm90 mixed-d128`, or emit ARCH D DV T S MASK HEADS KV_HEADS BATCH [DTYPE], \
                      as in `emit sm100 128 128 4096 4096 causal 32 8 1`";
 
 fn main() {
     let mut a: Vec<String> = std::env::args().skip(1).collect();
-    if a.len() != 9 && a.len() != 2 {
-        eprintln!("emit: 2 or 9 arguments are needed, and {} are given: {USAGE}", a.len());
+    if ![2, 9, 10].contains(&a.len()) {
+        eprintln!("emit: 2, 9 or 10 arguments are needed, and {} are given: {USAGE}", a.len());
         std::process::exit(2);
     }
     let arch = match a.remove(0).as_str() {
@@ -42,9 +42,10 @@ fn dense(a: &[String]) -> Problem {
         "causal" => Mask::Causal,
         _ => Mask::Window { left: Some(128), right: Some(0) },
     };
-    let q = View::bshd(DType::Bf16, [b, h, t, d]);
-    let k = View::bshd(DType::Bf16, [b, hk, s, d]);
-    let v = View::bshd(DType::Bf16, [b, hk, s, dv]);
+    let dtype = a.get(8).map_or(DType::Bf16, |name| name.parse().expect("a dtype"));
+    let q = View::bshd(dtype, [b, h, t, d]);
+    let k = View::bshd(dtype, [b, hk, s, d]);
+    let v = View::bshd(dtype, [b, hk, s, dv]);
     Problem::builder(q)
         .segment(Segment::new(k, v).mask(mask))
         .return_lse()

@@ -13,14 +13,16 @@
 //! memory would be paid for each.
 
 use crate::call::memory::Memory;
+use crate::call::precision::Precision;
 use crate::call::sequence::element;
+use crate::math::average;
 use crate::math::weights::{Headroom, Weights};
 use crate::plan::Partial;
 use layout::Layout;
-use problem::{DType, Problem, QueryLengths, Slot};
+use problem::{Problem, QueryLengths, Slot};
 use program::Launch;
 use program::build::{Arguments, Divisor};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Kernel, Reg, SharedArray, SmemPtr, Target};
+use ptx::build::{Builder, Cmp, GlobalPtr, Kernel, Reg, SharedArray, SmemPtr, Target};
 
 /// Warps of a CTA.
 const WARPS: u32 = 4;
@@ -52,7 +54,7 @@ struct Combine {
     sinks: Option<GlobalPtr>,
     cu_seqlens_end: Option<GlobalPtr>,
     value_dim: u32,
-    half: HalfType,
+    precision: Precision,
     /// Warps that share a row.
     team: u32,
     /// Their sums, where there is more than one.
@@ -157,7 +159,7 @@ fn declare(
             args.pointer_at(b, "cu_seqlens_end", offsets, problem.batch() * 4)
         }),
         value_dim: problem.value_dim() as u32,
-        half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+        precision: Precision::of(problem),
         team,
         shared: (team > 1).then(|| {
             let sums = Layout::column_major((u64::from(COLUMNS), u64::from(WARPS)));
@@ -398,16 +400,16 @@ impl Combine {
     }
 
     fn write(&self, b: &mut Builder, row: &Row, factor: Reg<f32>, sums: [Reg<f32>; 4]) {
-        let mut offset = b.eval(row.column.widening_mul(2));
+        let mut offset = b.eval(row.column.widening_mul(self.precision.bytes()));
         for (index, stride) in row.place.into_iter().zip(self.strides) {
             let index = b.widen(index);
             offset = b.eval(index * stride + offset);
         }
         let at = b.global_add(self.out, offset);
-        let scaled = sums.map(|sum| b.mul(sum, factor));
-        let packed = [0, 2].map(|n| b.pack(self.half, scaled[n], scaled[n + 1]));
+        let scaled = sums.map(|sum| average::scaled(b, self.precision, sum, factor));
+        let words = self.precision.words(b, &scaled);
         let all = b.predicate(true);
         let within = self.within(b, row, all);
-        b.if_(within, |b| b.st_global_vector(at, &packed));
+        b.if_(within, |b| Precision::store(b, at, &words));
     }
 }

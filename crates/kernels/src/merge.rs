@@ -80,8 +80,9 @@ impl Merge {
     }
 
     fn check(&self) -> Result<(), Unsupported> {
-        if self.view.dtype == DType::F64 {
-            return Err(Unsupported::new("merging f64", "kernels add in f32").nearest("f32"));
+        if let dtype @ (DType::F64 | DType::E4m3) = self.view.dtype {
+            let what = format!("merging {dtype}");
+            return Err(Unsupported::new(what, "kernels add in f32").nearest("f32"));
         }
         if self.parts > MOST_PARTS {
             let what = format!("a merge of {} parts", self.parts);
@@ -328,7 +329,7 @@ impl Elements {
         match self.dtype {
             DType::F16 => Some(HalfType::F16),
             DType::Bf16 => Some(HalfType::Bf16),
-            DType::F32 | DType::F64 => None,
+            DType::F32 | DType::F64 | DType::E4m3 => None,
         }
     }
 

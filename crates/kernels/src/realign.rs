@@ -26,20 +26,25 @@ struct Copy {
     element: u32,
 }
 
-/// Puts a copy of every tensor of rows that is read in front of `launches`, which read the copies from now on.
+/// Puts a copy of every tensor of rows that is read, but for those that are copied `already`, in front of `launches`,
+/// which read the copies from now on.
 pub fn prepend(
     problem: &Problem,
+    already: impl Fn(Slot) -> bool,
     target: Target,
     memory: &mut Memory,
     kernels: &mut Vec<Kernel>,
     launches: &mut Vec<Launch>,
 ) {
-    let rows = problem.slots().into_iter().filter(|slot| is_read_in_vectors(*slot));
+    let rows =
+        problem.slots().into_iter().filter(|slot| is_read_in_vectors(*slot) && !already(*slot));
     let copies: Vec<Copy> = rows.map(|slot| Copy::reserve(problem, memory, slot)).collect();
     for launch in launches.iter_mut() {
         // Of two segments side by side the second does not wait for what comes before the first.
         launch.overlaps_previous = false;
-        launch.args.iter_mut().for_each(|argument| redirect(argument, &copies));
+        for copy in &copies {
+            launch.args.iter_mut().for_each(|argument| redirect(argument, copy.from, copy.to));
+        }
     }
     let copies = copies.iter().filter(|copy| copy.bytes > 0).map(|copy| copy.emit(target));
     let (mut copying, first): (Vec<Kernel>, Vec<Launch>) = copies.unzip();
@@ -51,14 +56,15 @@ fn is_read_in_vectors(slot: Slot) -> bool {
     matches!(slot, Slot::Q | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V))
 }
 
-fn redirect(argument: &mut Argument, copies: &[Copy]) {
+/// Makes an argument that is in buffer `from` the same in buffer `to`.
+pub fn redirect(argument: &mut Argument, from: BufferId, to: BufferId) {
     let id = match argument {
         Argument::Buffer(id, _) => id,
         Argument::TensorMap(map) => &mut map.buffer,
         Argument::U32(_) | Argument::U64(_) | Argument::F32(_) | Argument::Bytes(..) => return,
     };
-    if let Some(copy) = copies.iter().find(|copy| copy.from == *id) {
-        *id = copy.to;
+    if *id == from {
+        *id = to;
     }
 }
 

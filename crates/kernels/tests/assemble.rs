@@ -133,8 +133,12 @@ fn hopper_kernels_assemble_without_spills() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Whether a case is assembled: of packed rows beside MODEL1 one for each format.
+/// Whether a case is assembled: of packed rows beside MODEL1 one for each format. Kernels for e4m3 keys are those of
+/// another family (`mma_sync.rs`).
 fn assembled(case: &Case) -> bool {
+    if case.name.starts_with("e4m3-") {
+        return false;
+    }
     let kept = ["packed-lists-", "packed-pages-V3.2", "packed-two-V4.1-fp4"];
     !case.name.starts_with("packed-") || kept.iter().any(|kept| case.name.starts_with(kept))
 }

@@ -126,13 +126,16 @@ fn two_blocks_of_rows() {
 
 #[test]
 fn keys_that_are_values() {
-    for (key_dim, value_dim) in [(128, 128), (192, 128), (576, 512)] {
-        for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+    let choices = [RowBlocks::One, RowBlocks::Two]
+        .into_iter()
+        .flat_map(|blocks| [Split::Never, Split::Every { keys: 256 }].map(|split| (blocks, split)));
+    for (row_blocks, split) in choices {
+        for (key_dim, value_dim) in [(128, 128), (192, 128), (576, 512)] {
             let q = View::bshd(DType::Bf16, [2, 8, 300, key_dim]);
             let k = View::bshd(DType::Bf16, [2, 1, 700, key_dim]);
             let segment = Segment::shared(k, value_dim);
             let problem = Problem::builder(q).segment(segment).build().expect("a valid problem");
-            let options = PlanOptions { row_blocks, ..PlanOptions::for_arch(Arch::Sm100) };
+            let options = PlanOptions { row_blocks, split, ..PlanOptions::for_arch(Arch::Sm100) };
             assembles(&problem, Arch::Sm100, &options);
         }
     }

@@ -8,7 +8,7 @@ use problem::Element;
 use sixwarp_kernels::{Arch, plan};
 
 /// One case for each way in which a kernel reads such numbers.
-const CASES: [&str; 19] = [
+const CASES: [&str; 21] = [
     "varlen-causal",
     "varlen-window",
     "varlen-packed-queries-batched-keys",
@@ -24,6 +24,8 @@ const CASES: [&str; 19] = [
     "dsv4-csa-decode*",
     "attn-mask-lengths-d*",
     "attn-mask-paged-16",
+    "e4m3-decode-paged-d64",
+    "e4m3-varlen",
     "special-value-nan-packed",
     "special-value-nan-paged-*",
     "special-value-nan-lists-d*",

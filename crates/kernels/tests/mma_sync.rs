@@ -5,11 +5,11 @@
 mod common;
 
 use common::{Simulated, named, run_table};
-use problem::{DType, Problem, Segment, View};
+use problem::{DType, Descale, E4m3, HostVec, Problem, QueryLengths, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 2] = ["dtype f32", "dtype f64"];
+const DECLINED: [&str; 2] = ["dtype f64", "attn_mask of f64"];
 
 /// One case per feature.
 const FEATURES: &[&str] = &[
@@ -28,10 +28,19 @@ const FEATURES: &[&str] = &[
     "gather-shared-d192",
     "lists-holes-d*",
     "special-*-d64",
+    "e4m3-*",
 ];
 
 /// Cases that take every path of the copies: one ring and two, one buffer and several, rows in order and looked up.
-const COPIES: &[&str] = &["tokens-300", "paged-16", "gather-shared-d192", "mqa-d512-t4-s256"];
+const COPIES: &[&str] = &[
+    "tokens-300",
+    "paged-16",
+    "gather-shared-d192",
+    "mqa-d512-t4-s256",
+    "e4m3-prefill-d80",
+    "e4m3-decode-paged-d128",
+    "e4m3-shared-576",
+];
 
 fn on(arch: Arch, mode: &str, seed: u64) -> Simulated {
     let mut engine = Simulated::on(arch);
@@ -61,6 +70,40 @@ fn keys_in_many_parts() {
     assert_eq!(run_table(&mut engine, named(&["tokens-300", "paged-16"]), &DECLINED), 2);
 }
 
+/// What kernels do with f32: every feature, keys in one part and in several.
+#[test]
+fn single_precision() {
+    const CASES: &[&str] = &["f32-*", "dtype-f32-*", "softcap-far-f32", "special-*-f32"];
+    let mut engine = on(Arch::Sm86, "eager", 0);
+    let passed = run_table(&mut engine, named(CASES), &DECLINED);
+    assert_eq!(passed, 21);
+    engine = on(Arch::Sm80, "latest", 0);
+    engine.options.split = Split::Every { keys: 64 };
+    let split = &["f32-paged-decode", "f32-window-sinks", "special-huge-values-f32"];
+    assert_eq!(run_table(&mut engine, named(split), &DECLINED), split.len());
+}
+
+/// Each way of its copies and products: one ring and two, rows that two warps share, queries that are read from memory.
+#[test]
+fn single_precision_whatever_the_order_of_events() {
+    const CASES: &[&str] = &["f32-varlen", "f32-paged-decode", "f32-shared-mla", "dtype-f32-d256"];
+    for (mode, seed) in [("latest", 0), ("adversarial", 0), ("random", 0)] {
+        let mut engine = on(Arch::Sm86, mode, seed);
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+}
+
+/// GPUs with kernels of their own take these for f32, and copy rows that no kernel can read as they lie.
+#[test]
+fn single_precision_and_odd_rows_on_newer_gpus() {
+    const CASES: &[&str] = &["f32-varlen", "odd-rows-*", "strides-odd-gap3"];
+    for (arch, any_address) in [(Arch::Sm90, false), (Arch::Sm90, true), (Arch::Sm100, false)] {
+        let mut engine = on(arch, "latest", 0);
+        engine.options.any_address = any_address;
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), 4, "{arch}");
+    }
+}
+
 /// Rows of every packed format: with the instruction that unpacks fp8 numbers, and without.
 #[test]
 fn packed_rows_with_and_without_an_instruction() {
@@ -68,6 +111,49 @@ fn packed_rows_with_and_without_an_instruction() {
     for arch in [Arch::Sm86, Arch::Sm120] {
         let passed = run_table(&mut on(arch, "latest", 0), named(CASES), &DECLINED);
         assert!(passed > 5, "{arch}: {passed}");
+    }
+}
+
+/// e4m3 keys on GPUs with kernels of their own, and on one that unpacks with an instruction.
+#[test]
+fn e4m3_keys_on_newer_gpus() {
+    const CASES: &[&str] = &["e4m3-prefill-d64", "e4m3-two-segments", "e4m3-varlen"];
+    for arch in [Arch::Sm90, Arch::Sm100, Arch::Sm120] {
+        let passed = run_table(&mut on(arch, "adversarial", 0), named(CASES), &DECLINED);
+        assert_eq!(passed, CASES.len(), "{arch}");
+    }
+}
+
+/// Every e4m3 number is unpacked exactly: keys of one number each, one per bit pattern, seen one by one.
+#[test]
+fn every_e4m3_number_is_unpacked_exactly() {
+    let numbers: Vec<E4m3> = (0..=255).map(E4m3::from_bits).collect();
+    let view = |dtype| View::bhsd(dtype, [256, 1, 1, 8]);
+    for (arch, dtype) in [
+        (Arch::Sm86, DType::Bf16),
+        (Arch::Sm86, DType::F16),
+        (Arch::Sm90, DType::Bf16),
+        (Arch::Sm90, DType::F16),
+    ] {
+        // A sequence has one key, whose value is its output.
+        let keys = view(DType::E4m3);
+        let problem = Problem::builder(view(dtype)).segment(Segment::new(keys, keys));
+        let problem = problem.build().expect("a valid problem");
+        let program =
+            plan(&problem, arch, &PlanOptions::for_arch(arch)).expect("supported").program;
+        let memory = program.buffers.iter().map(|buffer| match buffer.name.as_str() {
+            "v" => numbers.iter().flat_map(|number| [number.to_bits(); 8]).collect(),
+            _ => vec![0; buffer.bytes as usize],
+        });
+        let memory: Vec<Vec<u8>> = memory.collect();
+        let report = sim::run(&program, &memory, &sim::Options::default()).expect("it runs");
+        let out = program.buffer("out").expect("an output");
+        let out = HostVec::from_bytes(dtype, &report.buffers[out.0]);
+        for (n, number) in numbers.iter().enumerate() {
+            let (found, wanted) = (out.as_ref().get(8 * n), f64::from(number.to_f32()));
+            let same = found == wanted || (found.is_nan() && wanted.is_nan());
+            assert!(same, "{arch}, {dtype}: {:#04x} is {wanted}, not {found}", number.to_bits());
+        }
     }
 }
 
@@ -87,23 +173,54 @@ fn launches_keep_the_rules_of_their_chips() {
     }
 }
 
+/// e4m3 keys and values in pages, as engines that serve models keep them.
+#[test]
+fn e4m3_kernels_assemble_without_spills() {
+    for (arch, dtype, dim, queries) in [
+        (Arch::Sm80, DType::Bf16, 128, 512),
+        (Arch::Sm89, DType::Bf16, 64, 1),
+        (Arch::Sm90, DType::F16, 128, 512),
+        (Arch::Sm90, DType::Bf16, 256, 1),
+        (Arch::Sm100, DType::Bf16, 128, 1),
+    ] {
+        let pages = View::bshd(DType::E4m3, [4096, 8, 16, dim]);
+        let segment = Segment::new(pages, pages).paged(256).used().mask(problem::Mask::Causal);
+        let segment = segment.descaled(Descale::PER_TENSOR, Descale::PER_HEAD);
+        let q = Problem::builder(View::bshd(dtype, [1, 32, 64 * queries, dim]));
+        let q = q.query_lengths(QueryLengths::Packed { batch: 64, longest: queries });
+        let problem = q.segment(segment).sinks().build().expect("a valid problem");
+        assert_no_spills(&problem, arch);
+    }
+}
+
 /// A kernel per width, on the chip where it has least room, assembles with the real `ptxas` without spills.
 /// The example `assembles` goes through all.
 #[test]
 fn kernels_assemble_without_spills() {
-    let dense = |dim, keys: u64| {
-        let view = |tokens| View::bshd(DType::Bf16, [4, 16, tokens, dim]);
+    let dense = |dtype, dim, keys: u64| {
+        let view = |tokens| View::bshd(dtype, [4, 16, tokens, dim]);
         let segment = Segment::new(view(keys), view(keys)).mask(problem::Mask::Causal);
         Problem::builder(view(keys)).segment(segment).build().expect("a valid problem")
     };
-    for (arch, dim) in [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)]
-    {
-        let planned = plan(&dense(dim, 4096), arch, &PlanOptions::for_arch(arch));
-        let text = planned.expect("supported").program.module.to_string();
-        let assembled = ptx::toolchain::assemble(&text, &arch.to_string())
-            .unwrap_or_else(|error| panic!("{arch}, {dim} columns: {error}"));
-        for kernel in assembled.report {
-            assert_eq!(kernel.spill_stores, 0, "{arch}, {dim} columns: {}", kernel.name);
-        }
+    let of_chips = [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)];
+    let halves = of_chips.map(|(arch, dim)| (DType::Bf16, arch, dim));
+    let singles = of_chips.map(|(arch, dim)| (DType::F32, arch, dim));
+    let newer = [(Arch::Sm90, 128), (Arch::Sm100, 64), (Arch::Sm103, 256)];
+    let newer = newer.map(|(arch, dim)| (DType::F32, arch, dim));
+    for (dtype, arch, dim) in halves.into_iter().chain(singles).chain(newer) {
+        assert_no_spills(&dense(dtype, dim, 4096), arch);
+    }
+}
+
+#[track_caller]
+fn assert_no_spills(problem: &Problem, arch: Arch) {
+    let (dtype, dim) = (problem.dtype(), problem.key_dim());
+    let planned = plan(problem, arch, &PlanOptions::for_arch(arch));
+    let text = planned.expect("supported").program.module.to_string();
+    let assembled = ptx::toolchain::assemble(&text, &arch.to_string())
+        .unwrap_or_else(|error| panic!("{arch}, {dim} columns: {error}"));
+    for kernel in assembled.report {
+        let name = kernel.name;
+        assert_eq!(kernel.spill_stores, 0, "{dtype} on {arch}, {dim} columns: {name}");
     }
 }

@@ -4,11 +4,11 @@ mod common;
 
 use cases::{Case, CaseData};
 use common::{FEATURES, Simulated, named, run_table};
-use problem::{DType, Problem, Segment, Slot, Storage, View};
+use problem::{DType, Problem, Segment, SegmentSlot, Slot, Storage, View};
 use sixwarp_kernels::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 3] = ["dtype f32", "dtype f64", "without swizzle"];
+const DECLINED: [&str; 3] = ["dtype f64", "attn_mask of f64", "without swizzle"];
 
 /// Cases of wide rows that warps gather which also run on one CTA per 256 columns.
 const SLICED: &[&str] = &[
@@ -20,8 +20,20 @@ const SLICED: &[&str] = &[
     "fp8-value-dim-*",
 ];
 
+/// Blackwell's kernels by the simulator's strictest rules.
 fn blackwell() -> Simulated {
-    Simulated::on(Arch::Sm100)
+    pedantic(Simulated::on(Arch::Sm100))
+}
+
+fn pedantic(mut engine: Simulated) -> Simulated {
+    engine.simulator.pedantic = true;
+    engine
+}
+
+/// The same in a mode.
+fn blackwell_in(mode: &str, seed: u64) -> Simulated {
+    let simulator = sim::Options::mode(mode, seed).expect("a mode");
+    pedantic(Simulated { simulator, ..blackwell() })
 }
 
 /// Whether warps gather the rows of a case.
@@ -62,7 +74,7 @@ fn the_table_on_two_blocks_of_rows() {
 fn two_blocks_of_rows_on_blackwell_ultra() {
     const CASES: &[&str] =
         &["tokens-300", "keys-causal-200", "special-value-nan-d64", "special-key-full-128"];
-    let mut engine = Simulated::on(Arch::Sm103);
+    let mut engine = pedantic(Simulated::on(Arch::Sm103));
     engine.options.row_blocks = RowBlocks::Two;
     assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
 }
@@ -102,9 +114,8 @@ fn special_values_in_parts() {
 fn whatever_the_order_of_events() {
     for row_blocks in [RowBlocks::One, RowBlocks::Two] {
         for mode in ["latest", "adversarial"] {
-            let mut engine = blackwell();
+            let mut engine = blackwell_in(mode, 0);
             engine.options.row_blocks = row_blocks;
-            engine.simulator = sim::Options::mode(mode, 0).expect("a mode");
             assert!(run_table(&mut engine, named(FEATURES), &DECLINED) > 12);
         }
     }
@@ -117,15 +128,14 @@ fn twenty_random_orders() {
     const TWO: &[&str] = &["tokens-300", "mqa-d128-t128-s512"];
     for seed in 0..20 {
         for (row_blocks, cases) in [(RowBlocks::One, ONE), (RowBlocks::Two, TWO)] {
-            let mut engine = blackwell();
+            let mut engine = blackwell_in("random", seed);
             engine.options.row_blocks = row_blocks;
-            engine.simulator = sim::Options::mode("random", seed).expect("a mode");
             assert_eq!(run_table(&mut engine, named(cases), &DECLINED), cases.len());
         }
     }
 }
 
-/// Rows that warps gather, and what those tell about them, by the strictest rules.
+/// Rows that warps gather, and what those tell about them.
 #[test]
 fn gathered_rows_in_any_order() {
     const CASES: &[&str] = &[
@@ -142,9 +152,7 @@ fn gathered_rows_in_any_order() {
     let random = (0..2).map(|seed| ("random", seed));
     let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));
     for (mode, seed) in fixed.into_iter().chain(random) {
-        let mut engine = blackwell();
-        let simulator = sim::Options::mode(mode, seed).expect("a mode");
-        engine.simulator = sim::Options { pedantic: true, ..simulator };
+        let mut engine = blackwell_in(mode, seed);
         assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
     }
 }
@@ -261,4 +269,47 @@ fn the_planner_takes_sixteen_warps_for_long_queries() {
     }
     assert!(summary(8192, 256).starts_with("6 warps"), "{}", summary(8192, 256));
     assert!(summary(1, 512).starts_with("6 warps in each of a pair"), "{}", summary(1, 512));
+}
+
+/// The bytes of a bf16 number that a counter makes.
+fn number(i: u64) -> [u8; 2] {
+    let value = (i * 37 % 61) as f32 / 20.0 - 1.5;
+    ((value.to_bits() >> 16) as u16).to_le_bytes()
+}
+
+/// Rows that lists name in pages that lie `gap` elements apart: output and LSE. Of the entries some are used twice, and
+/// some name no row.
+fn listed_in_pages(dim: u64, gap: u64) -> (Vec<f32>, Vec<f32>) {
+    const PAGES: u64 = 6;
+    const ROWS: u64 = 16;
+    let page = ROWS * dim + gap;
+    let q = View::bshd(DType::Bf16, [1, 4, 2, dim]);
+    let k = View::bshd(DType::Bf16, [PAGES, 1, ROWS, dim]).with_strides([page, dim, dim, 1]);
+    let segment = Segment::shared(k, dim).paged(0).indexed(40);
+    let problem = Problem::builder(q).segment(segment).return_lse().build().expect("valid");
+    let engine = blackwell();
+    let program = plan(&problem, engine.arch, &engine.options).expect("supported").program;
+    let text = program.module.to_string();
+    assert_eq!((text.contains("tile::gather4"), text.contains("cp.async.cg")), (gap == 0, gap > 0));
+    run(&problem, |slot| match slot {
+        Slot::Segment(_, SegmentSlot::Indices) => {
+            let entry = |i: i32| [i, (i * 7) % 96, -1, 96, i32::MAX, 5][i as usize % 6];
+            (0..80).flat_map(|i| entry(i).to_le_bytes()).collect()
+        }
+        Slot::Segment(..) => {
+            let element = |i: u64| match (i / page, i % page) {
+                (page, within) if within < ROWS * dim => number(page * ROWS * dim + within),
+                _ => [0xFF; 2],
+            };
+            (0..problem.slot_bytes(slot) / 2).flat_map(element).collect()
+        }
+        _ => (0..problem.slot_bytes(slot) / 2).flat_map(number).collect(),
+    })
+}
+
+#[test]
+fn threads_copy_rows_that_no_tensor_map_reaches() {
+    for dim in [64, 512] {
+        assert_eq!(listed_in_pages(dim, 0), listed_in_pages(dim, 8), "{dim}");
+    }
 }

@@ -8,7 +8,7 @@ use program::Argument;
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
-const DECLINED: [&str; 2] = ["dtype f32", "dtype f64"];
+const DECLINED: [&str; 2] = ["dtype f64", "attn_mask of f64"];
 
 fn hopper() -> Simulated {
     Simulated::on(Arch::Sm90)

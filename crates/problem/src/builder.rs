@@ -3,7 +3,7 @@
 //! Rules, by number:
 //! 1. Every extent is at least 1 (tokens and the batch may be 0) and below 2^56, the last stride is 1,
 //!    and no tensor, table or list spans 2^56 bytes or more.
-//! 2. `q`, `k`, `v` and `out` share one dtype.
+//! 2. `q` and `out` share one dtype, which is not e4m3; `k` and `v` have the same, or both are e4m3.
 //! 3. `k` has `q`'s dim; `v` has `out`'s dim; K = V needs value dim ≤ key dim.
 //! 4. KV heads divide query heads; both segments agree on heads and dims.
 //! 5. Batches agree; packed views have batch 1; paged views have at least one page of at least one row.
@@ -14,11 +14,12 @@
 //! 10. Packed rows are bf16 of their format's dim, one KV head, K = V; their pages do not overlap.
 //! 11. Each extent of an `attn_mask` is 1 or that of the problem: batch, query heads, queries, and the
 //!     segment's keys (those that its page table has room for, where it is paged). Queries and keys are
-//!     not packed, and keys not listed.
+//!     not packed, and keys not listed. Its elements are not e4m3.
+//! 12. Descales need e4m3 keys and values, and span less than 2^56 bytes.
 
 use crate::{
-    AttnMask, DType, InvalidProblem, Mask, Parts, Problem, QueryLengths, Segment, SegmentSlot,
-    Slot, Values, View,
+    AttnMask, DType, InvalidProblem, Mask, MaskElement, Parts, Problem, QueryLengths, Segment,
+    SegmentSlot, Slot, Values, View,
 };
 
 /// Collects the parts of a [`Problem`].
@@ -178,6 +179,7 @@ fn check_scalars(problem: &Problem) -> Result<(), InvalidProblem> {
 
 fn check_queries(problem: &Problem) -> Result<(), InvalidProblem> {
     let (q, out) = (&problem.q, &problem.out);
+    ensure(q.dtype != DType::E4m3, Slot::Q, "must not be e4m3 (rule 2)", q.dtype)?;
     ensure(out.dtype == q.dtype, Slot::Out, "must have q's dtype (rule 2)", out.dtype)?;
     let same = out.shape[..3] == q.shape[..3];
     ensure(same, Slot::Out, "must have q's batch, heads and tokens (rule 5)", out)?;
@@ -213,8 +215,9 @@ fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     let (k, v) = (&segment.k, segment.value_view());
     check_view(k_slot, k)?;
     check_view(v_slot, &v)?;
-    ensure(k.dtype == problem.dtype(), k_slot, "must have q's dtype (rule 2)", k.dtype)?;
-    ensure(v.dtype == problem.dtype(), v_slot, "must have q's dtype (rule 2)", v.dtype)?;
+    let known = [problem.dtype(), DType::E4m3].contains(&k.dtype);
+    ensure(known, k_slot, "must have q's dtype or be e4m3 (rule 2)", k.dtype)?;
+    ensure(v.dtype == k.dtype, v_slot, "must have k's dtype (rule 2)", v.dtype)?;
     ensure(k.dim() == problem.q.dim(), k_slot, "must have q's dim (rule 3)", k.dim())?;
     ensure(v.dim() == problem.out.dim(), v_slot, "must have out's dim (rule 3)", v.dim())?;
     if let Values::SameAsKeys { dim } = segment.values {
@@ -245,6 +248,7 @@ fn check_segment(problem: &Problem, n: u8, segment: &Segment) -> Result<(), Inva
     check_tables(problem, n, segment)?;
     check_indices(k_slot, segment)?;
     check_storage(k_slot, segment)?;
+    check_descales(problem, n, segment)?;
     check_batches(problem, n, segment)?;
     match &segment.attn_mask {
         Some(mask) => check_attn_mask(problem, n, segment, mask),
@@ -279,6 +283,21 @@ fn check_indices(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
     ensure(!packed, slot, "an index list needs keys that are not packed (rule 9)", "packed")
 }
 
+fn check_descales(problem: &Problem, n: u8, segment: &Segment) -> Result<(), InvalidProblem> {
+    let descales =
+        [(SegmentSlot::KDescale, segment.k_descale), (SegmentSlot::VDescale, segment.v_descale)];
+    for (part, descale) in descales {
+        let (slot, Some(descale)) = (Slot::Segment(n, part), descale) else { continue };
+        ensure(segment.is_e4m3(), slot, "needs e4m3 keys and values (rule 12)", segment.k.dtype)?;
+        let span = descale.span(problem.batch(), problem.kv_heads());
+        let small = span.is_some_and(|factors| factors < 1 << 54);
+        let [sequences, heads] = descale.strides;
+        let rule = "must span less than 2^56 bytes (rule 12)";
+        ensure(small, slot, rule, format!("strides [{sequences}, {heads}]"))?;
+    }
+    Ok(())
+}
+
 fn check_storage(slot: Slot, segment: &Segment) -> Result<(), InvalidProblem> {
     let (k, storage) = (&segment.k, segment.storage);
     let Some(format) = storage.packed() else {
@@ -310,6 +329,8 @@ fn check_attn_mask(
     ensure(!packed, slot, rule, "beside packed sequences")?;
     let rule = "needs keys that are not listed (rule 11)";
     ensure(segment.indices.is_none(), slot, rule, "beside index lists")?;
+    let narrow = mask.element == MaskElement::Float(DType::E4m3);
+    ensure(!narrow, slot, "must not be e4m3 (rule 11)", mask.element)?;
     let names = ["batch", "query heads", "queries", "keys"];
     let extents =
         [problem.batch(), problem.query_heads(), problem.longest_query(), segment.longest()];

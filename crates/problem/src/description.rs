@@ -1,6 +1,6 @@
 use crate::{
-    AttnMask, IndexList, InvalidProblem, KeyLengths, Mask, Paging, Problem, QueryLengths, Segment,
-    Storage, Values, View,
+    AttnMask, Descale, IndexList, InvalidProblem, KeyLengths, Mask, Paging, Problem, QueryLengths,
+    Segment, Storage, Values, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,12 @@ pub struct SegmentDescription {
     /// A tensor that hides keys or is added to scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attn_mask: Option<AttnMask>,
+    /// Strides of the factors on e4m3 keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k_descale: Option<Descale>,
+    /// Strides of the factors on e4m3 values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v_descale: Option<Descale>,
 }
 
 impl SegmentDescription {
@@ -105,6 +111,8 @@ impl SegmentDescription {
             storage: None,
             page_bytes: None,
             attn_mask: None,
+            k_descale: None,
+            v_descale: None,
         }
     }
 }
@@ -148,6 +156,8 @@ impl From<SegmentDescription> for Segment {
             storage: from.storage.unwrap_or_default(),
             page_bytes: from.page_bytes,
             attn_mask: from.attn_mask,
+            k_descale: from.k_descale,
+            v_descale: from.v_descale,
         }
     }
 }
@@ -189,6 +199,8 @@ impl From<Segment> for SegmentDescription {
             storage: Some(segment.storage).filter(|storage| *storage != Storage::Elements),
             page_bytes: segment.page_bytes,
             attn_mask: segment.attn_mask,
+            k_descale: segment.k_descale,
+            v_descale: segment.v_descale,
             ..Self::new(segment.k)
         }
     }

@@ -12,6 +12,8 @@ pub enum DType {
     F16,
     /// bfloat16.
     Bf16,
+    /// Eight bits ([`E4m3`](crate::E4m3)); keys and values only.
+    E4m3,
 }
 
 impl DType {
@@ -21,6 +23,7 @@ impl DType {
             DType::F64 => 8,
             DType::F32 => 4,
             DType::F16 | DType::Bf16 => 2,
+            DType::E4m3 => 1,
         }
     }
 }
@@ -32,6 +35,7 @@ impl fmt::Display for DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::Bf16 => "bf16",
+            DType::E4m3 => "e4m3",
         })
     }
 }
@@ -44,7 +48,8 @@ impl FromStr for DType {
             "f32" | "float32" => Ok(DType::F32),
             "f16" | "float16" | "half" => Ok(DType::F16),
             "bf16" | "bfloat16" => Ok(DType::Bf16),
-            _ => Err(format!("unknown dtype `{s}`: one of f64, f32, f16, bf16")),
+            "e4m3" | "float8_e4m3fn" => Ok(DType::E4m3),
+            _ => Err(format!("unknown dtype `{s}`: one of f64, f32, f16, bf16, e4m3")),
         }
     }
 }

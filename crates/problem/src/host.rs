@@ -1,4 +1,4 @@
-use crate::{DType, Element, Slot};
+use crate::{DType, E4m3, Element, Slot};
 use half::{bf16, f16};
 
 /// Host memory to read a slot from.
@@ -12,6 +12,8 @@ pub enum HostRef<'a> {
     F16(&'a [f16]),
     /// bf16 elements.
     Bf16(&'a [bf16]),
+    /// e4m3 elements.
+    E4m3(&'a [E4m3]),
     /// i32 elements (offsets, lengths, tables).
     I32(&'a [i32]),
     /// Bytes of a packed row format (see [`Storage`](crate::Storage)), or of a boolean mask.
@@ -29,6 +31,8 @@ pub enum HostMut<'a> {
     F16(&'a mut [f16]),
     /// bf16 elements.
     Bf16(&'a mut [bf16]),
+    /// e4m3 elements.
+    E4m3(&'a mut [E4m3]),
 }
 
 macro_rules! from_slices {
@@ -51,8 +55,8 @@ macro_rules! from_mut_slices {
         }
     )*};
 }
-from_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16, I32 i32, U8 u8);
-from_mut_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16);
+from_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16, E4m3 E4m3, I32 i32, U8 u8);
+from_mut_slices!(F64 f64, F32 f32, F16 f16, Bf16 bf16, E4m3 E4m3);
 
 impl HostRef<'_> {
     /// Number of elements.
@@ -62,6 +66,7 @@ impl HostRef<'_> {
             HostRef::F32(s) => s.len(),
             HostRef::F16(s) => s.len(),
             HostRef::Bf16(s) => s.len(),
+            HostRef::E4m3(s) => s.len(),
             HostRef::I32(s) => s.len(),
             HostRef::U8(s) => s.len(),
         }
@@ -82,6 +87,7 @@ impl HostRef<'_> {
             HostRef::F32(s) => s[index] as f64,
             HostRef::F16(s) => s[index].to_f64(),
             HostRef::Bf16(s) => s[index].to_f64(),
+            HostRef::E4m3(s) => s[index].to_f32() as f64,
             HostRef::I32(s) => s[index] as f64,
             HostRef::U8(s) => s[index] as f64,
         }
@@ -94,6 +100,7 @@ impl HostRef<'_> {
             HostRef::F32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::F16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::Bf16(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostRef::E4m3(s) => s.iter().map(|x| x.to_bits()).collect(),
             HostRef::I32(s) => s.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostRef::U8(s) => s.to_vec(),
         }
@@ -106,6 +113,7 @@ impl HostRef<'_> {
             HostRef::F32(_) => Element::Float(DType::F32),
             HostRef::F16(_) => Element::Float(DType::F16),
             HostRef::Bf16(_) => Element::Float(DType::Bf16),
+            HostRef::E4m3(_) => Element::Float(DType::E4m3),
             HostRef::I32(_) => Element::I32,
             HostRef::U8(_) => Element::U8,
         }
@@ -118,6 +126,7 @@ impl HostRef<'_> {
             HostRef::F32(_) => Some(DType::F32),
             HostRef::F16(_) => Some(DType::F16),
             HostRef::Bf16(_) => Some(DType::Bf16),
+            HostRef::E4m3(_) => Some(DType::E4m3),
             HostRef::I32(_) | HostRef::U8(_) => None,
         }
     }
@@ -131,6 +140,7 @@ impl HostMut<'_> {
             HostMut::F32(s) => HostRef::F32(s),
             HostMut::F16(s) => HostRef::F16(s),
             HostMut::Bf16(s) => HostRef::Bf16(s),
+            HostMut::E4m3(s) => HostRef::E4m3(s),
         }
     }
 
@@ -145,6 +155,7 @@ impl HostMut<'_> {
             HostMut::F32(s) => s[index] = value as f32,
             HostMut::F16(s) => s[index] = f16::from_f64(value),
             HostMut::Bf16(s) => s[index] = bf16::from_f64(value),
+            HostMut::E4m3(s) => s[index] = E4m3::from_f32(value as f32),
         }
     }
 
@@ -165,6 +176,9 @@ impl HostMut<'_> {
             }
             HostMut::Bf16(s) => {
                 s.iter_mut().zip(halves).for_each(|(x, b)| *x = bf16::from_le_bytes(*b));
+            }
+            HostMut::E4m3(s) => {
+                s.iter_mut().zip(bytes).for_each(|(x, b)| *x = E4m3::from_bits(*b));
             }
         }
     }

@@ -1,4 +1,4 @@
-use crate::{DType, HostMut, HostRef};
+use crate::{DType, E4m3, HostMut, HostRef};
 use half::{bf16, f16};
 
 /// Host memory that owns its elements.
@@ -12,6 +12,8 @@ pub enum HostVec {
     F16(Vec<f16>),
     /// bf16 elements.
     Bf16(Vec<bf16>),
+    /// e4m3 elements.
+    E4m3(Vec<E4m3>),
     /// i32 elements.
     I32(Vec<i32>),
     /// Bytes of a packed row format, or of a boolean mask.
@@ -26,6 +28,7 @@ impl HostVec {
             DType::F32 => HostVec::F32(vec![value; len]),
             DType::F16 => HostVec::F16(vec![f16::from_f32(value); len]),
             DType::Bf16 => HostVec::Bf16(vec![bf16::from_f32(value); len]),
+            DType::E4m3 => HostVec::E4m3(vec![E4m3::from_f32(value); len]),
         }
     }
 
@@ -41,6 +44,7 @@ impl HostVec {
             ),
             DType::F16 => HostVec::F16(halves().map(|b| f16::from_le_bytes(*b)).collect()),
             DType::Bf16 => HostVec::Bf16(halves().map(|b| bf16::from_le_bytes(*b)).collect()),
+            DType::E4m3 => HostVec::E4m3(bytes.iter().map(|b| E4m3::from_bits(*b)).collect()),
         }
     }
 
@@ -67,6 +71,7 @@ impl HostVec {
             HostVec::F32(v) => HostRef::F32(v),
             HostVec::F16(v) => HostRef::F16(v),
             HostVec::Bf16(v) => HostRef::Bf16(v),
+            HostVec::E4m3(v) => HostRef::E4m3(v),
             HostVec::I32(v) => HostRef::I32(v),
             HostVec::U8(v) => HostRef::U8(v),
         }
@@ -79,6 +84,7 @@ impl HostVec {
             HostVec::F32(v) => Some(HostMut::F32(v)),
             HostVec::F16(v) => Some(HostMut::F16(v)),
             HostVec::Bf16(v) => Some(HostMut::Bf16(v)),
+            HostVec::E4m3(v) => Some(HostMut::E4m3(v)),
             HostVec::I32(_) | HostVec::U8(_) => None,
         }
     }

@@ -7,7 +7,7 @@
 //! Conventions (they hold for every engine):
 //! - Views are `[batch, heads, tokens, dim]`, strides in elements, the last one 1.
 //! - Scores are `scale · q·k`, then `softcap · tanh(s / softcap)` where a soft cap is set, plus the
-//!   [`AttnMask`] where there is one. Then masks, lengths and the `-inf` of an `AttnMask` hide keys.
+//!   [`AttnMask`] where there is one. A number of e4m3 keys or values is itself times its [`Descale`]. Then masks, lengths and the `-inf` of an `AttnMask` hide keys.
 //! - LSE is a natural logarithm without the sink; `-inf` for a row that sees no key, whose output is 0.
 //! - A sink is one logit per query head, added to the denominator once, never scaled.
 //! - Causal is bottom-right aligned: the last query of a sequence sees its last key.
@@ -21,8 +21,10 @@
 
 mod attn_mask;
 mod builder;
+mod descale;
 mod description;
 mod dtype;
+mod e4m3;
 mod error;
 mod host;
 mod host_vec;
@@ -36,8 +38,10 @@ mod view;
 
 pub use attn_mask::{AttnMask, MaskElement};
 pub use builder::ProblemBuilder;
+pub use descale::Descale;
 pub use description::{Description, SegmentDescription};
 pub use dtype::DType;
+pub use e4m3::E4m3;
 pub use error::{InvalidProblem, Unsupported};
 pub use host::{HostBuffers, HostMut, HostRef};
 pub use host_vec::HostVec;
@@ -181,7 +185,7 @@ impl Problem {
         self.out.dim()
     }
 
-    /// Element type of queries, keys, values and output.
+    /// Element type of queries and output, and of keys and values unless those are e4m3.
     pub fn dtype(&self) -> DType {
         self.q.dtype
     }
@@ -189,6 +193,11 @@ impl Problem {
     /// Whether any slot carries the absolute position of the first query of each sequence.
     pub fn needs_positions(&self) -> bool {
         self.segments.iter().any(|s| matches!(s.mask, Mask::Compressed { .. }))
+    }
+
+    /// Whether keys and values of some segment are e4m3.
+    pub fn has_e4m3(&self) -> bool {
+        self.segments.iter().any(Segment::is_e4m3)
     }
 
     /// Whether a tensor is added to the scores of some segment.

@@ -45,6 +45,8 @@ pub struct SegmentInputs<'a> {
     indices: Option<&'a [i32]>,
     /// The mask tensor, in its element type.
     pub attn_mask: Option<(AttnMask, HostRef<'a>)>,
+    k_descale: Option<&'a [f32]>,
+    v_descale: Option<&'a [f32]>,
 }
 
 /// Checked memory of a whole problem.
@@ -136,6 +138,8 @@ impl<'a> Finder<'_, '_, 'a> {
             page_table: self.i32s(slot(SegmentSlot::PageTable), segment.reads_page_table())?,
             indices: self.i32s(slot(SegmentSlot::Indices), segment.indices.is_some())?,
             attn_mask: self.attn_mask(slot(SegmentSlot::AttnMask), segment)?,
+            k_descale: self.f32s(slot(SegmentSlot::KDescale), segment.k_descale.is_some())?,
+            v_descale: self.f32s(slot(SegmentSlot::VDescale), segment.v_descale.is_some())?,
         })
     }
 
@@ -216,6 +220,16 @@ impl<'a> Inputs<'a> {
 }
 
 impl SegmentInputs<'_> {
+    /// The factors on the keys and on the values of sequence `b` and KV head `kv_head`.
+    pub fn descales(&self, b: u64, kv_head: u64) -> [f32; 2] {
+        let both =
+            [(self.segment.k_descale, self.k_descale), (self.segment.v_descale, self.v_descale)];
+        both.map(|(descale, factors)| match descale.zip(factors) {
+            Some((descale, factors)) => factors[descale.offset(b, kv_head) as usize],
+            None => 1.0,
+        })
+    }
+
     /// Keys of sequence `b` before masking (list entries, where keys are listed).
     pub fn keys(&self, b: u64) -> u64 {
         let b = b as usize;

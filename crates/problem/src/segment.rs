@@ -1,4 +1,4 @@
-use crate::{AttnMask, Mask, Storage, View};
+use crate::{AttnMask, DType, Descale, Mask, Storage, View};
 
 /// Where a segment's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,10 @@ pub struct Segment {
     pub page_bytes: Option<u64>,
     /// A tensor that hides keys or is added to scores, beside what `mask` hides.
     pub attn_mask: Option<AttnMask>,
+    /// Factors on e4m3 keys; 1 if absent.
+    pub k_descale: Option<Descale>,
+    /// Factors on e4m3 values; 1 if absent.
+    pub v_descale: Option<Descale>,
 }
 
 impl Segment {
@@ -93,6 +97,8 @@ impl Segment {
             storage: Storage::Elements,
             page_bytes: None,
             attn_mask: None,
+            k_descale: None,
+            v_descale: None,
         }
     }
 
@@ -129,6 +135,11 @@ impl Segment {
         Self { attn_mask: Some(mask), ..self }
     }
 
+    /// Keys and values, which are e4m3, have factors.
+    pub fn descaled(self, k: Descale, v: Descale) -> Self {
+        Self { k_descale: Some(k), v_descale: Some(v), ..self }
+    }
+
     /// Rows lie in memory as `storage` says.
     pub fn stored(self, storage: Storage) -> Self {
         Self { storage, ..self }
@@ -162,6 +173,11 @@ impl Segment {
                 View { shape: [b, h, t, dim], ..self.k }
             }
         }
+    }
+
+    /// Whether keys and values are e4m3 elements.
+    pub fn is_e4m3(&self) -> bool {
+        self.k.dtype == DType::E4m3
     }
 
     /// Whether keys are found through a page table.

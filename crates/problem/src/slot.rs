@@ -37,6 +37,10 @@ pub enum SegmentSlot {
     Indices,
     /// Masks or biases of scores ([`AttnMask`](crate::AttnMask)).
     AttnMask,
+    /// Factors on keys, f32 ([`Descale`](crate::Descale)).
+    KDescale,
+    /// Factors on values, f32.
+    VDescale,
 }
 
 impl Slot {
@@ -76,6 +80,8 @@ impl fmt::Display for SegmentSlot {
             SegmentSlot::PageTable => "page_table",
             SegmentSlot::Indices => "indices",
             SegmentSlot::AttnMask => "attn_mask",
+            SegmentSlot::KDescale => "k_descale",
+            SegmentSlot::VDescale => "v_descale",
         })
     }
 }
@@ -130,7 +136,13 @@ pub(crate) fn element_of(problem: &Problem, slot: Slot) -> Element {
         {
             Element::U8
         }
-        Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => Element::Float(problem.dtype()),
+        Slot::Segment(n, SegmentSlot::K) => Element::Float(problem.segments[n as usize].k.dtype),
+        Slot::Segment(n, SegmentSlot::V) => {
+            Element::Float(problem.segments[n as usize].value_view().dtype)
+        }
+        Slot::Segment(_, SegmentSlot::KDescale | SegmentSlot::VDescale) => {
+            Element::Float(DType::F32)
+        }
         Slot::Segment(n, SegmentSlot::AttnMask) => {
             match problem.segments[n as usize].attn_mask.map(|mask| mask.element) {
                 Some(MaskElement::Float(dtype)) => Element::Float(dtype),
@@ -157,11 +169,17 @@ pub(crate) fn slots_of(problem: &Problem) -> Vec<Slot> {
         push(part(SegmentSlot::PageTable), segment.reads_page_table());
         push(part(SegmentSlot::Indices), segment.indices.is_some());
         push(part(SegmentSlot::AttnMask), segment.attn_mask.is_some());
+        push(part(SegmentSlot::KDescale), segment.k_descale.is_some());
+        push(part(SegmentSlot::VDescale), segment.v_descale.is_some());
     }
     slots
 }
 
 pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
+    let factors = |descale: Option<crate::Descale>| {
+        let (batch, heads) = (problem.batch(), problem.kv_heads());
+        descale.map_or(0, |d| d.span(batch, heads).unwrap_or(u64::MAX / 16) * 4)
+    };
     let view_bytes = |v: &crate::View| v.span().unwrap_or(u64::MAX / 16) * v.dtype.bytes();
     match slot {
         Slot::Q => view_bytes(&problem.q),
@@ -185,6 +203,8 @@ pub(crate) fn bytes_of(problem: &Problem, slot: Slot) -> u64 {
                     let lists = segment.indices.filter(|_| tokens > 0);
                     lists.map_or(0, |i| (tokens - 1) * i.pitch + i.width) * 4
                 }
+                SegmentSlot::KDescale => factors(segment.k_descale),
+                SegmentSlot::VDescale => factors(segment.v_descale),
                 SegmentSlot::AttnMask => segment
                     .attn_mask
                     .map_or(0, |mask| mask.span().unwrap_or(u64::MAX / 16) * mask.element.bytes()),

@@ -1,7 +1,7 @@
 //! Each rule of a problem, broken once: the error names the tensor, the rule and the value.
 
 use sixwarp_problem::{
-    AttnMask, DType, Mask, MaskElement, Problem, ProblemBuilder, QueryLengths, Segment,
+    AttnMask, DType, Descale, Mask, MaskElement, Problem, ProblemBuilder, QueryLengths, Segment,
     SegmentSlot, Slot, Storage, View,
 };
 
@@ -69,16 +69,26 @@ fn rule_2_one_dtype() {
     let wrong = View::bhsd(DType::F16, [2, 2, 5, 64]);
     refused(
         queries().segment(Segment::new(wrong, keys())),
-        "k: must have q's dtype (rule 2), but it is f16",
+        "k: must have q's dtype or be e4m3 (rule 2), but it is f16",
     );
     refused(
         queries().segment(Segment::new(keys(), wrong)),
-        "v: must have q's dtype (rule 2), but it is f16",
+        "v: must have k's dtype (rule 2), but it is f16",
     );
     refused(
         queries().segment(segment()).out(View::bhsd(DType::F32, [2, 4, 3, 64])),
         "out: must have q's dtype (rule 2), but it is f32",
     );
+    let narrow = View::bhsd(DType::E4m3, [2, 2, 5, 64]);
+    refused(
+        queries().segment(Segment::new(narrow, keys())),
+        "v: must have k's dtype (rule 2), but it is bf16",
+    );
+    refused(
+        Problem::builder(narrow).segment(Segment::new(narrow, narrow)),
+        "q: must not be e4m3 (rule 2), but it is e4m3",
+    );
+    assert!(queries().segment(Segment::new(narrow, narrow)).build().is_ok());
 }
 
 #[test]
@@ -263,6 +273,26 @@ fn rule_10_packed_rows() {
         "k: MODEL1 rows are bf16 of dim 512 with one KV head (rule 10), but it is \
          bf16[2,2,5,64]:[640,320,64,1]",
     );
+}
+
+#[test]
+fn rule_12_descales() {
+    refused(
+        queries().segment(segment().descaled(Descale::PER_TENSOR, Descale::PER_HEAD)),
+        "k_descale: needs e4m3 keys and values (rule 12), but it is bf16",
+    );
+    let narrow = View::bhsd(DType::E4m3, [2, 2, 5, 64]);
+    let descaled = |v| Segment::new(narrow, narrow).descaled(Descale::PER_TENSOR, v);
+    refused(
+        queries().segment(descaled(Descale { strides: [1 << 60, 1] })),
+        "v_descale: must span less than 2^56 bytes (rule 12), but it is strides [1152921504606846976, 1]",
+    );
+    let problem = queries().segment(descaled(Descale { strides: [2, 1] })).build().unwrap();
+    let bytes = |part| problem.slot_bytes(Slot::Segment(0, part));
+    assert_eq!((bytes(SegmentSlot::KDescale), bytes(SegmentSlot::VDescale)), (4, 16));
+    assert_eq!(bytes(SegmentSlot::K), 2 * 2 * 5 * 64);
+    let text = serde_json::to_string(&problem).unwrap();
+    assert_eq!(serde_json::from_str::<Problem>(&text).unwrap(), problem);
 }
 
 #[test]

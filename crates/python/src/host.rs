@@ -3,7 +3,7 @@
 use crate::Plan;
 use crate::memory::Need;
 use half::{bf16, f16};
-use problem::{DType, Element, HostBuffers, HostMut, HostRef};
+use problem::{DType, E4m3, Element, HostBuffers, HostMut, HostRef};
 use sixwarp::Error;
 
 /// Computes on host memory; `addresses` are those of the slots.
@@ -36,6 +36,7 @@ pub(crate) unsafe fn readable<'a>(address: u64, count: usize, element: Element) 
             Element::Float(DType::F32) => HostRef::F32(slice(address, count)),
             Element::Float(DType::F16) => HostRef::F16(slice::<f16>(address, count)),
             Element::Float(DType::Bf16) => HostRef::Bf16(slice::<bf16>(address, count)),
+            Element::Float(DType::E4m3) => HostRef::E4m3(slice::<E4m3>(address, count)),
             Element::I32 => HostRef::I32(slice(address, count)),
             Element::U8 | Element::Bool => HostRef::U8(slice(address, count)),
         }

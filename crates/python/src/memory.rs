@@ -19,7 +19,7 @@ use std::ops::Range;
 pub struct Memory {
     /// The slot's number, from the plan's information.
     pub slot: u32,
-    /// The element type's number: f32, f16, bf16, i32, u8, f64, bool from 0 on.
+    /// The element type's number: f32, f16, bf16, i32, u8, f64, bool, e4m3 from 0 on.
     pub element: u32,
     /// The GPU's number, -1 for the CPU.
     pub device: i32,
@@ -34,7 +34,7 @@ pub struct Memory {
 /// The CPU, where GPUs count from 0.
 pub(crate) const CPU: i32 = -1;
 
-const ELEMENTS: [Element; 7] = [
+const ELEMENTS: [Element; 8] = [
     Element::Float(DType::F32),
     Element::Float(DType::F16),
     Element::Float(DType::Bf16),
@@ -42,6 +42,7 @@ const ELEMENTS: [Element; 7] = [
     Element::U8,
     Element::Float(DType::F64),
     Element::Bool,
+    Element::Float(DType::E4m3),
 ];
 
 /// The number by which callers name a slot.
@@ -66,6 +67,8 @@ fn segment_slot_number(part: SegmentSlot) -> u32 {
         SegmentSlot::PageTable => 4,
         SegmentSlot::Indices => 5,
         SegmentSlot::AttnMask => 6,
+        SegmentSlot::KDescale => 7,
+        SegmentSlot::VDescale => 8,
     }
 }
 

@@ -133,6 +133,8 @@ fn related(checked: &Checked, finding: &Finding, base: &Path) -> Vec<Value> {
 fn location(checked: &Checked, place: &Place, base: &Path) -> Value {
     let (path, line) = match &place.source {
         Some(source) => (source.file.as_str(), source.line),
+        // Of a command's launch that was not saved there is no file with that line.
+        None if checked.ptx.is_none() && checked.command.is_some() => (checked.path.as_str(), 1),
         None => (checked.ptx.as_deref().unwrap_or(&checked.path), place.ptx_line),
     };
     // What has no line is about the whole file, which code hosts show at its first line.

@@ -35,6 +35,9 @@ pub struct Checked {
     pub path: String,
     /// The PTX file of a captured launch, where lines of PTX are to be found.
     pub ptx: Option<String>,
+    /// The command that made the launch, where one was checked: `python kernel.py`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// Which launch of it, where there are several: the line of its `run:` comment.
     pub run_line: Option<usize>,
     /// The kernel that was launched; none if no launch was known.

@@ -87,7 +87,14 @@ impl Checked {
 
     /// The command that runs a schedule again.
     pub fn replay(&self, schedule: &str) -> String {
-        let launch = if self.path.ends_with(".json") { "--launch " } else { "" };
+        let saved = self.path.ends_with(".json");
+        if let Some(command) = self.command.as_ref().filter(|_| !saved) {
+            let (mode, seed) = schedule.split_once(':').unwrap_or((schedule, "0"));
+            return format!(
+                "sixwarp check --launch-modes {mode} --launch-seed {seed} -- {command}"
+            );
+        }
+        let launch = if saved { "--launch " } else { "" };
         format!("sixwarp check {launch}{} --replay {schedule}", quoted(&self.path))
     }
 

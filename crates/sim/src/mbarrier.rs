@@ -89,6 +89,8 @@ pub struct Mbarrier {
     sights: HashMap<WarpId, Sight>,
     /// Where lanes of each warp last looked in vain, by parity and without blocking.
     polls: HashMap<(WarpId, u32), Poll>,
+    /// The last operation of another CTA that signalled it, and the phase it was in.
+    from_afar: Option<(Touch, u64)>,
     /// Simulated time at which the last phase completed, and of the arrivals so far.
     pub done_time: u64,
     time: u64,
@@ -119,6 +121,17 @@ impl Mbarrier {
     pub fn is_fresh(&self, count: u32) -> bool {
         let count = i64::from(count);
         (self.phase, self.expected, self.pending, self.tx) == (0, count, count, 0)
+    }
+
+    /// An operation of another CTA signals the current phase.
+    pub fn note_signal_from_afar(&mut self, by: Touch) {
+        self.from_afar = Some((by, self.phase));
+    }
+
+    /// The last operation of another CTA that signalled it, unless a warp saw the phase complete.
+    pub fn unseen_signal(&self) -> Option<Touch> {
+        let (by, phase) = self.from_afar?;
+        (!self.sights.values().any(|sight| sight.last >= phase)).then_some(by)
     }
 
     /// Lanes of a warp saw `phase`, or an earlier one of its parity, complete.
@@ -203,6 +216,7 @@ impl Mbarrier {
             arrived: Vec::new(),
             sights: HashMap::new(),
             polls: HashMap::new(),
+            from_afar: None,
             done_time: 0,
             time: 0,
             incoming: Clocks::default(),

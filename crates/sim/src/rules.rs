@@ -196,9 +196,10 @@ impl Rule {
             Rule::ExitedCta => {
                 ("exited-cta", "no access to shared memory of a CTA that has exited")
             }
-            Rule::InFlightAtExit => {
-                ("in-flight-at-exit", "copies to a CTA's shared memory end before the CTA does")
-            }
+            Rule::InFlightAtExit => (
+                "in-flight-at-exit",
+                "copies and signals to a CTA's shared memory end before the CTA does",
+            ),
             Rule::CancelAfterRefusal => {
                 ("cancel-after-refusal", "no try_cancel by who has seen one refused")
             }

@@ -61,10 +61,10 @@ pub use support::{Target, supports};
 pub use tensor::{DeviceBuffers, DeviceMut, DeviceRef, DeviceTensor, Pending, Scalar};
 
 pub use problem::{
-    AttnMask, DType, Description, Element, HostBuffers, HostMut, HostRef, HostVec, IndexList,
-    InvalidProblem, KeyLengths, Mask, MaskElement, PackedRows, Paging, Problem, ProblemBuilder,
-    QueryLengths, Scales, Segment, SegmentDescription, SegmentSlot, Slot, Storage, Unsupported,
-    Values, View,
+    AttnMask, DType, Descale, Description, E4m3, Element, HostBuffers, HostMut, HostRef, HostVec,
+    IndexList, InvalidProblem, KeyLengths, Mask, MaskElement, PackedRows, Paging, Problem,
+    ProblemBuilder, QueryLengths, Scales, Segment, SegmentDescription, SegmentSlot, Slot, Storage,
+    Unsupported, Values, View,
 };
 
 /// The example of README.md runs.

@@ -28,11 +28,11 @@ pub enum Target {
 ///
 /// ```
 /// use sixwarp::{Arch, DType, Problem, Segment, Target, View, supports};
-/// let view = View::bhsd(DType::F32, [1, 8, 64, 128]);
+/// let view = View::bhsd(DType::F64, [1, 8, 64, 128]);
 /// let problem = Problem::builder(view).segment(Segment::new(view, view)).build()?;
 /// assert_eq!(supports(&problem, Target::Cpu), None);
 /// let reason = supports(&problem, Target::Gpu(Arch::Sm90)).expect("a reason");
-/// assert!(reason.to_string().starts_with("dtype f32 is not supported"));
+/// assert!(reason.to_string().starts_with("dtype f64 is not supported"));
 /// # Ok::<(), sixwarp::Error>(())
 /// ```
 pub fn supports(problem: &Problem, target: Target) -> Option<Error> {

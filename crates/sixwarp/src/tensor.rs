@@ -4,7 +4,7 @@ use crate::device::Kind;
 use crate::memory::ensure_memory;
 use crate::{Device, Error, Stream};
 use half::{bf16, f16};
-use problem::{DType, Element, HostMut, HostRef, InvalidProblem, Slot};
+use problem::{DType, E4m3, Element, HostMut, HostRef, InvalidProblem, Slot};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Types that tensors have elements of: `f64`, `f32`, `f16`, `bf16`, `i32`, `u8`.
+/// Types that tensors have elements of: `f64`, `f32`, `f16`, `bf16`, [`E4m3`], `i32`, `u8`.
 pub trait Scalar: sealed::Sealed + Copy + Default + 'static {
     /// The type.
     const ELEMENT: Element;
@@ -47,6 +47,7 @@ scalars! {
     f32, F32, Element::Float(DType::F32), |values| Some(HostMut::F32(values));
     f16, F16, Element::Float(DType::F16), |values| Some(HostMut::F16(values));
     bf16, Bf16, Element::Float(DType::Bf16), |values| Some(HostMut::Bf16(values));
+    E4m3, E4m3, Element::Float(DType::E4m3), |_| None;
     i32, I32, Element::I32, |_| None;
     u8, U8, Element::U8, |_| None;
 }

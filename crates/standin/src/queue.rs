@@ -82,6 +82,12 @@ impl Queue {
         self.lock().queued
     }
 
+    /// Whether no job is left.
+    pub fn is_idle(&self) -> bool {
+        let inner = self.lock();
+        inner.ended == inner.queued
+    }
+
     /// Whether a job has ended, or what ended another for good.
     pub fn has_ended(&self, job: u64) -> Outcome<bool> {
         let inner = self.lock();

@@ -7,6 +7,13 @@ use std::ffi::CStr;
 #[repr(transparent)]
 pub struct CudaResult(pub u32);
 
+impl CudaResult {
+    /// The same as an [`Outcome`].
+    pub fn outcome(self) -> Outcome {
+        if self == CudaResult::SUCCESS { Ok(()) } else { Err(self) }
+    }
+}
+
 /// What a function body comes to.
 pub type Outcome<T = ()> = Result<T, CudaResult>;
 

@@ -39,6 +39,8 @@ def attention(
     seqused_k: Any = None,
     page_table: Any = None,
     attn_mask: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
     return_lse: bool = False,
     out: Any = None,
     stream: Any = None,
@@ -65,6 +67,8 @@ def attention(
       Of booleans, keys are seen where it is true. Of floats, it is added to scores, behind `scale` and `softcap`;
       `-inf` hides a key, and other numbers count as 1e38 at most. It goes with everything but `cu_seqlens`. A
       row that sees no key is 0, and its log-sum-exp -inf.
+    - `k_descale`, `v_descale` (float32): factors on keys and values of `float8_e4m3fn`, beside 16-bit queries on a GPU.
+      One for the whole tensor, `[KV heads]`, or `[batch, KV heads]` of any strides. A NaN is NaN.
     - `return_lse` returns `(out, lse)`, the log-sum-exp a natural logarithm in float32, `[batch, heads, tokens]`. It
       is that of the keys alone, without the sink, as `merge` needs it. A row that sees no key has -inf, and 0 in `out`.
     - `out` is written instead of a new tensor, and shares no memory with an input; `stream` is used instead of the
@@ -85,15 +89,16 @@ def attention(
         window = tuple(window)
     result = _quick.attention(
         # spell: tensors, stream, options
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, stream, layout,
-        causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        out, stream, layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
         # spelled
     )  # fmt: skip
     if result is not None:
         return result
     tensors = Tensors(
         # spell: tensors
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        out,
         # spelled
     )  # fmt: skip
     options = checked(
@@ -184,6 +189,8 @@ def plan(
     seqused_k: Any = None,
     page_table: Any = None,
     attn_mask: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
@@ -210,7 +217,8 @@ def plan(
     ensure_given(q=q, k=k, v=v)
     tensors = Tensors(
         # spell: tensors
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        out,
         # spelled
     )  # fmt: skip
     a = adapter_for(tensors._fields, tensors)
@@ -238,6 +246,8 @@ def supports(
     seqused_k: Any = None,
     page_table: Any = None,
     attn_mask: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
@@ -251,10 +261,10 @@ def supports(
     `Unsupported` with. What no device could compute is raised, as by `attention`.
 
     >>> import numpy as np, sixwarp
-    >>> x = np.zeros((1, 4, 2, 64), np.float32)
+    >>> x = np.zeros((1, 4, 2, 64))
     >>> sixwarp.supports(x, x, x, device="cpu")
     >>> sixwarp.supports(x, x, x, device="sm_90a")
-    'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
+    'dtype f64 is not supported: kernels take inputs of bf16, f16 and f32 (nearest that works: f32)'
     """
     options = checked(
         # spell: options
@@ -264,7 +274,8 @@ def supports(
     ensure_given(q=q, k=k, v=v)
     given = (
         # spell: tensors
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        out,
         # spelled
     )  # fmt: skip
     tensors = Tensors(*(None if x is None else lend(x) for x in given))

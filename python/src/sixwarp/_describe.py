@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 FLOATS = ("f64", "f32", "f16", "bf16")
+# Of keys and values only.
+NARROW = ("e4m3",)
 
 
 def view(adapter: Any, x: Any, layout: str, name: str) -> dict:
     """A tensor in name order (batch, heads, tokens, dim); three dimensions are a batch of one."""
     shape, strides, dtype = adapter.shape(x), adapter.strides(x, name), adapter.dtype(x)
-    if dtype not in FLOATS:
-        raise TypeError(f"{name} is {dtype}: float32, float16, bfloat16 or, on the CPU, float64 is needed")
+    if dtype not in FLOATS and (name not in ("k", "v") or dtype not in NARROW):
+        also = ", float8_e4m3fn" if name in ("k", "v") else ""
+        raise TypeError(f"{name} is {dtype}: float32, float16, bfloat16{also} or, on the CPU, float64 is needed")
     if len(shape) == 3:
         shape, strides = (1, *shape), (0, *strides)
     if len(shape) != 4:
@@ -34,6 +37,18 @@ def attn_mask(adapter: Any, x: Any) -> dict:
     missing = 4 - len(shape)
     strides = [stride if extent > 1 else 0 for extent, stride in zip(shape, strides)]
     return {"shape": [1] * missing + list(shape), "strides": [0] * missing + strides, "dtype": dtype}
+
+
+def descale(adapter: Any, x: Any, name: str, batch: int, heads: int) -> list:
+    """Strides of factors from one sequence, and from one KV head, to the next."""
+    shape, strides = tuple(adapter.shape(x)), adapter.strides(x, name)
+    if all(extent == 1 for extent in shape):
+        return [0, 0]
+    if shape == (heads,):
+        return [0, strides[0]]
+    if shape != (batch, heads):
+        raise ValueError(f"{name} has shape {shape}: one factor, ({heads},) or ({batch}, {heads}) is needed")
+    return [stride if extent > 1 else 0 for extent, stride in zip(shape, strides)]
 
 
 def dense_strides(shape: tuple) -> list:

@@ -67,6 +67,8 @@ PARAMETERS = (
     _tensor("seqused_k"),
     _tensor("page_table"),
     _tensor("attn_mask"),
+    _tensor("k_descale"),
+    _tensor("v_descale"),
     # Torch's operator always returns the log-sum-exp, and writes new tensors on the current stream.
     Parameter("return_lse", False, "bool", "bool", (), _truth),
     Parameter("out", None, "Any", "Optional[_T]"),
@@ -77,6 +79,8 @@ PARAMETERS = (
 INPUTS = ("q", "k", "v")
 TENSORS = (*INPUTS, *(p.name for p in PARAMETERS if p.read is None and p.name != "stream"))
 OPTIONS = tuple(p.name for p in PARAMETERS if p.read is not None)
+# Factors on 8-bit keys and values.
+DESCALES = ("k_descale", "v_descale")
 # Lengths, offsets and tables.
 INTEGERS = ("cu_seqlens_q", "cu_seqlens_k", "seqused_k", "page_table")
 

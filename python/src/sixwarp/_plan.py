@@ -107,19 +107,27 @@ class Bound:
         plan.launch(fields, scratch, adapter.stream(plan.ordinal) if stream is None else stream)
 
 
-# Slots whose rows GPUs move in vectors, and of how many bytes.
+# Slots whose rows GPUs move in vectors, and of how many bytes: eight numbers each.
 _ROWS = ("q", "k", "v", "segment 1 k", "segment 1 v")
 _VECTOR = 16
+_NARROW_VECTOR = 8
 
 
 def aligned(tensors: Mapping[str, Any], adapter: Any, on_stream: Callable) -> Mapping[str, Any]:
     """Tensors by the names of their slots; queries, keys and values that begin between two vectors are copies."""
     found = [(name, tensors.get(name)) for name in _ROWS]
-    between = {name: x for name, x in found if x is not None and adapter.pointer(x) % _VECTOR}
+    between = {name: x for name, x in found if x is not None and _is_between(adapter, x)}
     if not between:
         return tensors
     with on_stream():
         return {**tensors, **{name: adapter.copied(x) for name, x in between.items()}}
+
+
+def _is_between(adapter: Any, x: Any) -> bool:
+    at = adapter.pointer(x)
+    if at % _VECTOR == 0:
+        return False
+    return adapter.dtype(x) != "e4m3" or at % _NARROW_VECTOR != 0
 
 
 def packed(memory: Memory) -> bytes:

@@ -64,6 +64,8 @@ class PlannedAttention(Generic[T, R]):
         seqused_k: Any = None,
         page_table: Any = None,
         attn_mask: Any = None,
+        k_descale: Any = None,
+        v_descale: Any = None,
         out: Any = None,
         # spelled
         lse: Any = None,
@@ -75,7 +77,8 @@ class PlannedAttention(Generic[T, R]):
             stream = raw_stream(stream)
         result = self._call(
             # spell: tensors
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+            out,
             # spelled
             lse, workspace, stream,
         )  # fmt: skip
@@ -83,7 +86,8 @@ class PlannedAttention(Generic[T, R]):
             return result
         tensors = Tensors(
             # spell: tensors
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+            out,
             # spelled
         )  # fmt: skip
         return self._run(tensors, lse, workspace, stream)

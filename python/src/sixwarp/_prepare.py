@@ -6,7 +6,7 @@ import operator
 from typing import Any, NamedTuple, Optional
 
 from . import _describe as describe
-from ._parameters import INTEGERS
+from ._parameters import DESCALES, INTEGERS
 from ._plan import Bound, Plan
 
 
@@ -39,6 +39,8 @@ class Tensors(NamedTuple):
     seqused_k: Any
     page_table: Any
     attn_mask: Any
+    k_descale: Any
+    v_descale: Any
     out: Any
     # spelled
 
@@ -48,6 +50,11 @@ class Tensors(NamedTuple):
         given = {name: a.integers(name, x) for name, x in integers if x is not None}
         if self.sinks is not None:
             given["sinks"] = a.floats("sinks", self.sinks)
+        for name in DESCALES:
+            # Factors may have any strides, so that one can stand for all.
+            x = getattr(self, name)
+            if x is not None and a.dtype(x) != "f32":
+                given[name] = a.floats(name, x)
         return self._replace(**given) if given else self
 
     def slots(self, out: Any, lse: Any, shared: bool) -> dict:
@@ -93,6 +100,11 @@ def describe_call(a: Any, tensors: Tensors, options: Options) -> Described:
     packed = _packed_queries(a, tensors.cu_seqlens_q, options.max_seqlen_q, tokens)
     _add_lengths(a, segment, tensors, packed[0] if packed else batch, options.max_seqlen_k)
     segment["mask"] = describe.mask(options.causal, options.window)
+    sequences = packed[0] if packed else batch
+    for name in DESCALES:
+        x = getattr(tensors, name)
+        if x is not None:
+            segment[name] = describe.descale(a, x, name, sequences, segment["k"]["shape"][1])
     if tensors.attn_mask is not None:
         segment["attn_mask"] = describe.attn_mask(a, tensors.attn_mask)
     describe.ensure_shape(a, "sinks", tensors.sinks, (heads,))

@@ -63,15 +63,29 @@ def power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, batch: Batch, layer: Layer, sinks: Optional[Tensor], out: Tensor) -> None:
-    """Attention of packed queries `[tokens, heads, dim]` over pages `[pages, rows, heads, dim]`, into `out`.
+# 8-bit pages that kernels read, and the largest number that they hold.
+FP8 = torch.float8_e4m3fn
+FP8_MOST = torch.finfo(FP8).max
+
+
+class Pages(NamedTuple):
+    """Keys and values `[pages, rows, heads, dim]`, and the factors on 8-bit ones: one, or one per KV head."""
+
+    k: Tensor
+    v: Tensor
+    k_descale: Optional[Tensor] = None
+    v_descale: Optional[Tensor] = None
+
+
+def attend(q: Tensor, pages: Pages, batch: Batch, layer: Layer, sinks: Optional[Tensor], out: Tensor) -> None:
+    """Attention of packed queries `[tokens, heads, dim]` over pages, into `out`.
 
     Rows of `q` and `out` behind the last offset are neither read nor written.
     """
     attention(
-        q, k, v, causal=batch.causal, window=layer.sides(batch.causal), softcap=layer.softcap, scale=layer.scale,
+        q, pages.k, pages.v, causal=batch.causal, window=layer.sides(batch.causal), softcap=layer.softcap, scale=layer.scale,
         sinks=sinks, cu_seqlens_q=batch.offsets, max_seqlen_q=batch.longest, seqused_k=batch.lengths,
-        page_table=batch.table, out=out, split=layer.split,
+        page_table=batch.table, k_descale=pages.k_descale, v_descale=pages.v_descale, out=out, split=layer.split,
     )  # fmt: skip
 
 
@@ -90,13 +104,15 @@ def generation(capability: Tuple[int, int]) -> Optional[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def refusal(capability: Tuple[int, int], dtype: torch.dtype, dim: int, page: int) -> Optional[str]:
+def refusal(
+    capability: Tuple[int, int], dtype: torch.dtype, dim: int, page: int, cache: Optional[torch.dtype] = None
+) -> Optional[str]:
     """Why a GPU cannot attend with such heads over such pages, in the planner's words; None if it can."""
     architecture = generation(capability)
     if architecture is None:
         major, minor = capability
         return f"sixwarp has no kernels for compute capability {major}.{minor}: it has them from 8.0 on"
-    q, pages = torch.empty(2, 1, dim, dtype=dtype), torch.empty(1, page, 1, 2 * dim, dtype=dtype)
+    q, pages = torch.empty(2, 1, dim, dtype=dtype), torch.empty(1, page, 1, 2 * dim, dtype=cache or dtype)
     integers = functools.partial(torch.zeros, dtype=torch.int32)
     try:
         reason = supports(
@@ -106,6 +122,17 @@ def refusal(capability: Tuple[int, int], dtype: torch.dtype, dim: int, page: int
     except (TypeError, ValueError) as error:
         reason = str(error)
     return None if reason is None else f"sixwarp: {reason}"
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """The same memory; torch indexes few 8-bit floats."""
+    return x.view(torch.uint8) if x.dtype is FP8 else x
+
+
+def as_fp8(rows: Tensor, descale: Optional[Tensor]) -> Tensor:
+    """Rows as 8-bit numbers that `descale` multiplies; larger ones than there are become the largest."""
+    rows = rows.float() if descale is None else rows.float() / descale.reshape(-1, 1)
+    return rows.clamp(-FP8_MOST, FP8_MOST).to(FP8)
 
 
 def as_floats(sinks: Optional[Any]) -> Optional[Tensor]:

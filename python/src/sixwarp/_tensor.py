@@ -16,7 +16,7 @@ from ._describe import dense_strides
 
 CPU = -1
 # Numbers of element types, as the library's `Memory` has them; any other stands for types it does not know.
-ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "u8": 4, "f64": 5, "bool": 6}
+ELEMENTS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "u8": 4, "f64": 5, "bool": 6, "e4m3": 7}
 UNKNOWN = 2**32 - 1
 INT32 = (-(2**31), 2**31 - 1)
 
@@ -49,10 +49,11 @@ def ensure_int32(name: str, least: int, most: int) -> None:
 
 
 class NumpyAdapter:
-    """NumPy arrays; `bfloat16` is that of ml_dtypes."""
+    """NumPy arrays; `bfloat16` and `float8_e4m3fn` are those of ml_dtypes."""
 
     names = {
         "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "uint8": "u8",
+        "float8_e4m3fn": "e4m3",
     }  # fmt: skip
 
     def __init__(self) -> None:

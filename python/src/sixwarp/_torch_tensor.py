@@ -20,6 +20,7 @@ _NAMES = {
     torch.int32: "i32",
     torch.uint8: "u8",
     torch.bool: "bool",
+    torch.float8_e4m3fn: "e4m3",
 }
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ELEMENTS = {dtype: ELEMENTS[name] for dtype, name in _NAMES.items()}

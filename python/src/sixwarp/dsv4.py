@@ -127,11 +127,11 @@ def supports(
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
-    >>> q, lists = np.zeros((1, 8, 512), np.float32), np.zeros((1, 128), np.int32)
-    >>> pages = np.zeros((2, 64, 512), np.float32)
+    >>> q, lists = np.zeros((1, 8, 512)), np.zeros((1, 128), np.int32)
+    >>> pages = np.zeros((2, 64, 512))
     >>> dsv4.supports(q, pages, lists, device="cpu")
     >>> dsv4.supports(q, pages, lists, device="sm_90a")
-    'dtype f32 is not supported: sm_90a kernels take 16-bit inputs (nearest that works: bf16)'
+    'dtype f64 is not supported: kernels take inputs of bf16, f16 and f32 (nearest that works: f32)'
     """
     given = locals()
     del given["device"]

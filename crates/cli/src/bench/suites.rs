@@ -122,6 +122,7 @@ fn dsv4_listed() -> impl Iterator<Item = Row> {
         model1,
         storage: None,
         attn_mask: None,
+        e4m3: None,
     };
     let layers = [
         ("csa-flash listed", 64, 512, false),
@@ -203,6 +204,7 @@ impl Shape {
                 model1: false,
                 storage: None,
                 attn_mask: None,
+                e4m3: None,
             },
             second: None,
             scale: None,

@@ -1,15 +1,20 @@
 //! `sixwarp check -- COMMAND`: a program on the stand-in driver.
 //!
-//! The command finds a `libcuda.so.1` of this project, a `ptxas` that keeps PTX, and a `sitecustomize` that prepares
-//! Triton and torch. What the stand-in writes to the folder of reports is summed up when the command has ended.
+//! The command finds a `libcuda.so.1` and a `libcudart.so` of this project, a `ptxas` that keeps PTX, and a
+//! `sitecustomize` that prepares Triton and torch. What the stand-in writes to the folder of reports is summed up when
+//! the command has ended.
 
 mod environment;
 mod findings;
 mod library;
+mod reports;
+mod runtime_library;
 
+use super::output::Outputs;
 use crate::AnyError;
 use environment::Environment;
 use findings::Findings;
+use reports::Reports;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -31,6 +36,10 @@ pub struct CommandArgs {
     /// Folder for findings as JSON and for the launches that they were found in
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
+    /// Folder for the libraries that the command loads, which stays: with it in LD_LIBRARY_PATH a program runs on the
+    /// simulator without this command
+    #[arg(long, value_name = "FOLDER")]
+    libraries: Option<PathBuf>,
     /// Also save launches in which nothing is found, for `sixwarp sim --launch`: all, every so many (a number), or
     /// those of kernels whose names contain a word
     #[arg(long, value_name = "WHICH", requires = "report")]
@@ -54,16 +63,25 @@ pub struct CommandArgs {
 
 /// Runs the command; the exit status: 1 where something was found, the command's own where it failed, 3 where launches
 /// could not be checked.
-pub fn run(args: CommandArgs) -> Result<i32, AnyError> {
+pub fn run(args: CommandArgs, outputs: &Outputs, sources: Vec<PathBuf>) -> Result<i32, AnyError> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err("name a command behind `--`: sixwarp check -- python kernel.py".into());
     };
+    if outputs.uses_standard_output() {
+        let text =
+            "the command writes to standard output itself: name a file for --json and --sarif";
+        return Err(text.into());
+    }
     let environment = Environment::new(&args)?;
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.variables());
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     let findings = Findings::read(environment.report())?;
     eprint!("{}", findings.summary(args.report.as_deref()));
+    if outputs.is_asked_for() {
+        let reports = Reports { args: &args, folder: environment.report(), outputs };
+        reports.write(&findings, sources)?;
+    }
     Ok(exit_code(&findings, status))
 }
 

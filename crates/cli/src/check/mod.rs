@@ -24,7 +24,10 @@ pub fn run(args: Args) -> Outcome {
         return crate::sim::rules::print();
     }
     let checked = match args.has_command() {
-        true => command::run(args.into_command()),
+        true => {
+            let (command, outputs, sources) = args.into_command();
+            command::run(command, &outputs, sources)
+        }
         false => check(args),
     };
     match checked {

@@ -28,7 +28,7 @@ Examples:
     sixwarp check kernel.ptx --replay random:5
   Every kernel that a program launches, on Linux: Triton, cudarc, C with the driver API.
     sixwarp check -- python my_triton.py
-  For machines, and a page per finding for a browser:
+  For machines, and a page per finding for a browser, of files or of a command:
     sixwarp check kernels/ --sarif check.sarif --json check.json --html findings/
 
 Exit status: 0 clean; 1 something was found; 2 the command line is wrong or something cannot be read;
@@ -138,9 +138,9 @@ impl Args {
         !self.command.command.is_empty()
     }
 
-    /// The command, and how its launches are checked.
-    pub fn into_command(self) -> CommandArgs {
-        self.command
+    /// The command and how its launches are checked, where reports go, and where source files are.
+    pub fn into_command(self) -> (CommandArgs, Outputs, Vec<PathBuf>) {
+        (self.command, self.outputs, self.source)
     }
 
     /// Whether a list of rules is wanted.

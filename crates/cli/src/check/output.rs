@@ -30,6 +30,16 @@ pub struct Page {
 }
 
 impl Outputs {
+    /// Whether a form other than text is wanted.
+    pub fn is_asked_for(&self) -> bool {
+        self.json.is_some() || self.sarif.is_some() || self.html.is_some()
+    }
+
+    /// Whether one of them goes to standard output.
+    pub fn uses_standard_output(&self) -> bool {
+        [&self.json, &self.sarif].into_iter().flatten().any(|path| path == Path::new("-"))
+    }
+
     /// Whether findings should have timelines.
     pub fn wants_timelines(&self) -> bool {
         self.html.is_some()
@@ -50,6 +60,25 @@ impl Outputs {
 
     /// Writes everything that was asked for, and text to the terminal.
     pub fn write(&self, report: &Report, pages: &[Page]) -> Result<(), AnyError> {
+        let (is_told, written) = self.write_files(report, pages)?;
+        if !is_told {
+            let coloured =
+                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let colour = if coloured { Colour::Always } else { Colour::Never };
+            print(&readable(&report.to_text(colour)))?;
+            for path in written {
+                print(&format!("page: {}\n", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the forms that were asked for; whether one went to standard output, and the pages.
+    pub fn write_files(
+        &self,
+        report: &Report,
+        pages: &[Page],
+    ) -> Result<(bool, Vec<PathBuf>), AnyError> {
         let base = std::env::current_dir().unwrap_or_default();
         let mut is_told = false;
         if let Some(path) = &self.json {
@@ -60,16 +89,7 @@ impl Outputs {
         }
         let folder = self.html.as_ref().filter(|_| !pages.is_empty());
         let written = folder.map(|folder| write_pages(folder, pages)).transpose()?;
-        if !is_told {
-            let coloured =
-                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let colour = if coloured { Colour::Always } else { Colour::Never };
-            print(&readable(&report.to_text(colour)))?;
-            for path in written.into_iter().flatten() {
-                print(&format!("page: {}\n", path.display()))?;
-            }
-        }
-        Ok(())
+        Ok((is_told, written.unwrap_or_default()))
     }
 }
 

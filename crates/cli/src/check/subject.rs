@@ -69,8 +69,10 @@ impl Subject {
 
 /// Whether a file of a folder is meant.
 fn is_subject(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "ptx")
-        || path.file_name().is_some_and(|name| name == "launch.json")
+    let ptx = path.extension().is_some_and(|ending| ending == "ptx");
+    // The PTX of a captured launch is checked with the launch.
+    let captured = path.ends_with("kernel.ptx") && path.with_file_name("launch.json").exists();
+    ptx && !captured || path.file_name().is_some_and(|name| name == "launch.json")
 }
 
 fn unreadable(start: Checked, error: impl std::fmt::Display) -> Checked {

@@ -18,7 +18,7 @@ pub(super) fn row(inputs: &Inputs, item: &Item, row: usize) -> Vec<f64> {
     let mut sums = Sums::new(inputs.problem.value_dim() as usize);
     for segment in &inputs.segments {
         for_each_visible(inputs, segment, item, place, |at, bias| {
-            let (key, value) = segment.load(item.kv_head, at);
+            let (key, value) = segment.load(item.b, item.kv_head, at);
             sums.add(score(inputs.problem, &query, &key) + bias, &value);
         });
     }

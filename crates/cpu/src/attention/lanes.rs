@@ -82,7 +82,7 @@ fn attend_panels<S: Simd, E: Element, const V: usize, const N: usize>(
             }
             let next = find(first + keys_at_once as u64);
             let Scratch { keys, values, .. } = scratch;
-            let tile = places.widened::<S, E>(simd, segment, item.kv_head, keys, values);
+            let tile = places.widened::<S, E>(simd, segment, item, keys, values);
             let far = (part.end - part.start) as usize * row_bytes > NEAR_BYTES;
             let ahead = far.then(|| Ahead::<E>::new(&places, &next, segment, item.kv_head));
             let mut ahead = ahead.flatten();
@@ -113,14 +113,14 @@ struct Ahead<E> {
 
 impl<E: Element> Ahead<E> {
     /// The keys of the next tile, and values: of this one if they are used where they lie, of the
-    /// next if they are widened first. `None` for packed rows, which are unpacked at once.
+    /// next if they are widened first. `None` for packed or e4m3 rows, which are unpacked at once.
     fn new(
         tile: &Places<TILE>,
         next: &Places<TILE>,
         segment: &SegmentInputs,
         kv_head: u64,
     ) -> Option<Self> {
-        if segment.segment.storage != Storage::Elements {
+        if segment.segment.storage != Storage::Elements || segment.segment.is_e4m3() {
             return None;
         }
         let next = next.in_place(segment, kv_head);

@@ -9,7 +9,7 @@
 //! - [`stream`]: a few rows, decoding. Vectors run along the head dim, each key and value row is
 //!   read and widened once for all rows.
 //! - [`matrix`]: many rows of bf16 on a machine with AMX. As [`lanes`], but both products run in tile
-//!   registers. [`matrix::decode`]: up to 64 rows. Neither reads mask tensors; [`lanes`] does ([`bias`]).
+//!   registers. [`matrix::decode`]: up to 64 rows. Neither reads mask tensors or e4m3; [`lanes`] does ([`bias`]).
 //!
 //! Keys are visited in tiles that start at multiples of their size, and key lists are cut by their
 //! length alone, so a row's bits do not depend on threads, blocking or batch.
@@ -66,6 +66,7 @@ pub fn attention_on(
         DType::F32 => run::<f32>(isa, problem, buffers),
         DType::F16 => run::<f16>(isa, problem, buffers),
         DType::Bf16 => run::<bf16>(isa, problem, buffers),
+        DType::E4m3 => Err(InvalidProblem::new(Slot::Q, "must not be e4m3 (rule 2)", DType::E4m3)),
     }
 }
 
@@ -113,7 +114,7 @@ fn run<E: Typed>(
     }
     output.check(problem)?;
     let bf16 = problem.dtype() == DType::Bf16;
-    let matrix = isa.has_tiles() && bf16 && !problem.has_attn_mask();
+    let matrix = isa.has_tiles() && bf16 && !problem.has_attn_mask() && !problem.has_e4m3();
     let plan = Plan::new(&inputs, isa.lanes(), matrix);
     let call = Call { inputs, output, stop: Stop::default() };
     let gathers: Vec<Gather> = plan.items.iter().map(|item| Gather::new(item.splits)).collect();

@@ -100,7 +100,8 @@ impl Plan {
         let problem = inputs.problem;
         let group = problem.group();
         let listed = inputs.segments.iter().any(|s| s.is_listed());
-        let in_place = problem.segments.iter().all(|s| s.storage == Storage::Elements);
+        let in_place =
+            problem.segments.iter().all(|s| s.storage == Storage::Elements && !s.is_e4m3());
         let most_rows = most_rows(inputs, lanes as u64, matrix);
         let all_rows = all_rows(inputs);
         let mut items = Vec::new();

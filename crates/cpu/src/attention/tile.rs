@@ -3,7 +3,7 @@ use super::plan::Item;
 use crate::inputs::{Inputs, RowAt, SegmentInputs};
 use crate::packed;
 use crate::simd::{Element, Simd};
-use problem::{HostRef, Storage, View};
+use problem::{E4m3, HostRef, Storage, View};
 use std::ops::Range;
 
 /// The keys of one tile: where each row begins.
@@ -126,14 +126,17 @@ impl<const N: usize> Places<N> {
         &self,
         simd: S,
         segment: &SegmentInputs,
-        kv_head: u64,
+        item: &Item,
         keys: &mut Buffer<f32>,
         values: &mut Buffer<f32>,
     ) -> Tile<f32, N> {
         if segment.segment.storage != Storage::Elements {
             return self.unpacked(segment, keys);
         }
-        let tile = self.in_place::<E>(segment, kv_head);
+        if segment.segment.is_e4m3() {
+            return self.descaled(segment, item, keys, values);
+        }
+        let tile = self.in_place::<E>(segment, item.kv_head);
         if E::IS_F32 {
             let (keys, values) = (tile.keys.map(|p| p.cast()), tile.values.map(|p| p.cast()));
             return Tile { keys, values, count: self.count };
@@ -149,6 +152,42 @@ impl<const N: usize> Places<N> {
             }
         };
         Tile { keys: wide_keys, values: wide_values, count: self.count }
+    }
+
+    /// e4m3 rows as f32, times their factors.
+    fn descaled(
+        &self,
+        segment: &SegmentInputs,
+        item: &Item,
+        keys: &mut Buffer<f32>,
+        values: &mut Buffer<f32>,
+    ) -> Tile<f32, N> {
+        let (HostRef::E4m3(k), HostRef::E4m3(v)) = (segment.k, segment.v) else {
+            unreachable!("checked with the inputs")
+        };
+        let [of_keys, of_values] = segment.descales(item.b, item.kv_head);
+        let keys = self.rows_times(k, &segment.segment.k, item.kv_head, of_keys, keys);
+        let view = segment.segment.value_view();
+        let values = self.rows_times(v, &view, item.kv_head, of_values, values);
+        Tile { keys, values, count: self.count }
+    }
+
+    fn rows_times(
+        &self,
+        from: &[E4m3],
+        view: &View,
+        kv_head: u64,
+        factor: f32,
+        memory: &mut Buffer<f32>,
+    ) -> [*const f32; N] {
+        let dim = view.dim() as usize;
+        let pitch = pitch(dim);
+        memory.reserve(N * pitch);
+        for (at, row) in self.rows().zip(memory.chunks_exact_mut(pitch)) {
+            let from = &from[view.row_offset(at.batch, kv_head, at.token) as usize..][..dim];
+            row.iter_mut().zip(from).for_each(|(to, number)| *to = number.to_f32() * factor);
+        }
+        pitched(memory, pitch, self.count)
     }
 
     fn unpacked(&self, segment: &SegmentInputs, keys: &mut Buffer<f32>) -> Tile<f32, N> {
@@ -171,7 +210,9 @@ pub(super) fn base<E: Element>(memory: HostRef) -> *const E {
         HostRef::F32(s) => s.as_ptr().cast(),
         HostRef::F16(s) => s.as_ptr().cast(),
         HostRef::Bf16(s) => s.as_ptr().cast(),
-        HostRef::I32(_) | HostRef::U8(_) => unreachable!("checked with the inputs"),
+        HostRef::E4m3(_) | HostRef::I32(_) | HostRef::U8(_) => {
+            unreachable!("checked with the inputs")
+        }
     }
 }
 

@@ -4,13 +4,15 @@
 //! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
 //! (tile/2), `P` (tile/4) and `O` (value columns/2).
 
-use super::{MOST_COLUMNS, ROWS};
+use super::narrow::Staging;
+use super::{MOST_COLUMNS, ROWS, single};
+use crate::call::precision::Precision;
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::plan::options::{Arch, PlanOptions};
-use problem::{DType, Problem, QueryLengths, Storage, Values};
+use problem::{Problem, QueryLengths, Storage, Values};
 use program::Limits;
 use ptx::build::HalfType;
 
@@ -25,7 +27,7 @@ const MOST_HELD_COLUMNS: u32 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Element type.
-    pub half: HalfType,
+    pub precision: Precision,
     /// Length of a query or key row.
     pub key_dim: u32,
     /// Length of a whole value row.
@@ -42,10 +44,23 @@ pub struct Config {
     pub shared_kv: bool,
     /// Whether each token has a list of its keys.
     pub listed: bool,
+    /// How e4m3 keys and values come, where they are that.
+    pub e4m3: Option<Coming>,
+    /// Whether warps read queries from memory for every KV tile: those of f32, where shared memory has no room for them.
+    pub reads_queries: bool,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
     pub stages: u32,
+}
+
+/// How the bytes of e4m3 rows come to 16-bit tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coming {
+    /// Through buffers of bytes, ahead of their turn.
+    Staged,
+    /// Through registers, when their turn comes: where shared memory has no room for such buffers.
+    Direct,
 }
 
 /// How much a CTA works on at a time.
@@ -63,12 +78,12 @@ pub struct Shape {
     pub resident: u32,
 }
 
-const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
+pub const fn shape(warps: u32, fragments: u32, tile: u32, resident: u32) -> Shape {
     Shape { warps, fragments, halves: 1, tile, resident }
 }
 
 /// Eight warps that share 64 rows.
-const fn shared_rows(tile: u32) -> Shape {
+pub const fn shared_rows(tile: u32) -> Shape {
     Shape { halves: 2, ..shape(8, 1, tile, 1) }
 }
 
@@ -88,13 +103,13 @@ fn shapes(keys: u32, values: u32, blocks: u32, roomy: bool) -> &'static [Shape] 
     }
 }
 
-/// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, and there are no
-/// mask tensors or soft caps.
+/// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, nothing is
+/// unpacked, and there are no mask tensors or soft caps.
 fn is_roomy(problem: &Problem, n: usize) -> bool {
     let segment = &problem.segments[n];
     let in_order = segment.paging.is_none() && segment.indices.is_none();
     let known = !segment.lengths.used && segment.lengths.packed.is_none();
-    let full = problem.query_lengths == QueryLengths::Full;
+    let full = problem.query_lengths == QueryLengths::Full && !segment.is_e4m3();
     in_order && known && full && segment.attn_mask.is_none() && problem.softcap.is_none()
 }
 
@@ -117,7 +132,7 @@ impl Config {
             _ => Packing::choose(problem, ROWS),
         };
         let config = Config {
-            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            precision: Precision::of(problem),
             key_dim,
             value_dim,
             packing,
@@ -126,22 +141,43 @@ impl Config {
             slices: 1,
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
+            e4m3: segment.is_e4m3().then_some(Coming::Staged),
+            reads_queries: false,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
-        let shapes = shapes(key_dim, value_dim, blocks, is_roomy(problem, n)).iter();
-        let mut fitting = shapes.map(|shape| config.shaped(*shape)).filter(|c| c.fits(arch));
-        let config = fitting.next().expect("the smallest shape fits every chip");
-        // Rows that are unpacked come while nothing else is under way.
-        let most = if segment.storage == Storage::Elements { 2 } else { 1 };
+        let shapes = match config.precision {
+            Precision::Half(_) => shapes(key_dim, value_dim, blocks, is_roomy(problem, n)),
+            Precision::Single => single::shapes(key_dim, value_dim, blocks),
+        };
+        let shapes = shapes.iter().map(|shape| config.shaped(*shape));
+        let spare = shapes.clone().filter_map(|config| config.in_less_memory());
+        let config = shapes.chain(spare).find(|config| config.fits(arch));
+        let config = config.expect("the smallest shape fits every chip");
+        // Rows that are unpacked as they come do so while nothing else is under way.
+        let unpacked = segment.storage != Storage::Elements || config.e4m3 == Some(Coming::Direct);
+        let most = if unpacked { 1 } else { 2 };
         let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
         with_more.find(|c| c.fits(arch)).unwrap_or(config)
     }
 
+    /// The same kernel where shared memory is short: f32 queries are read from memory, and bytes unpacked as they come.
+    fn in_less_memory(self) -> Option<Self> {
+        match (self.precision, self.e4m3) {
+            (Precision::Single, _) => Some(Config { reads_queries: true, ..self }),
+            (_, Some(_)) => Some(Config { e4m3: Some(Coming::Direct), ..self }),
+            _ => None,
+        }
+    }
+
     /// The same kernel of another shape. Value columns that one has no accumulators for are shared out among CTAs.
     fn shaped(&self, shape: Shape) -> Self {
-        let slices = self.value_dim.div_ceil(MOST_COLUMNS * shape.halves);
+        let most = match self.precision {
+            Precision::Half(_) => MOST_COLUMNS,
+            Precision::Single => single::MOST_COLUMNS,
+        };
+        let slices = self.value_dim.div_ceil(most * shape.halves);
         Config { shape, slices, ..*self }
     }
 
@@ -163,9 +199,26 @@ impl Config {
 
     fn shared_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
-        self.blocks() * self.queries().bytes()
-            + self.stages * (self.keys().bytes() + values)
+        self.query_tiles() * self.queries().bytes()
+            + self.tiles() * (self.keys().bytes() + values)
+            + self.staged_bytes()
             + self.exchanged_words() * self.threads() * 4
+    }
+
+    /// What e4m3 numbers are unpacked to.
+    pub fn unpacked_to(&self) -> HalfType {
+        self.precision.half().expect("e4m3 keys are beside 16-bit queries")
+    }
+
+    /// Tiles of 16-bit keys (and of values, where they are separate).
+    pub fn tiles(&self) -> u32 {
+        if self.e4m3.is_some() { 1 } else { self.stages }
+    }
+
+    fn staged_bytes(&self) -> u32 {
+        let values = if self.shared_kv { 0 } else { self.values().chunks };
+        let panels = self.keys().chunks + values;
+        if self.e4m3 == Some(Coming::Staged) { Staging::bytes(self, panels) } else { 0 }
     }
 
     /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
@@ -178,6 +231,16 @@ impl Config {
         self.queries().chunks.div_ceil(self.shape.halves)
     }
 
+    /// 16-bit columns that so many elements of a row are in shared memory.
+    pub fn units(&self, elements: u32) -> u32 {
+        elements * self.precision.bytes() / 2
+    }
+
+    /// Row blocks whose queries are in shared memory: all, unless it has no room for them.
+    pub fn query_tiles(&self) -> u32 {
+        if self.reads_queries { 0 } else { self.blocks() }
+    }
+
     /// Blocks of 64 rows of a CTA.
     pub fn blocks(&self) -> u32 {
         self.shape.warps / 4 * self.shape.fragments / self.shape.halves
@@ -185,18 +248,18 @@ impl Config {
 
     /// A block's queries.
     pub fn queries(&self) -> TileShape {
-        TileShape::new(ROWS, self.key_dim)
+        TileShape::new(ROWS, self.units(self.key_dim))
     }
 
     /// The keys of a KV tile, with room for all parts of the values that they are.
     pub fn keys(&self) -> TileShape {
         let values = if self.shared_kv { self.parts() * self.columns() } else { 0 };
-        TileShape::new(self.shape.tile, self.key_dim.max(values))
+        TileShape::new(self.shape.tile, self.units(self.key_dim.max(values)))
     }
 
     /// A tile of the values that a CTA accumulates.
     pub fn values(&self) -> TileShape {
-        TileShape::new(self.shape.tile, self.shape.halves * self.columns())
+        TileShape::new(self.shape.tile, self.units(self.shape.halves * self.columns()))
     }
 
     /// Warps or CTAs among which the value columns of a row are shared out.
@@ -212,17 +275,28 @@ impl Config {
         }
     }
 
+    /// Output registers of a thread and fragment, two columns of a row each: of whole panels where they are f32.
+    pub fn out_registers(&self) -> usize {
+        let columns = match self.precision {
+            Precision::Half(_) => self.columns(),
+            Precision::Single => self.columns().next_multiple_of(single::PANEL),
+        };
+        columns as usize / 2
+    }
+
     /// Whether queries stay in registers while keys come by.
     pub fn holds_queries(&self) -> bool {
         let columns = self.key_dim.next_multiple_of(16) * self.shape.fragments;
-        self.shape.halves == 1 && columns <= MOST_HELD_COLUMNS
+        let alone = self.shape.halves == 1 && self.precision != Precision::Single;
+        alone && columns <= MOST_HELD_COLUMNS
     }
 
     /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
     /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
     /// those that were read first.
     pub fn waits_for_queries(&self) -> bool {
-        self.shared_kv && self.shape.halves == 1 && !self.holds_queries()
+        let in_shared = !self.holds_queries() && !self.reads_queries;
+        self.shared_kv && self.shape.halves == 1 && in_shared
     }
 
     /// Whether some warps never have rows: those of a block that is not full.
@@ -243,6 +317,7 @@ impl Config {
             slices: self.slices,
             panel: Panel::Swizzled,
             gathers: false,
+            finds_rows: true,
         }
     }
 

@@ -3,8 +3,6 @@
 use crate::call::tensors::CHUNK;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedTile, SmemPtr, VECTOR_BYTES};
 
-/// Threads that share a row of a panel.
-const THREADS_PER_ROW: u32 = 8;
 /// Columns of a vector of 16 bytes.
 pub const UNIT: u32 = VECTOR_BYTES / 2;
 
@@ -40,13 +38,17 @@ pub enum Count {
 }
 
 impl Copier {
+    /// Threads that share a row of a panel.
+    pub const THREADS_PER_ROW: u32 = 8;
+
     /// This thread of `threads`.
     #[track_caller]
     pub fn new(b: &mut Builder, threads: u32) -> Self {
         let thread = b.thread();
-        let (row, vector) = (b.div(thread, THREADS_PER_ROW), b.rem(thread, THREADS_PER_ROW));
+        let (row, vector) =
+            (b.div(thread, Self::THREADS_PER_ROW), b.rem(thread, Self::THREADS_PER_ROW));
         let byte = b.mul_wide(vector, VECTOR_BYTES);
-        Copier { row, vector, byte, rows: threads / THREADS_PER_ROW }
+        Copier { row, vector, byte, rows: threads / Self::THREADS_PER_ROW }
     }
 
     /// Rows that are copied at once.
@@ -75,6 +77,13 @@ impl Copier {
     #[track_caller]
     pub fn from(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
         b.global_add(row, self.byte)
+    }
+
+    /// The same of a row of bytes.
+    #[track_caller]
+    pub fn from_bytes(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
+        let byte = b.mul_wide(self.vector, UNIT);
+        b.global_add(row, byte)
     }
 
     /// Where the thread's vector of its first row of a tile goes.
@@ -108,7 +117,7 @@ impl Copier {
 
     /// `whole`, or 0 where the thread's vector of a panel is past the last column.
     #[track_caller]
-    fn within(&self, b: &mut Builder, panel: u32, count: Count, whole: Reg<u32>) -> Reg<u32> {
+    pub fn within(&self, b: &mut Builder, panel: u32, count: Count, whole: Reg<u32>) -> Reg<u32> {
         let inside = match count {
             Count::Fixed(count) if count >= (panel + 1) * CHUNK => return whole,
             Count::Fixed(count) => {

@@ -1,7 +1,8 @@
 //! The kernel's frame: parameters and shared memory.
 
-use super::config::Config;
+use super::config::{Coming, Config};
 use super::marks::Marks;
+use super::narrow::Staging;
 use super::warp;
 use crate::call::task::Params;
 use crate::hopper::tile::TileShape;
@@ -18,6 +19,8 @@ pub struct Frame {
     pub k: SharedTiles,
     /// Values: the keys' tiles where they are the same.
     pub v: SharedTiles,
+    /// Bytes of e4m3 keys, and of values that are not the keys', where they are staged.
+    pub staging: Option<(Staging, Option<Staging>)>,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
     /// Partial scores, `[4 words, lane, vector, warp]`, where two warps share rows.
@@ -28,9 +31,13 @@ pub struct Frame {
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let base = b.shared_base();
     let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
-    let q = tiles(config.queries(), config.blocks());
-    let k = tiles(config.keys(), config.stages);
-    let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
+    let q = tiles(config.queries(), config.query_tiles());
+    let k = tiles(config.keys(), config.tiles());
+    let v = if config.shared_kv { k } else { tiles(config.values(), config.tiles()) };
+    let staging = (config.e4m3 == Some(Coming::Staged)).then(|| {
+        let mut reserve = |shape: TileShape| Staging::reserve(b, base, &config, shape.chunks);
+        (reserve(config.keys()), (!config.shared_kv).then(|| reserve(config.values())))
+    });
     let marks = config.listed.then(|| Marks::reserve(b, base, config.shape.tile, config.stages));
     let exchange = (config.shape.halves > 1).then(|| {
         let vectors = u64::from(config.exchanged_words() / 4);
@@ -38,7 +45,7 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
         SharedArray::reserve(b, base, &layout.expect("a small layout"))
     });
     params.reserve_watch(b);
-    let frame = Frame { config, params, q, k, v, marks, exchange };
+    let frame = Frame { config, params, q, k, v, staging, marks, exchange };
     frame.params.share_out(b);
     warp::emit(b, &frame);
 }

@@ -39,6 +39,15 @@ impl Order {
     }
 }
 
+/// Places of a lane in a tile of shared memory.
+pub trait Places: Clone {
+    /// The same places of what lies `bytes` further on: another tile, rows further down, or columns further right.
+    fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self;
+
+    /// Bytes from a panel to the next.
+    fn block_bytes(&self) -> u32;
+}
+
 /// Where a lane's rows of a tile are.
 #[derive(Clone, Debug)]
 pub struct Matrices {
@@ -68,23 +77,23 @@ impl Matrices {
         b.mul(row, tile.layout().swizzle().span_bytes() as u32)
     }
 
-    /// The same matrices of what lies `bytes` further on: another tile, or rows further down.
-    #[track_caller]
-    pub fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self {
-        let steps = self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect();
-        Matrices { steps, ..*self }
-    }
-
-    /// Bytes from a panel to the next.
-    pub fn block_bytes(&self) -> u32 {
-        self.block_bytes
-    }
-
     /// Loads 16 rows from `row` on × the 16 columns of step `step`, each matrix transposed if asked.
     #[track_caller]
     pub fn load(&self, b: &mut Builder, row: u32, step: u32, transposed: bool) -> [Reg<u32>; 4] {
         let at = self.steps[(step % STEPS) as usize];
         let at = at.plus(step / STEPS * self.block_bytes + row * self.row_bytes);
         b.ldmatrix4(at, transposed)
+    }
+}
+
+impl Places for Matrices {
+    #[track_caller]
+    fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self {
+        let steps = self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect();
+        Matrices { steps, ..*self }
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes
     }
 }

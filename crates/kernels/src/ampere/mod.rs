@@ -17,17 +17,26 @@
 //! accumulators: softmax and epilogue are [`crate::hopper`]'s. Keys are visited from the last tile to the first.
 //! Several CTAs share a multiprocessor where they fit; one exponentiates while another multiplies.
 //!
+//! e4m3 keys and values come as bytes, and are unpacked to 16-bit tiles between their copies and a barrier (`narrow`).
+//! GPUs that have kernels of their own take these for such keys.
+//!
 //! More than 256 value columns take eight warps on 64 rows: two warps have the same rows, each half of the columns of
 //! keys and of values (`halves`). They add up their scores through shared memory at the barrier before the softmax,
 //! which both compute. Where there is no room for that, CTAs share the value columns (`slices`), and each computes all
 //! scores.
+//!
+//! Rows of f32 lie in shared memory as rows of twice as many 16-bit columns. `ldmatrix` then loads the fragments of
+//! `mma.m16n8k8` on tf32 numbers, and three products of such numbers are one of f32 numbers (`tf32`, `single`).
 
 mod config;
 mod copies;
 mod kernel;
 mod marks;
 mod matrices;
+mod narrow;
 mod ring;
+mod single;
+mod tf32;
 mod warp;
 
 pub use config::Config;

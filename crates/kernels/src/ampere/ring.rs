@@ -5,6 +5,7 @@
 
 use super::copies::{Columns, Copier, Count};
 use super::kernel::Frame;
+use super::narrow::{self, Staged, Staging};
 use crate::call::index::{KvTile, TensorToken};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -34,6 +35,14 @@ enum Finder {
     InOrder([GlobalPtr; 2]),
     /// By page table or list: page and row of each row that the thread copies.
     LookedUp(Vec<[Reg<u32>; 2]>),
+}
+
+/// Where a tile's rows go.
+enum To<'a> {
+    /// To 16-bit elements: the thread's vector of its first row.
+    Tile(SharedTile, SmemPtr),
+    /// To bytes that are unpacked when they have come.
+    Bytes(Staged<'a>),
 }
 
 /// Rows of which a tile is filled.
@@ -89,10 +98,15 @@ impl<'a> Ring<'a> {
     /// The thread's vectors of the row at `row`, in this CTA's columns.
     #[track_caller]
     fn first_column(&self, b: &mut Builder, row: GlobalPtr, what: What) -> GlobalPtr {
-        let from = self.copier.from(b, row);
+        let narrow = self.frame.config.e4m3.is_some();
+        let from = match narrow {
+            true => self.copier.from_bytes(b, row),
+            false => self.copier.from(b, row),
+        };
         match self.column {
             Some(column) if what == What::Values => {
-                let offset = b.mul_wide(column, 2);
+                let bytes = if narrow { 1 } else { self.frame.config.precision.bytes() };
+                let offset = b.mul_wide(column, bytes);
                 b.global_add(from, offset)
             }
             _ => from,
@@ -135,7 +149,15 @@ impl<'a> Ring<'a> {
         if !alone {
             b.cp_async_wait(self.groups() - 1);
         }
+        if !config.shared_kv {
+            self.unpack_staged(b, What::Keys);
+        }
         b.barrier_all();
+        if config.shared_kv && self.frame.staging.is_some() && !alone {
+            // The tile that it takes the place of was multiplied up to this barrier.
+            self.unpack_staged(b, What::Keys);
+            b.barrier_all();
+        }
         let what = if config.shared_kv { What::Keys } else { What::Values };
         let next = n.before(b, stages as i32 - 1);
         self.bring(b, what, next, stages - 1);
@@ -144,8 +166,29 @@ impl<'a> Ring<'a> {
         self.look_up(b, after);
         if alone {
             b.cp_async_wait(0);
+            self.unpack_staged(b, What::Keys);
             b.barrier_all();
         }
+    }
+
+    /// Stores the thread's numbers of the tile in work as 16-bit elements, where they came as bytes.
+    #[track_caller]
+    fn unpack_staged(&self, b: &mut Builder, what: What) {
+        let Some(staging) = self.staging(what) else { return };
+        let config = &self.frame.config;
+        let tiles = if what == What::Keys { self.frame.k } else { self.frame.v };
+        let all = b.predicate(true);
+        let copies = self.copier.among(b, config.shape.tile, all);
+        b.if_(copies, |b| {
+            let stage = self.buffer(b, 0);
+            staging.of_thread(b, stage).unpack(b, &self.copier, config, tiles.tile(0));
+        });
+    }
+
+    /// Where bytes of keys or values come first, if anywhere.
+    fn staging(&self, what: What) -> Option<&'a Staging> {
+        let (keys, values) = self.frame.staging.as_ref()?;
+        if what == What::Keys { Some(keys) } else { values.as_ref() }
     }
 
     /// Waits for the values of tile `n`, whose scores are computed, and starts the copies of keys behind them.
@@ -160,6 +203,7 @@ impl<'a> Ring<'a> {
             return;
         }
         b.cp_async_wait(self.groups() - 1);
+        self.unpack_staged(b, What::Values);
         b.barrier_all();
         let after = n.before(b, config.stages as i32);
         self.bring(b, What::Keys, after, 0);
@@ -199,7 +243,7 @@ impl<'a> Ring<'a> {
     fn look_up(&self, b: &mut Builder, n: KvTile) {
         let Finder::LookedUp(rows) = &self.finder else { return };
         let config = &self.frame.config;
-        let keys = self.frame.params.keys().exact_rows(config.half);
+        let keys = self.frame.params.keys().exact_rows(config.precision);
         let token = self.list_token(b);
         let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
@@ -238,17 +282,21 @@ impl<'a> Ring<'a> {
         b.if_(copies, |b| {
             let stage = self.buffer(b, ahead);
             let tiles: SharedTiles = if what == What::Keys { self.frame.k } else { self.frame.v };
-            let tile = tiles.select(b, stage);
-            let to = self.copier.to(b, tile);
+            let to = match self.staging(what) {
+                Some(staging) => To::Bytes(staging.of_thread(b, stage)),
+                None => {
+                    let tile = tiles.select(b, stage);
+                    To::Tile(tile, self.copier.to(b, tile))
+                }
+            };
             match &self.finder {
                 Finder::InOrder(firsts) => {
                     let first = firsts[usize::from(what == What::Values)];
-                    self.copy_in_order(b, what, n, first, (tile, to));
+                    self.copy_in_order(b, what, n, first, &to);
                 }
                 Finder::LookedUp(rows) => {
                     for (turn, row) in (0..).zip(rows) {
-                        let to = self.copier.in_turn(tile, to, turn);
-                        let exists = self.bring_row(b, what, row, (tile, to));
+                        let exists = self.bring_row(b, what, row, &to, turn);
                         self.mark(b, what, stage, turn, exists);
                     }
                 }
@@ -266,14 +314,7 @@ impl<'a> Ring<'a> {
     }
 
     #[track_caller]
-    fn copy_in_order(
-        &self,
-        b: &mut Builder,
-        what: What,
-        n: KvTile,
-        first: GlobalPtr,
-        (tile, to): (SharedTile, SmemPtr),
-    ) {
+    fn copy_in_order(&self, b: &mut Builder, what: What, n: KvTile, first: GlobalPtr, to: &To<'_>) {
         let columns = self.columns(b, what);
         let key = self.first_key(b, n);
         let tensor = self.tensor(what);
@@ -285,8 +326,32 @@ impl<'a> Ring<'a> {
             }
             let key = b.add(key, turn * self.copier.rows());
             let exists = b.setp(Cmp::Lt, key, self.open.sequence.k_len);
-            let to = self.copier.in_turn(tile, to, turn);
-            self.copier.copy(b, exists, from, (tile, to), &columns);
+            self.copy_row(b, exists, from, (to, turn), &columns);
+        }
+    }
+
+    /// Copies the thread's vectors of its row of turn `turn` from `from` on.
+    #[track_caller]
+    fn copy_row(
+        &self,
+        b: &mut Builder,
+        exists: Reg<bool>,
+        from: GlobalPtr,
+        (to, turn): (&To<'_>, u32),
+        columns: &Columns,
+    ) {
+        match to {
+            To::Bytes(staged) => staged.copy(b, &self.copier, exists, from, turn, columns),
+            To::Tile(tile, first) => {
+                let to = (*tile, self.copier.in_turn(*tile, *first, turn));
+                match self.frame.config.e4m3 {
+                    None => self.copier.copy(b, exists, from, to, columns),
+                    Some(_) => {
+                        let half = self.frame.config.unpacked_to();
+                        narrow::unpack_row(b, &self.copier, half, exists, from, to, columns);
+                    }
+                }
+            }
         }
     }
 
@@ -297,18 +362,23 @@ impl<'a> Ring<'a> {
         b: &mut Builder,
         what: What,
         &[outer, row]: &[Reg<u32>; 2],
-        to: (SharedTile, SmemPtr),
+        to: &To<'_>,
+        turn: u32,
     ) -> Reg<bool> {
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
         match self.frame.params.keys().exact {
-            Rows::Packed(rows) => self.unpack(b, &rows, [outer, row], exists, to),
+            Rows::Packed(rows) => {
+                let To::Tile(tile, first) = *to else { panic!("packed rows are not e4m3 rows") };
+                let to = self.copier.in_turn(tile, first, turn);
+                self.unpack(b, &rows, [outer, row], exists, (tile, to));
+            }
             Rows::Elements(..) => {
                 let columns = self.columns(b, what);
                 let at = [outer, self.open.tile.kv_head.reg(), row];
                 let from = self.tensor(what).row(b, at);
                 let from = self.first_column(b, from, what);
-                self.copier.copy(b, exists, from, to, &columns);
+                self.copy_row(b, exists, from, (to, turn), &columns);
             }
         }
         exists
@@ -349,15 +419,20 @@ impl<'a> Ring<'a> {
         let config = &self.frame.config;
         match (what, self.column) {
             (What::Keys, _) => {
-                Columns { panels: config.keys().chunks, count: Count::Fixed(config.key_dim) }
+                let count = Count::Fixed(config.units(config.key_dim));
+                Columns { panels: config.keys().chunks, count }
             }
             (What::Values, Some(first)) => {
                 let dim = b.value(config.value_dim);
-                let count = Count::OfSlice(b.sub(dim, first));
+                let count = b.sub(dim, first);
+                let count = Count::OfSlice(match config.units(1) {
+                    1 => count,
+                    units => b.mul(count, units),
+                });
                 Columns { panels: config.values().chunks, count }
             }
             (What::Values, None) => {
-                let count = Count::Fixed(config.value_dim);
+                let count = Count::Fixed(config.units(config.value_dim));
                 Columns { panels: config.values().chunks, count }
             }
         }

@@ -2,9 +2,11 @@
 
 use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
-use super::matrices::{Matrices, Order, STEP};
+use super::matrices::{Matrices, Order, Places, STEP};
 use super::ring::Ring;
+use super::single::{self, QueryRows, RowPairs};
 use crate::call::index::{KvTile, SliceIndex};
+use crate::call::precision::Precision;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
@@ -13,46 +15,54 @@ use crate::hopper::fragment;
 use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Reg, SmemPtr};
+use ptx::build::{Builder, Cmp, HalfType, Reg, SmemPtr};
 
 /// Rows of a fragment.
 const ROWS: u32 = 16;
 
 /// A warp's registers.
-struct Warp<'f> {
-    frame: &'f Frame,
+pub struct Warp<'f> {
+    pub frame: &'f Frame,
     copier: Copier,
-    fragments: Vec<Fragment>,
+    pub fragments: Vec<Fragment>,
     /// Bytes from the first queries in shared memory to the warp's.
     queries: Reg<u32>,
     /// Number of the warp's first row block, where there are more warps than one block has.
     first_block: Option<Reg<u32>>,
     /// Which half of the columns the warp has, where two share rows.
-    half: Option<Reg<u32>>,
+    pub half: Option<Reg<u32>>,
     /// Whether the warp has rows, where some have none.
     live: Option<Reg<bool>>,
     keys: Matrices,
-    values: Matrices,
+    values: ValuePlaces,
     stage: Option<Reg<u32>>,
-    watch: Watch,
+    pub watch: Watch,
+}
+
+/// Where a lane's values of a tile are.
+enum ValuePlaces {
+    Half(Matrices),
+    Single(RowPairs),
 }
 
 /// 16 rows.
-struct Fragment {
-    scores: Scores,
+pub struct Fragment {
+    pub scores: Scores,
     /// Output: a register per two columns of a row.
-    out: Vec<Reg<f32>>,
-    /// The queries of the first warp.
-    queries: Matrices,
+    pub out: Vec<Reg<f32>>,
+    /// The queries of the first warp, in shared memory.
+    queries: Option<Matrices>,
     /// Queries, where they stay in registers.
     held: Vec<[Reg<u32>; 4]>,
 }
 
 /// What a fragment's rows are.
-struct View {
+pub struct View {
     block: Block,
     /// What is added to scores.
     biases: Option<MaskRows>,
+    /// Queries in memory, where they are read from there.
+    pub queries: Option<QueryRows>,
 }
 
 /// Emits the warps.
@@ -73,7 +83,7 @@ impl<'f> Warp<'f> {
         let half = (config.shape.halves > 1).then_some(four);
         let apart = config.shape.warps > 4 && half.is_none();
         let first_block = apart.then(|| b.mul(four, config.shape.fragments));
-        let mut queries = Matrices::bytes_to(b, frame.q.tile(0), row);
+        let mut queries = Matrices::bytes_to(b, frame.k.tile(0), row);
         if let Some(first) = first_block {
             queries = b.mad(first, config.queries().bytes(), queries);
         }
@@ -88,7 +98,12 @@ impl<'f> Warp<'f> {
             half,
             live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.rows)),
             keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
-            values: Matrices::new(b, frame.v.tile(0), Order::Columns),
+            values: match config.precision {
+                Precision::Half(_) => {
+                    ValuePlaces::Half(Matrices::new(b, frame.v.tile(0), Order::Columns))
+                }
+                Precision::Single => ValuePlaces::Single(RowPairs::new(b, frame.v.tile(0))),
+            },
             stage: (config.stages > 1).then(|| b.value(0)),
             watch: frame.params.watch(b),
         }
@@ -106,10 +121,14 @@ impl<'f> Warp<'f> {
     }
 
     fn run_tile_again(&self, b: &mut Builder, open: &OpenTile) {
+        self.frame.params.load_descale(b, open);
         for (n, fragment) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
             let output = BlockOutput { params: &self.frame.params, open, block: &block };
-            self.for_each_part(b, open, fragment, |b, columns| columns.write_again(b, &output));
+            let thread = fragment.scores.thread;
+            self.for_each_part(b, open, |b, first, count| {
+                epilogue::write_again(b, thread, &output, first, count);
+            });
         }
     }
 
@@ -139,7 +158,10 @@ impl<'f> Warp<'f> {
             let biases = params.keys().attn_mask;
             let biases =
                 biases.map(|mask| scores.mask_rows(b, &mask, &params.tiling, open, &block));
-            views.push(View { block, biases });
+            let output = BlockOutput { params, open, block: &block };
+            let reads = self.frame.config.reads_queries;
+            let queries = reads.then(|| QueryRows::new(b, scores.thread, &output));
+            views.push(View { block, biases, queries });
         }
         views
     }
@@ -154,8 +176,18 @@ impl<'f> Warp<'f> {
                 epilogue::finish_rows(b, thread, totals, output, true);
             });
         }
-        self.for_each_part(b, output.open, fragment, |b, columns| {
-            columns.write(b, output, factors);
+        self.for_each_part(b, output.open, |b, first, count| {
+            let (watch, out) = (self.watch, &fragment.out[..]);
+            match self.frame.config.precision {
+                Precision::Half(half) => {
+                    let out = &out[..count as usize / 2];
+                    Columns { thread, out, first, half, watch }.write(b, output, factors);
+                }
+                Precision::Single => {
+                    let out = &out[..count.next_multiple_of(single::PANEL) as usize / 2];
+                    single::Columns { thread, out, first, count, watch }.write(b, output, factors);
+                }
+            }
         });
     }
 
@@ -169,31 +201,26 @@ impl<'f> Warp<'f> {
         }
     }
 
-    /// Runs `body` with the output columns that the warp has.
+    /// Runs `body` with the first one of the output columns that the warp has, and their number.
     fn for_each_part(
         &self,
         b: &mut Builder,
         open: &OpenTile,
-        fragment: &Fragment,
-        body: impl Fn(&mut Builder, Columns<'_>),
+        body: impl Fn(&mut Builder, u32, u32),
     ) {
         let config = &self.frame.config;
         let part = self.part(b, open);
         for n in 0..config.parts() {
             let first = n * config.columns();
-            let count = config.columns().min(config.value_dim - first);
-            let columns = Columns {
-                thread: fragment.scores.thread,
-                out: &fragment.out[..count as usize / 2],
-                first,
-                half: config.half,
-                watch: self.watch,
-            };
+            let count = config.columns().min(config.value_dim.saturating_sub(first));
+            if count == 0 {
+                continue;
+            }
             match part {
-                None => body(b, columns),
+                None => body(b, first, count),
                 Some(part) => {
                     let this = b.setp(Cmp::Eq, part, n);
-                    b.if_(this, |b| body(b, columns));
+                    b.if_(this, |b| body(b, first, count));
                 }
             }
         }
@@ -205,6 +232,7 @@ impl<'f> Warp<'f> {
             b.barrier_all();
         }
         self.copy_queries(b, open);
+        self.frame.params.load_descale(b, open);
         let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
         let last = open.range.end.before(b, 1);
         ring.fill(b, last);
@@ -228,9 +256,9 @@ impl<'f> Warp<'f> {
     /// Copies the queries of all blocks, one group.
     fn copy_queries(&self, b: &mut Builder, open: &OpenTile) {
         let (config, params) = (&self.frame.config, &self.frame.params);
-        let columns =
-            CopiedColumns { panels: config.queries().chunks, count: Count::Fixed(config.key_dim) };
-        for number in 0..config.blocks() {
+        let count = Count::Fixed(config.units(config.key_dim));
+        let columns = CopiedColumns { panels: config.queries().chunks, count };
+        for number in 0..config.query_tiles() {
             let tile = self.frame.q.tile(number);
             let to = self.copier.to(b, tile);
             let number = open.first_block.plus(b, number);
@@ -261,7 +289,7 @@ impl<'f> Warp<'f> {
     ) {
         ring.await_keys(b, n);
         self.if_live(b, |b| {
-            self.score(b);
+            self.score(b, views);
             self.give_scores(b);
         });
         let marks = ring.marks(b);
@@ -284,10 +312,10 @@ impl<'f> Warp<'f> {
         ring.advance(b);
     }
 
-    /// The matrices of the tile in work.
+    /// The same places of the tile in work.
     #[track_caller]
-    fn of_stage(&self, b: &mut Builder, first: &Matrices, bytes: u32) -> Matrices {
-        match self.stage {
+    fn of_stage<P: Places>(&self, b: &mut Builder, first: &P, bytes: u32) -> P {
+        match self.stage.filter(|_| self.frame.config.tiles() > 1) {
             None => first.clone(),
             Some(stage) => {
                 let bytes = b.mul(stage, bytes);
@@ -297,13 +325,16 @@ impl<'f> Warp<'f> {
     }
 
     /// `S = Q·Kᵀ`.
-    fn score(&self, b: &mut Builder) {
+    fn score(&self, b: &mut Builder, views: &[View]) {
         let config = &self.frame.config;
         let keys = self.of_stage(b, &self.keys, config.keys().bytes());
         for fragment in &self.fragments {
             fragment.scores.scores.iter().for_each(|score| b.assign(*score, 0.0));
         }
         let queries: Vec<_> = self.fragments.iter().map(|f| f.queries(b, self.queries)).collect();
+        if config.precision == Precision::Single {
+            return self.score_single(b, &keys, &queries, views);
+        }
         let Some(half) = self.half else {
             let steps = 0..config.key_dim.div_ceil(STEP);
             return steps.for_each(|step| self.score_step(b, &keys, &queries, step));
@@ -334,6 +365,7 @@ impl<'f> Warp<'f> {
         step: u32,
     ) {
         let config = &self.frame.config;
+        let half = config.precision.half().expect("16-bit queries and keys");
         let sides = self.fragments.iter().zip(queries);
         let left: Vec<_> = sides.map(|(f, queries)| f.query(b, queries, step)).collect();
         for row in (0..config.shape.tile).step_by(STEP as usize) {
@@ -341,7 +373,7 @@ impl<'f> Warp<'f> {
             for (n, k) in [[k[0], k[1]], [k[2], k[3]]].into_iter().enumerate() {
                 for (fragment, q) in self.fragments.iter().zip(&left) {
                     let d = four(&fragment.scores.scores, row as usize / 8 + n);
-                    b.mma_m16n8k16(config.half, &d, q, &k);
+                    b.mma_m16n8k16(half, &d, q, &k);
                 }
             }
         }
@@ -382,15 +414,38 @@ impl<'f> Warp<'f> {
     /// `O += P·V`.
     fn add_output(&self, b: &mut Builder, open: &OpenTile) {
         let config = &self.frame.config;
+        match (&self.values, config.precision) {
+            (ValuePlaces::Half(values), Precision::Half(half)) => {
+                let values = self.in_work(b, open, values);
+                self.add_halves(b, half, &values);
+            }
+            (ValuePlaces::Single(values), _) => {
+                let values = self.in_work(b, open, values);
+                self.add_singles(b, &values);
+            }
+            (ValuePlaces::Half(_), Precision::Single) => panic!("values are where they are read"),
+        }
+    }
+
+    /// Where the values of the tile in work are that the warp has accumulators for.
+    #[track_caller]
+    fn in_work<P: Places>(&self, b: &mut Builder, open: &OpenTile, first: &P) -> P {
+        let config = &self.frame.config;
         let shape = if config.shared_kv { config.keys() } else { config.values() };
-        let mut values = self.of_stage(b, &self.values, shape.bytes());
+        let mut values = self.of_stage(b, first, shape.bytes());
         // A CTA's own values are all that it copies, unless they are keys.
         let part = if config.shared_kv { self.part(b, open) } else { self.half };
         if let Some(part) = part {
-            let bytes = config.columns() / CHUNK * values.block_bytes();
+            let bytes = config.units(config.columns()) / CHUNK * values.block_bytes();
             let offset = b.mul(part, bytes);
             values = values.further(b, offset);
         }
+        values
+    }
+
+    /// `O += P·V` of 16-bit numbers.
+    fn add_halves(&self, b: &mut Builder, half: HalfType, values: &Matrices) {
+        let config = &self.frame.config;
         for (step, row) in (0..config.shape.tile).step_by(STEP as usize).enumerate() {
             for column in 0..config.columns().div_ceil(STEP) {
                 let v = values.load(b, row, column, true);
@@ -401,7 +456,7 @@ impl<'f> Warp<'f> {
                     }
                     for fragment in &self.fragments {
                         let p = four(&fragment.scores.probabilities, step);
-                        b.mma_m16n8k16(config.half, &four(&fragment.out, n), &p, &v);
+                        b.mma_m16n8k16(half, &four(&fragment.out, n), &p, &v);
                     }
                 }
             }
@@ -410,7 +465,7 @@ impl<'f> Warp<'f> {
 }
 
 /// Registers `4n` to `4n + 3`.
-fn four<T: Copy>(registers: &[T], n: usize) -> [T; 4] {
+pub fn four<T: Copy>(registers: &[T], n: usize) -> [T; 4] {
     std::array::from_fn(|i| registers[4 * n + i])
 }
 
@@ -420,9 +475,11 @@ impl Fragment {
         let config = &frame.config;
         let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
         Fragment {
-            scores: Scores::new(b, thread, config.half, config.shape.tile),
-            out: b.regs(config.columns() as usize / 2),
-            queries: Matrices::new(b, frame.q.tile(n), Order::Columns),
+            scores: Scores::rounded_to(b, thread, config.precision.half(), config.shape.tile)
+                .without_shift(),
+            out: b.regs(config.out_registers()),
+            queries: (!config.reads_queries)
+                .then(|| Matrices::new(b, frame.q.tile(n), Order::Columns)),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
         }
     }
@@ -434,17 +491,20 @@ impl Fragment {
 
     /// Loads the queries to registers, where they stay.
     fn hold(&self, b: &mut Builder, offset: Reg<u32>) {
-        let queries = self.queries.further(b, offset);
+        let Some(queries) = &self.queries else { return };
+        let queries = queries.further(b, offset);
         for (step, held) in (0..).zip(&self.held) {
             let loaded = queries.load(b, 0, step, false);
             held.iter().zip(loaded).for_each(|(held, loaded)| b.assign(*held, loaded));
         }
     }
 
-    /// Where the queries are, the warp's being `offset` bytes from the first, unless they are in registers. Found anew
+    /// Where the queries in shared memory are, the warp's being `offset` bytes from the first, unless they are in
+    /// registers. Found anew
     /// for each tile: but for `offset` the lanes' addresses are those of keys and values.
     fn queries(&self, b: &mut Builder, offset: Reg<u32>) -> Option<Matrices> {
-        self.held.is_empty().then(|| self.queries.further(b, offset))
+        let queries = self.queries.as_ref().filter(|_| self.held.is_empty())?;
+        Some(queries.further(b, offset))
     }
 
     /// 16 columns of the queries.

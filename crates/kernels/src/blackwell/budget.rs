@@ -22,7 +22,7 @@ impl Budget<'_> {
 |---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     fn products(&self) -> u32 {
-        let dims = self.0.key_dim.next_multiple_of(16) + self.0.slice_dim().next_multiple_of(16);
+        let dims = self.0.key_dim.next_multiple_of(16) + self.0.value_columns();
         self.0.blocks * (2 * ROWS * TILE / FLOPS_PER_CYCLE) * dims
     }
 
@@ -35,7 +35,7 @@ impl Budget<'_> {
     fn operands(&self) -> u32 {
         let c = self.0;
         let p = if c.probabilities == Probabilities::SharedMemory { TILE } else { 0 };
-        let columns = 2 * c.key_dim.next_multiple_of(16) + c.slice_dim().next_multiple_of(16) + p;
+        let columns = 2 * c.key_dim.next_multiple_of(16) + c.value_columns() + p;
         c.blocks * columns * TILE * (ELEMENT_BITS as u32 / 8) / SHARED_BYTES_PER_CYCLE
     }
 

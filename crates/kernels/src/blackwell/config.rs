@@ -67,7 +67,7 @@ pub struct Piece {
     pub column: u32,
     /// Columns in shared memory: whole panels.
     pub stored: u32,
-    /// Columns the product uses: a multiple of 16.
+    /// Columns the product uses: whole steps of 16 of the keys, whole panels of the values.
     pub used: u32,
 }
 
@@ -186,16 +186,22 @@ impl Config {
 
     /// How the keys of a KV tile are cut into slots.
     pub fn key_pieces(&self) -> Vec<Piece> {
-        self.pieces(self.key_dim)
+        self.pieces(self.key_dim, self.key_dim.next_multiple_of(16))
     }
 
     /// How a CTA's values of a KV tile are cut into slots.
     pub fn value_pieces(&self) -> Vec<Piece> {
-        self.pieces(self.slice_dim())
+        self.pieces(self.slice_dim(), self.value_columns())
     }
 
-    fn pieces(&self, dim: u32) -> Vec<Piece> {
-        let (stored, used) = (self.stored(dim), dim.next_multiple_of(16));
+    /// Value columns of one CTA that are multiplied. Values are read across their rows, by atoms of the swizzle: all
+    /// columns of an atom take part. Those past the end of a row are accumulated too, and nothing reads them.
+    pub fn value_columns(&self) -> u32 {
+        self.stored(self.slice_dim())
+    }
+
+    fn pieces(&self, dim: u32, used: u32) -> Vec<Piece> {
+        let stored = self.stored(dim);
         let starts = (0..stored).step_by(self.slot_columns as usize);
         starts
             .map(|column| Piece {
@@ -224,6 +230,7 @@ impl Config {
             slices: self.slices,
             panel: self.panel,
             gathers: self.gathering.is_some(),
+            finds_rows: false,
         }
     }
 
@@ -280,4 +287,35 @@ fn wants_two_blocks(problem: &Problem, packing: Packing, options: &PlanOptions) 
             RowBlocks::Two => true,
             RowBlocks::Auto => enough,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::options::Arch;
+    use problem::{Segment, View};
+
+    fn config(dim: u64, row_blocks: RowBlocks, loads: Loads) -> Config {
+        let options = PlanOptions { row_blocks, loads, ..PlanOptions::for_arch(Arch::Sm100) };
+        let view = View::bhsd(DType::Bf16, [1, 8, 4096, dim]);
+        let problem = Problem::builder(view).segment(Segment::new(view, view)).build();
+        Config::choose(&problem.expect("valid"), 0, &options)
+    }
+
+    #[test]
+    fn values_are_multiplied_by_whole_atoms() {
+        for dim in (8..=512).step_by(8) {
+            for row_blocks in [RowBlocks::One, RowBlocks::Two] {
+                let config = config(dim, row_blocks, Loads::Swizzled);
+                let (atom, pieces) = (Panel::Swizzled.columns(), config.value_pieces());
+                assert!(pieces.iter().all(|piece| piece.used.is_multiple_of(atom)), "{dim}");
+                assert!(config.value_columns() < config.slice_dim() + atom, "{dim}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_swizzle_steps_of_sixteen_columns_are_enough() {
+        assert_eq!(config(40, RowBlocks::One, Loads::Plain).value_columns(), 48);
+    }
 }

@@ -8,19 +8,18 @@
 
 use super::config::{ELEMENT_BITS, ROWS};
 use super::operand::VECTOR;
-use super::rows::{COLUMNS_AT_ONCE, RowThread};
+use super::rows::RowThread;
 use crate::math::exact::{Again, Finite};
 use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
 use layout::hw::{Major, SmemSwizzle, SmemTile};
 use ptx::build::{Builder, GlobalPtr, Reg, RowVectors, SharedTile, SmemPtr, TmemPtr};
+use std::ops::Range;
 
 /// Columns staged at a time.
 const PANEL: u32 = 64;
 /// Rows of a warp.
 const WARP_ROWS: u32 = 32;
-
-const _: () = assert!(PANEL.is_multiple_of(COLUMNS_AT_ONCE), "a panel is whole loads");
 
 /// A run of columns of a row of `O`.
 #[derive(Clone, Copy)]
@@ -31,8 +30,21 @@ pub struct Run {
     pub column: Reg<u32>,
     /// How many there are.
     pub columns: u32,
+    /// How many of them a thread reads at a time, a divisor of [`PANEL`].
+    pub at_once: u32,
     /// Where the rows of the block may be staged, a panel of 64 columns at a time.
     pub staging: SmemPtr,
+}
+
+impl Run {
+    /// First column and number of columns of each load of `columns` columns.
+    fn loads(&self, columns: u32) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let at_once = self.at_once;
+        debug_assert!(PANEL.is_multiple_of(at_once), "a panel is whole loads");
+        (0..columns)
+            .step_by(at_once as usize)
+            .map(move |first| (first, at_once.min(columns - first)))
+    }
 }
 
 /// Completes a row and writes its LSE, in threads where `writes` holds.
@@ -70,8 +82,7 @@ pub fn write(
                 if panel > 0 {
                     b.warp_sync();
                 }
-                let from = at.columns(panel);
-                stage(b, thread, (result, &finite), from, columns, run.staging);
+                stage(b, thread, (result, &finite), at, run, panel..panel + columns);
                 b.warp_sync();
                 let byte = b.eval((run.column + panel) << 1);
                 let first = thread.first_row;
@@ -112,18 +123,18 @@ fn load_some(
     values
 }
 
-/// Stores up to a panel of columns of the row in the panel at `to`.
+/// Stores `columns` of the run, up to a panel of them, in the staging memory.
 fn stage(
     b: &mut Builder,
     thread: &RowThread<'_>,
     finished: (&RowResult, &Finite),
     at: TmemPtr,
-    columns: u32,
-    to: SmemPtr,
+    run: &Run,
+    columns: Range<u32>,
 ) {
-    let vectors = RowVectors::new(b, staging_tile(), to, thread.row);
-    for first in (0..columns).step_by(COLUMNS_AT_ONCE as usize) {
-        let some = (columns - first).min(COLUMNS_AT_ONCE);
+    let vectors = RowVectors::new(b, staging_tile(), run.staging, thread.row);
+    let at = at.columns(columns.start);
+    for (first, some) in run.loads(columns.end - columns.start) {
         let values = load_some(b, thread, finished, at.columns(first), some);
         for (i, vector) in values.chunks(VECTOR as usize).enumerate() {
             let packed = thread.round(b, vector);
@@ -146,8 +157,7 @@ fn write_partial(
 ) {
     let byte = b.eval(run.column.widening_mul(4));
     let row = output.partial_row(b, place, rows, byte);
-    for first in (0..run.columns).step_by(COLUMNS_AT_ONCE as usize) {
-        let some = (run.columns - first).min(COLUMNS_AT_ONCE);
+    for (first, some) in run.loads(run.columns) {
         let values = load_some(b, thread, finished, at.columns(first), some);
         b.if_(place.live, |b| {
             for (i, four) in values.chunks(4).enumerate() {

@@ -12,8 +12,7 @@ use crate::moves::copies::{Column, Panels};
 use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
 use crate::roles::queries::QueryLoader;
 use ptx::build::{
-    Builder, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTiles, Signals, Slot, SmemPtr,
-    TensorMapParam,
+    Builder, Cursor, Pipeline, Producer, Reg, SharedTiles, Signals, Slot, SmemPtr, TensorMapParam,
 };
 
 /// What is filled: buffers of queries, and the ring of keys and values.
@@ -47,7 +46,7 @@ impl Buffers {
         frame: &'f Frame,
         lead: Reg<bool>,
     ) -> QueryLoader<'f> {
-        QueryLoader::new(b, &frame.params, lead, (self.q, &self.q_ring), CtaGroup::One)
+        QueryLoader::new(b, &frame.params, lead, (self.q, &self.q_ring))
     }
 
     /// Initialises the barriers (one thread): queries are free after `q_releases` arrivals, a slot is full after

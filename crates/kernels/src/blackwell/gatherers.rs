@@ -3,32 +3,47 @@
 //! [`WARPS`] warps look up the rows of a KV tile two tiles ahead, and fill the slots of the ring of keys and
 //! values in the order in which the issuing warp multiplies them ([`Gatherer`]).
 //!
-//! Rows of 16-bit elements come by `cp.async`. When a thread's copies to a slot are done, the hardware arrives for it
+//! Listed rows of 16-bit elements come by tensor copies of four rows each, which arrive on the slot's barrier
+//! themselves ([`Brought::ByCopies`]). Where no tensor map reaches all rows of a tensor, they come by `cp.async`
+//! ([`Brought::ByThreads`]). When a thread's copies to a slot are done, the hardware arrives for it
 //! on a barrier of this CTA, and the thread has no moment in which to fence. So one more warp waits for that barrier,
 //! executes `fence.proxy.async` and tells the issuing warp, which may be the other CTA's ([`Publisher`]).
 //! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly.
 
+use super::frame::arrive_if;
 use super::marked::{MarkRing, MarkWriter};
 use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
-use crate::moves::copies::Counter;
-use crate::moves::gather::{self, Lookup, Place, Row, Rows, Scattered, Share, WARPS};
+use crate::moves::copies::{Counter, PairBarrier, PairFills};
+use crate::moves::gather::{self, Fours, Lookup, Place, Row, Rows, Scattered, Share, WARPS};
 use crate::roles::queries::QueryLoader;
 use problem::{Segment, Storage};
 use ptx::build::{
     Builder, Cmp, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTile, SharedTiles, SignalCursor,
     Signals, Slot, SmemPtr,
 };
+use std::ops::Range;
 
 /// What is gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gathering {
     /// Whether each token has a list of its keys.
     pub listed: bool,
-    /// Whether rows are packed.
-    pub packed: bool,
+    /// How rows come to shared memory.
+    pub brought: Brought,
     /// Warps of a CTA.
     pub warps: u32,
+}
+
+/// How rows come to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Brought {
+    /// By tensor copies, four rows each.
+    ByCopies,
+    /// By threads that copy 16 bytes each.
+    ByThreads,
+    /// By threads that unpack them.
+    Unpacked,
 }
 
 impl Gathering {
@@ -36,22 +51,40 @@ impl Gathering {
     pub fn of(segment: &Segment) -> Option<Self> {
         gather::must(segment).then(|| Gathering {
             listed: segment.indices.is_some(),
-            packed: segment.storage != Storage::Elements,
+            brought: match segment.storage {
+                Storage::Elements if gather::mapped(segment) => Brought::ByCopies,
+                Storage::Elements => Brought::ByThreads,
+                _ => Brought::Unpacked,
+            },
             warps: WARPS,
         })
     }
 
-    /// Arrivals of a CTA that make a slot full: of the warps that store, or of the one that publishes copies.
-    pub fn arrivals(&self) -> u32 {
-        if self.packed { self.warps } else { 1 }
+    /// Whether rows are packed.
+    pub fn unpacks(&self) -> bool {
+        self.brought == Brought::Unpacked
+    }
+
+    /// Arrivals that make a slot of `group` full: of the warps that store, of the one that publishes copies, or of
+    /// those of one CTA that announce copies.
+    pub fn arrivals(&self, group: CtaGroup) -> u32 {
+        let ctas = match group {
+            CtaGroup::One => 1,
+            CtaGroup::Two => 2,
+        };
+        match self.brought {
+            Brought::ByCopies => self.warps,
+            Brought::ByThreads => ctas,
+            Brought::Unpacked => ctas * self.warps,
+        }
     }
 }
 
 /// The barriers of gathering, and marks of the keys that exist.
 pub struct Gathered {
     how: Gathering,
-    /// Copies to a slot have arrived.
-    arrived: Signals,
+    /// Threads' copies to a slot have arrived.
+    arrived: Option<Signals>,
     pub marks: Option<MarkRing>,
 }
 
@@ -60,7 +93,7 @@ impl Gathered {
     pub fn reserve(b: &mut Builder, shared: SmemPtr, how: Gathering, slots: u32) -> Self {
         Gathered {
             how,
-            arrived: Signals::reserve(b, shared, slots),
+            arrived: (how.brought != Brought::ByCopies).then(|| Signals::reserve(b, shared, slots)),
             marks: how.listed.then(|| MarkRing::reserve(b, shared)),
         }
     }
@@ -68,36 +101,37 @@ impl Gathered {
     /// Initialises the barriers (one thread).
     #[track_caller]
     pub fn init(&self, b: &mut Builder) {
-        self.arrived.init(b, gather::ARRIVALS);
+        if let Some(arrived) = &self.arrived {
+            arrived.init(b, gather::ARRIVALS);
+        }
         if let Some(marks) = &self.marks {
             marks.init(b, self.how.warps);
         }
     }
 }
 
-/// The barrier on which a slot is full: that of the CTA that multiplies.
+/// Tells the CTA that multiplies, where `p` holds, that a slot is full.
 #[track_caller]
-pub fn full(b: &mut Builder, slot: &Slot<Producer>, group: CtaGroup) -> Counter {
+pub fn tell_full(b: &mut Builder, slot: &Slot<Producer>, group: CtaGroup, p: Reg<bool>) {
     let own = slot.full(b);
-    match group {
-        CtaGroup::One => own.into(),
-        CtaGroup::Two => own.in_cta(b, 0).into(),
-    }
+    arrive_if(b, own, group, p);
 }
 
 /// One of the warps that gather.
 pub struct Gatherer<'f> {
     /// The CTAs that multiply together.
     group: CtaGroup,
-    packed: bool,
+    brought: Brought,
     lookup: Lookup<'f>,
     ring: SharedTiles,
     slots: Cursor<Producer>,
-    arrived: SignalCursor,
+    arrived: Option<SignalCursor>,
     marks: Option<MarkWriter<'f>>,
     /// Number among the warps.
     warp: Reg<u32>,
     lead: Reg<bool>,
+    /// Where copies bring rows: what a lane does for it, and whether this is the even one of two CTAs.
+    copies: Option<(Fours, Option<Reg<bool>>)>,
 }
 
 impl<'f> Gatherer<'f> {
@@ -112,9 +146,17 @@ impl<'f> Gatherer<'f> {
         warp: Reg<u32>,
     ) -> Self {
         let lane = b.special("%laneid");
+        let brought = gathered.how.brought;
+        let copies = (brought == Brought::ByCopies).then(|| {
+            let even = (group == CtaGroup::Two).then(|| {
+                let rank = b.special("%cluster_ctarank");
+                b.setp(Cmp::Eq, rank, 0)
+            });
+            (Fours::new(b, warp), even)
+        });
         Gatherer {
             group,
-            packed: gathered.how.packed,
+            brought,
             lookup: Lookup::new(
                 b,
                 &params.tiling,
@@ -124,10 +166,11 @@ impl<'f> Gatherer<'f> {
             ),
             ring,
             slots: slots.producer(b),
-            arrived: gathered.arrived.cursor(b),
+            arrived: gathered.arrived.map(|arrived| arrived.cursor(b)),
             marks: gathered.marks.as_ref().map(|marks| marks.writer(b)),
             warp,
             lead: b.setp(Cmp::Eq, lane, 0),
+            copies,
         }
     }
 
@@ -173,35 +216,77 @@ impl<'f> Gatherer<'f> {
         self.lookup.places(b, open, source, rows)
     }
 
-    /// Fills the next slot by `copies`.
+    /// Fills the next slot with this warp's share of `parts`.
     #[track_caller]
-    pub fn fill(&self, b: &mut Builder, copies: impl FnOnce(&mut Builder, SharedTile)) {
+    pub fn fill(&self, b: &mut Builder, parts: &[Part<'_>]) {
         let slot = self.slots.take(b);
         slot.wait(b);
         let to = slot.tile(b, self.ring);
-        copies(b, to);
-        if self.packed {
-            b.fence_proxy_async();
-            b.warp_sync();
-            full(b, &slot, self.group).arrive_if(b, self.lead);
-        } else {
-            self.arrived.at_stage(slot.stage()).barrier(b).arrive_when_copied(b);
+        match &self.copies {
+            None => self.fill_by_threads(b, &slot, to, parts),
+            Some((fours, even)) => {
+                let full = slot.full(b);
+                let full = match *even {
+                    None => full.into(),
+                    Some(even) => PairBarrier::new(b, full, even, PairFills::Copies).into(),
+                };
+                gather_parts(b, fours, full, self.lead, to, parts);
+            }
         }
     }
 
-    /// Brings this warp's share of columns from `column` on of the rows at `places` to `to`.
     #[track_caller]
-    pub fn copy(
+    fn fill_by_threads(
         &self,
         b: &mut Builder,
-        source: &Scattered,
-        places: &[Place],
-        column: u32,
+        slot: &Slot<Producer>,
         to: SharedTile,
+        parts: &[Part<'_>],
     ) {
-        let share = Share::new(b, self.warp, places, column, to);
-        source.bring(b, &share);
+        for part in parts {
+            let to = to.blocks(part.panels.clone());
+            let share = Share::new(b, self.warp, part.places, part.column, to);
+            part.source.bring(b, &share);
+        }
+        if self.brought == Brought::Unpacked {
+            b.fence_proxy_async();
+            b.warp_sync();
+            return tell_full(b, slot, self.group, self.lead);
+        }
+        let arrived = self.arrived.expect("threads copy");
+        arrived.at_stage(slot.stage()).barrier(b).arrive_when_copied(b);
     }
+}
+
+/// Announces and issues a warp's copies of `parts` to a slot.
+#[track_caller]
+fn gather_parts(
+    b: &mut Builder,
+    fours: &Fours,
+    full: Counter,
+    lead: Reg<bool>,
+    to: SharedTile,
+    parts: &[Part<'_>],
+) {
+    let bytes = parts.iter().map(|part| Fours::bytes(part.places.len(), part.panels.len() as u32));
+    let bytes = bytes.sum();
+    b.if_(lead, |b| full.arrive_expect(b, bytes));
+    for part in parts {
+        let to = to.blocks(part.panels.clone());
+        part.source.mapped().copy(b, fours, part.places, part.column, to, full);
+    }
+}
+
+/// What of rows that were looked up goes to a slot.
+pub struct Part<'a> {
+    /// The tensor.
+    pub source: &'a Scattered,
+    /// The rows.
+    pub places: &'a [Place],
+    /// First column.
+    pub column: u32,
+    /// The panels of the slot.
+    pub panels: Range<u32>,
 }
 
 /// How a warp copies what it looked up.
@@ -215,6 +300,9 @@ pub trait CopyRows {
 /// Emits a warp that gathers: what `gatherer` looks up goes to slots by `rows`.
 pub fn emit(b: &mut Builder, params: &Params, gatherer: &Gatherer<'_>, rows: &impl CopyRows) {
     params.for_each_tile(b, |b, open| gatherer.bring(b, &open, rows));
+    if gatherer.group == CtaGroup::Two {
+        gatherer.slots.drain(b);
+    }
 }
 
 /// Emits the warp that loads queries, and tells of slots to which copies have arrived: so many for each KV tile.
@@ -231,14 +319,19 @@ pub fn emit_publisher(
             publisher.publish(b, &open, slots_per_tile);
         });
     });
+    if publisher.group == CtaGroup::Two {
+        queries.drain(b);
+    }
 }
 
 /// The warp that tells of slots to which copies have arrived.
 pub struct Publisher {
     group: CtaGroup,
-    packed: bool,
     slots: Cursor<Producer>,
-    arrived: SignalCursor,
+    /// Where threads' copies have arrived, if threads copy.
+    arrived: Option<SignalCursor>,
+    /// Whether they do.
+    copied: bool,
     lead: Reg<bool>,
 }
 
@@ -248,26 +341,25 @@ impl Publisher {
     pub fn new(b: &mut Builder, gathered: &Gathered, slots: &Pipeline, group: CtaGroup) -> Self {
         Publisher {
             group,
-            packed: gathered.how.packed,
             slots: slots.producer(b),
-            arrived: gathered.arrived.cursor(b),
+            arrived: gathered.arrived.map(|arrived| arrived.cursor(b)),
+            copied: gathered.how.brought == Brought::ByThreads,
             lead: b.elect(),
         }
     }
 
-    /// Tells of the slots of a work tile, so many for each KV tile. (Who stores rows tells of them itself.)
+    /// Tells of the slots of a work tile, so many for each KV tile. (Who stores rows tells of them itself, and so do
+    /// tensor copies.)
     #[track_caller]
     pub fn publish(&self, b: &mut Builder, open: &OpenTile, slots_per_tile: u32) {
-        if self.packed {
-            return;
-        }
+        let Some(arrived) = self.arrived.filter(|_| self.copied) else { return };
         open.range.for_each_down(b, |b, _| {
             b.range(0, slots_per_tile, |b, _| {
-                self.arrived.wait(b);
-                self.arrived.advance(b);
+                arrived.wait(b);
+                arrived.advance(b);
                 b.fence_proxy_async();
                 let slot = self.slots.take(b);
-                full(b, &slot, self.group).arrive_if(b, self.lead);
+                tell_full(b, &slot, self.group, self.lead);
             });
         });
     }

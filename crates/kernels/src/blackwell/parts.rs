@@ -21,7 +21,7 @@ const AT_ONCE: u32 = 16;
 
 /// Words that a thread leaves of its row.
 pub fn words(config: &Config) -> u32 {
-    STATE + TensorMemory::of(config).output_stride
+    STATE + TensorMemory::of(config).output_columns
 }
 
 /// The part of a row that a thread holds.

@@ -2,9 +2,9 @@
 //!
 //! One thread has a row, or half of one; only that differs ([`RowPart`]).
 
+use super::frame::arrive_if;
 use super::rows::{RowThread, SeenTile};
 use crate::math::softmax::RowState;
-use crate::moves::copies::Counter;
 use ptx::build::{Builder, CtaGroup, Reg, SignalCursor, Signals, TmemPtr};
 
 /// What a thread has of a row: all of it, or the half that another thread has not.
@@ -117,11 +117,7 @@ impl<'f> SoftmaxStep<'f> {
         b.tcgen05_fence_before();
         b.warp_sync();
         let ready = self.probabilities.barrier(b);
-        let ready: Counter = match self.group {
-            CtaGroup::One => ready.into(),
-            CtaGroup::Two => ready.in_cta(b, 0).into(),
-        };
-        ready.arrive_if(b, self.rows.lead);
+        arrive_if(b, ready, self.group, self.rows.lead);
         let yes = b.predicate(true);
         b.assign(self.started, yes);
         self.scores.advance(b);

@@ -24,6 +24,8 @@ pub struct TensorMemory {
     pub output: u32,
     /// Columns from one block's output to the next.
     pub output_stride: u32,
+    /// Columns of a row of output, whole steps of 16; what is accumulated behind them is nothing.
+    pub output_columns: u32,
     /// Columns of one step (16 keys) of probabilities.
     pub probability_step: u32,
     /// Columns to allocate.
@@ -40,13 +42,21 @@ impl TensorMemory {
         let step = TmemTile::operand_a(DataPath::D, 16, ELEMENT_BITS, origin);
         let probability_step = step.and_then(|p| p.width()).expect("a step of probabilities").0;
         let output = SCORE_TILES * score_stride;
-        let output_stride = config.slice_dim().next_multiple_of(16);
+        let output_stride = config.value_columns();
+        let output_columns = config.slice_dim().next_multiple_of(16);
         let columns: u64 = (config.blocks * output_stride).into();
         let base = TmemAddress::new(TmemLane(0), TmemColumn(output)).expect("behind the scores");
         let end = TmemTile::accumulator(DataPath::D, columns, base).and_then(|o| o.end());
         let end = end.expect("an output slice fits beside the scores");
         let allocation = allocation_columns(end.0).expect("it fits").0;
-        TensorMemory { score_stride, output, output_stride, probability_step, allocation }
+        TensorMemory {
+            score_stride,
+            output,
+            output_stride,
+            output_columns,
+            probability_step,
+            allocation,
+        }
     }
 
     /// Columns of the probabilities of `keys` keys, whole steps.

@@ -44,6 +44,13 @@ impl Memory {
         (from, self.workspace(&format!("copy of {slot}"), bytes))
     }
 
+    /// The same for a slot whose rows lie elsewhere in the copy: `bytes` is the slot's own size.
+    pub fn repacked(&mut self, slot: Slot, align: u64, bytes: u64) -> (BufferId, BufferId) {
+        let (from, copy) = self.copied(slot, align);
+        self.buffers.buffer_mut(from).bytes = bytes;
+        (from, copy)
+    }
+
     /// Adds memory that the program writes for its caller.
     pub fn output(&mut self, name: &str, bytes: u64) -> BufferId {
         self.buffers.output(name, bytes)
@@ -55,10 +62,15 @@ impl Memory {
     }
 }
 
-/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes; everything else (lengths, tables,
+/// What a slot's memory is aligned to. Rows are moved in vectors of 16 bytes, those of e4m3 of 8; everything else (lengths, tables,
 /// lists, positions, sinks, masks, log-sum-exps) element by element, so that a view of a part of it will do.
 fn alignment(problem: &Problem, slot: Slot) -> u64 {
     match slot {
+        Slot::Segment(n, SegmentSlot::K | SegmentSlot::V)
+            if problem.segments[n as usize].is_e4m3() =>
+        {
+            8
+        }
         Slot::Q | Slot::Out | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V) => 16,
         _ => problem.slot_element(slot).bytes(),
     }

@@ -1,8 +1,10 @@
 //! What a launch is about (segments of a problem, and where their results go), and its parameters
 //! in a kernel.
 
+use crate::call::descale::Factors;
 use crate::call::index::{QueryToken, RowBlockIndex, SliceIndex, SplitIndex};
 use crate::call::memory::Memory;
+use crate::call::precision::Precision;
 use crate::call::rows::{Block, Packing};
 use crate::call::sequence::{Lengths, Sequence};
 use crate::call::tensors::{self, Panel, QueryBox};
@@ -10,15 +12,15 @@ use crate::call::visible::{Bounds, TileRange, Visible};
 use crate::math::bias::MaskTensor;
 use crate::math::exact::{self, Finite, SegmentRows, Watch};
 use crate::math::softmax::Softmax;
-use crate::moves::gather::{Elements, Packed, Scattered};
+use crate::moves::gather::{self, Elements, Mapped, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
 use crate::work::shares::{Shares, SharesOf};
 use crate::work::stamps::Stamps;
-use problem::{DType, Problem, SegmentSlot, Slot, Storage, Values, View};
+use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
 use program::build::{Arguments, Divisor};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, TensorMapParam};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg, TensorMapParam};
 
 /// Where finished rows go.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +127,8 @@ pub struct Tiling {
     pub panel: Panel,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
+    /// Whether threads copy queries, keys and values, and find their rows one by one.
+    pub finds_rows: bool,
 }
 
 impl Tiling {
@@ -166,7 +170,7 @@ pub struct Params {
     watch: Option<Watch>,
     stamps: Option<Stamps>,
     /// Element type.
-    pub half: HalfType,
+    pub precision: Precision,
 }
 
 /// Keys and values of a segment.
@@ -192,6 +196,8 @@ pub struct Keys {
     pub dirty_tail: bool,
     /// Keys and values, row by row.
     pub exact: exact::Rows,
+    /// Factors on keys, and on values, where they are e4m3.
+    pub descales: [Option<Factors>; 2],
 }
 
 /// How rows of keys or values are copied.
@@ -310,7 +316,7 @@ impl Params {
     ) -> Params {
         let problem = task.problem;
         let query_box = QueryBox::choose(problem, &tiling);
-        let tma_q = b.target().copies_tensors().then(|| {
+        let tma_q = (!tiling.finds_rows).then(|| {
             let q = tensors::queries(problem, memory.slot(Slot::Q), &tiling, query_box);
             args.tensor_map(b, "tma_q", q)
         });
@@ -320,8 +326,9 @@ impl Params {
             let tiles_per_split = split.then_some(task.tiles_per_split[index]);
             Keys::declare(b, args, &tiling, (problem, n), memory, values_apart, tiles_per_split)
         });
-        let segments = segments.collect();
+        let segments: Vec<Keys> = segments.collect();
         args.name_with("");
+        let descaled = segments[0].descales[0].is_some();
         Params {
             tma_q,
             segments,
@@ -331,7 +338,7 @@ impl Params {
                 }
                 Sharing::Shares(of) => Order::Shares(Shares::declare(b, args, of, tiling.cluster)),
             },
-            softmax: Softmax::declare(b, args, problem),
+            softmax: Softmax::declare(b, args, problem).descaled(b, descaled),
             part: (task.merged_parts > 1).then(|| {
                 let rank = b.special("%cluster_ctarank");
                 SplitIndex::new(b.eval(rank / (tiling.cluster / task.merged_parts)))
@@ -346,13 +353,22 @@ impl Params {
             exact_queries: exact::Tensor::declare(b, args, "q", &problem.q, memory.slot(Slot::Q)),
             watch: None,
             stamps: task.stamps.map(|buffer| Stamps::declare(b, args, buffer)),
-            half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
+            precision: Precision::of(problem),
         }
     }
 
     /// The keys of the first segment: the only one but for kernels that take two.
     pub fn keys(&self) -> &Keys {
         &self.segments[0]
+    }
+
+    /// Loads the factor on the keys of a tile, where there is one, for all raw scores from here on.
+    #[track_caller]
+    pub fn load_descale(&self, b: &mut Builder, open: &OpenTile) {
+        if let ([Some(factors), _], Some(factor)) = (self.keys().descales, self.softmax.descale) {
+            let loaded = factors.load(b, open.tile.sequence, open.tile.kv_head);
+            b.assign(factor, loaded);
+        }
     }
 
     /// Fetches the tensor maps into their cache (one thread).
@@ -570,6 +586,9 @@ impl Keys {
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
             let gathered = match segment.storage {
+                Storage::Elements if b.target().gathers_rows() && gather::mapped(segment) => {
+                    Some(Scattered::Mapped(Mapped::declare(b, args, name, view, buffer)))
+                }
                 Storage::Elements if tiling.gathers => {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
@@ -579,7 +598,7 @@ impl Keys {
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
             }
-            if !b.target().copies_tensors() {
+            if tiling.finds_rows {
                 return Source::Rows;
             }
             let map = tensors::rows(view, buffer, rows_per_copy, panel);
@@ -634,12 +653,20 @@ impl Keys {
             rows_per_copy,
             dirty_tail: segment.paging.is_some() || segment.lengths.used,
             exact,
+            descales: [
+                ("k_descale", segment.k_descale, SegmentSlot::KDescale),
+                ("v_descale", segment.v_descale, SegmentSlot::VDescale),
+            ]
+            .map(|(name, descale, slot)| {
+                let of = descale.map(|descale| (problem, descale));
+                of.map(|of| Factors::declare(b, args, name, of, part(slot)))
+            }),
         }
     }
 
     /// The rows of the segment, to be found by key.
-    pub fn exact_rows(&self, half: HalfType) -> SegmentRows<'_> {
-        SegmentRows { keys: self, half }
+    pub fn exact_rows(&self, precision: Precision) -> SegmentRows<'_> {
+        SegmentRows { keys: self, precision }
     }
 }
 

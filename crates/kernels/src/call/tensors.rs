@@ -89,6 +89,11 @@ pub fn rows(view: &View, buffer: BufferId, rows: u32, panel: Panel) -> TensorMap
     map(view.dtype, buffer, &dims, &strides, panel, &[rows, 1, 1])
 }
 
+/// The map of single rows of a tensor, so many and `pitch` elements apart, for copies that gather them.
+pub fn single_rows(view: &View, buffer: BufferId, rows: u64, pitch: u64) -> TensorMap {
+    map(view.dtype, buffer, &[view.dim(), rows], &[pitch], Panel::Swizzled, &[1])
+}
+
 /// Rows one copy can bring of a tile of `tile` keys: all, or what divides both tile and page.
 pub fn rows_per_copy(segment: &Segment, tile: u32) -> u32 {
     match segment.paging {
@@ -137,16 +142,18 @@ const MOST_STRIDE: u64 = 1 << 40;
 /// The rules a tensor must meet to be copied by TMA, as a problem for the user.
 pub fn check(name: &str, view: &View) -> Result<(), Unsupported> {
     let bytes = view.dtype.bytes();
+    // Rows of bytes are copied by threads, 8 at a time.
+    let unit = if view.dtype == DType::E4m3 { 8 } else { 16 };
     for (dimension, (stride, extent)) in
         ["batch", "head", "token"].iter().zip(view.strides.iter().zip(&view.shape))
     {
         // The stride of a dimension of extent 1 is never used and may be anything.
         let stride = stride.saturating_mul(bytes);
-        if *extent > 1 && (!stride.is_multiple_of(16) || stride >= MOST_STRIDE) {
-            let nearest = stride.min(MOST_STRIDE - 16).next_multiple_of(16);
+        if *extent > 1 && (!stride.is_multiple_of(unit) || stride >= MOST_STRIDE) {
+            let nearest = stride.min(MOST_STRIDE - unit).next_multiple_of(unit);
             return Err(Unsupported::new(
                 format!("{name} with a {dimension} stride of {stride} bytes"),
-                "tensor copies need strides that are multiples of 16 bytes below 2^40",
+                format!("copies need strides that are multiples of {unit} bytes below 2^40"),
             )
             .nearest(format!("{nearest} bytes")));
         }

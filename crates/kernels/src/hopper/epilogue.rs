@@ -56,11 +56,28 @@ pub fn finish_rows(
         if writes_lse {
             output.write_lse(b, &places[half], &result, Some(first_of_row));
         }
-        result.inverse
+        output.descaled(b, result.inverse)
     })
 }
 
-fn places(b: &mut Builder, thread: Reg<u32>, output: &BlockOutput<'_>) -> [RowPlace; 2] {
+/// Computes a warp's rows again that were written and are not finite but should be: `columns` columns from `first` on.
+#[track_caller]
+pub fn write_again(
+    b: &mut Builder,
+    thread: Reg<u32>,
+    output: &BlockOutput<'_>,
+    first: u32,
+    columns: u32,
+) {
+    let column = b.value(first);
+    let again = Again { output, column, columns };
+    let first = b.eval(thread / 32 * WARP_ROWS);
+    again.rows(b, first, WARP_ROWS);
+}
+
+/// Where the results of a thread's two rows go.
+#[track_caller]
+pub fn places(b: &mut Builder, thread: Reg<u32>, output: &BlockOutput<'_>) -> [RowPlace; 2] {
     let row = fragment::first_row(b, thread);
     [0, 8].map(|offset| {
         let row = b.eval(row + offset);
@@ -83,10 +100,7 @@ impl Columns<'_> {
 
     /// Computes the warp's rows again that were written and are not finite but should be.
     pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        let column = b.value(self.first);
-        let again = Again { output, column, columns: self.out.len() as u32 * 2 };
-        let first = b.eval(self.thread / 32 * WARP_ROWS);
-        again.rows(b, first, WARP_ROWS);
+        write_again(b, self.thread, output, self.first, self.out.len() as u32 * 2);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {

@@ -16,15 +16,18 @@ pub struct Scores {
     pub thread: Reg<u32>,
     /// Scores, then probabilities: `tile / 2` per thread.
     pub scores: Vec<Reg<f32>>,
-    /// Probabilities rounded to 16 bits: registers 2i, 2i+1 of the accumulator are A register i.
+    /// Probabilities rounded to 16 bits, where they are: registers 2i, 2i+1 of the accumulator are A register i.
     pub probabilities: Vec<Reg<u32>>,
     /// The two rows of a thread, 8 apart.
     pub rows: [RowState; 2],
     references: [Reference; 2],
     /// Factors on what was accumulated before the current probabilities, mostly 1.
     pub rescale: [Reg<f32>; 2],
-    half: HalfType,
+    /// What probabilities are rounded to.
+    half: Option<HalfType>,
     tile: u32,
+    /// Whether what to add to scaled scores stays in registers from one tile to the next.
+    keeps_shift: bool,
 }
 
 /// The keys that a thread's two rows see.
@@ -82,16 +85,34 @@ impl Scores {
     /// Registers for tiles of `tile` keys.
     #[track_caller]
     pub fn new(b: &mut Builder, thread: Reg<u32>, half: HalfType, tile: u32) -> Self {
+        Self::rounded_to(b, thread, Some(half), tile)
+    }
+
+    /// The same, with probabilities that stay f32 if they are rounded to nothing.
+    #[track_caller]
+    pub fn rounded_to(
+        b: &mut Builder,
+        thread: Reg<u32>,
+        half: Option<HalfType>,
+        tile: u32,
+    ) -> Self {
         Scores {
             thread,
             scores: b.regs(tile as usize / 2),
-            probabilities: b.regs(tile as usize / 4),
+            probabilities: b.regs(half.map_or(0, |_| tile as usize / 4)),
             rows: [RowState::new(b), RowState::new(b)],
             references: [Reference::new(b), Reference::new(b)],
             rescale: [b.value(1.0), b.value(1.0)],
             half,
             tile,
+            keeps_shift: true,
         }
+    }
+
+    /// The same, but what to add to scaled scores is found anew for each tile: warps of the `mma.sync` family have no
+    /// register for it.
+    pub fn without_shift(self) -> Self {
+        Scores { keeps_shift: false, ..self }
     }
 
     /// Forgets the last row block.
@@ -222,21 +243,21 @@ impl Scores {
         self.references[half].follow(b, softmax, &self.rows[half], largest)
     }
 
-    /// What to add to the scaled scores of a row. Warps of the `mma.sync` family find it anew for each tile: they have
-    /// no register for it.
+    /// What to add to the scaled scores of a row.
     #[track_caller]
     fn shift(&self, b: &mut Builder, softmax: &Softmax, half: usize) -> Reg<f32> {
-        match b.target().copies_tensors() {
+        match self.keeps_shift {
             true => self.references[half].shift,
             false => softmax.shift_of(b, self.rows[half].max),
         }
     }
 
-    /// Rounds probabilities to 16 bits.
+    /// Rounds probabilities to 16 bits, where they are.
     #[track_caller]
     pub fn round(&self, b: &mut Builder) {
+        let Some(half) = self.half else { return };
         for (pair, &packed) in self.scores.chunks_exact(2).zip(&self.probabilities) {
-            let rounded = b.pack(self.half, pair[0], pair[1]);
+            let rounded = b.pack(half, pair[0], pair[1]);
             b.assign(packed, rounded);
         }
     }

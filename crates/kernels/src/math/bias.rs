@@ -122,6 +122,7 @@ fn number(b: &mut Builder, dtype: DType, bits: Reg<u32>) -> Reg<f32> {
     match dtype {
         DType::F16 => b.unpack(HalfType::F16, bits)[0],
         DType::Bf16 => b.unpack(HalfType::Bf16, bits)[0],
+        DType::E4m3 => b.unpack_e4m3(bits)[0],
         DType::F32 | DType::F64 => b.float_from_bits(bits),
     }
 }

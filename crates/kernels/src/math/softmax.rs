@@ -24,6 +24,8 @@ pub struct Softmax {
     biased: Option<Reg<f32>>,
     /// Powers of two that a probability may reach.
     range: f32,
+    /// Factor on raw scores, of the keys in work, where they have one.
+    pub descale: Option<Reg<f32>>,
 }
 
 /// What is done to raw scores first.
@@ -161,10 +163,23 @@ impl Softmax {
         let factor = args.f32(b, "factor", natural * LOG2_E);
         if problem.has_attn_mask() {
             let (one, natural) = (b.value(1.0), b.value(LN_2));
-            return Softmax { factor: one, natural, prepare, biased: Some(factor), range };
+            return Softmax {
+                factor: one,
+                natural,
+                prepare,
+                biased: Some(factor),
+                range,
+                descale: None,
+            };
         }
         let natural = args.f32(b, "natural", natural);
-        Softmax { factor, natural, prepare, biased: None, range }
+        Softmax { factor, natural, prepare, biased: None, range, descale: None }
+    }
+
+    /// The same, with a register for a factor on raw scores if that is asked for.
+    #[track_caller]
+    pub fn descaled(self, b: &mut Builder, asked: bool) -> Self {
+        Softmax { descale: asked.then(|| b.value(1.0)), ..self }
     }
 
     /// Factor from prepared scores to exponents of two, in a problem with a mask tensor.
@@ -183,6 +198,9 @@ impl Softmax {
     /// Prepares raw scores in place. All lanes of the warp come here together.
     #[track_caller]
     pub fn prepare(&self, b: &mut Builder, scores: &[Reg<f32>]) {
+        if let Some(factor) = self.descale {
+            scores.iter().for_each(|&score| b.scale(score, factor));
+        }
         match self.prepare {
             Prepare::Nothing => {}
             Prepare::Scale(scale) => scores.iter().for_each(|&score| b.scale(score, scale)),
@@ -193,6 +211,9 @@ impl Softmax {
     /// Prepares the score of a thread without the other lanes.
     #[track_caller]
     pub fn prepare_alone(&self, b: &mut Builder, score: Reg<f32>) {
+        if let Some(factor) = self.descale {
+            b.scale(score, factor);
+        }
         match self.prepare {
             Prepare::Nothing => {}
             Prepare::Scale(scale) => b.scale(score, scale),

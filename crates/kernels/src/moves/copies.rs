@@ -30,10 +30,58 @@ pub struct Panels {
 pub enum Counter {
     /// Of the CTA that gets the copy.
     Own(Mbarrier),
-    /// Of either CTA of a CTA pair.
-    OfCtaPair(RemoteMbarrier),
+    /// Of the even CTA of a CTA pair, for the copies of both.
+    OfCtaPair(PairBarrier),
     /// No barrier: the rows come no nearer than L2.
     Prefetch,
+}
+
+/// The barrier of the even CTA on which the like copies of both CTAs of a CTA pair are counted. The even CTA announces
+/// the bytes of both. Copies of the odd one may come before that: the phase still lacks the even CTA's arrival.
+#[derive(Clone, Copy, Debug)]
+pub struct PairBarrier {
+    /// The barrier at this place in this CTA.
+    own: Mbarrier,
+    /// That of the even CTA.
+    counts: RemoteMbarrier,
+    even: Reg<bool>,
+    fills: PairFills,
+}
+
+/// Who arrives where both CTAs of a CTA pair fill their buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairFills {
+    /// The even CTA: whatever comes is announced.
+    Copies,
+    /// Both: sometimes threads finish what copies brought, and arrive for it.
+    CopiesAndThreads,
+}
+
+impl PairFills {
+    /// Arrivals that make a buffer full.
+    pub fn arrivals(self) -> u32 {
+        match self {
+            PairFills::Copies => 1,
+            PairFills::CopiesAndThreads => 2,
+        }
+    }
+}
+
+impl PairBarrier {
+    /// The barrier for copies to the place that `own` guards, in a CTA that is `even` or not.
+    #[track_caller]
+    pub fn new(b: &mut Builder, own: Mbarrier, even: Reg<bool>, fills: PairFills) -> Self {
+        PairBarrier { own, counts: own.in_cta(b, 0), even, fills }
+    }
+
+    #[track_caller]
+    fn arrive_expect(&self, b: &mut Builder, bytes: u32) {
+        self.own.arrive_expect_if(b, self.even, 2 * bytes);
+        if self.fills == PairFills::CopiesAndThreads {
+            let odd = b.not(self.even);
+            self.counts.arrive_if(b, odd);
+        }
+    }
 }
 
 impl Counter {
@@ -52,7 +100,7 @@ impl Counter {
     pub fn arrive_if(self, b: &mut Builder, p: Reg<bool>) {
         match self {
             Counter::Own(barrier) => barrier.arrive_if(b, p),
-            Counter::OfCtaPair(barrier) => barrier.arrive_if(b, p),
+            Counter::OfCtaPair(barrier) => barrier.counts.arrive_if(b, p),
             Counter::Prefetch => {}
         }
     }
@@ -64,8 +112,8 @@ impl From<Mbarrier> for Counter {
     }
 }
 
-impl From<RemoteMbarrier> for Counter {
-    fn from(barrier: RemoteMbarrier) -> Self {
+impl From<PairBarrier> for Counter {
+    fn from(barrier: PairBarrier) -> Self {
         Counter::OfCtaPair(barrier)
     }
 }
@@ -85,8 +133,9 @@ impl Column {
         Column { base: None, offset }
     }
 
+    /// The coordinate so many columns on.
     #[track_caller]
-    fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
+    pub fn plus(self, b: &mut Builder, columns: u32) -> Arg<i32> {
         let offset = self.offset + columns;
         match self.base {
             None => (offset as i32).into(),
@@ -207,8 +256,31 @@ impl Counter {
             (Counter::Own(barrier), Some(ctas)) => {
                 b.tma_load_multicast(at, map, coordinates, barrier, ctas);
             }
-            (Counter::OfCtaPair(barrier), _) => b.tma_load_cta_pair(at, map, coordinates, barrier),
+            (Counter::OfCtaPair(barrier), _) => {
+                b.tma_load_cta_pair(at, map, coordinates, barrier.counts);
+            }
             (Counter::Prefetch, _) => b.tma_prefetch(map, coordinates),
+        }
+    }
+}
+
+impl Counter {
+    /// Issues a copy of four rows of a tensor from `column` on that is counted here, for this CTA.
+    #[track_caller]
+    pub fn gather(
+        self,
+        b: &mut Builder,
+        at: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+    ) {
+        match self {
+            Counter::Own(barrier) => b.tma_gather(at, map, column, rows, barrier),
+            Counter::OfCtaPair(barrier) => {
+                b.tma_gather_cta_pair(at, map, column, rows, barrier.counts);
+            }
+            Counter::Prefetch => panic!("rows that lists name come from memory at once"),
         }
     }
 }

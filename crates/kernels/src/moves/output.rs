@@ -73,6 +73,16 @@ impl BlockOutput<'_> {
         }
     }
 
+    /// A row's factor, times that on the values of its keys where there is one. A row without keys stays 0.
+    #[track_caller]
+    pub fn descaled(&self, b: &mut Builder, inverse: Reg<f32>) -> Reg<f32> {
+        let [_, Some(factors)] = self.params.keys().descales else { return inverse };
+        let factor = factors.load(b, self.open.tile.sequence, self.open.tile.kv_head);
+        let product = b.mul(inverse, factor);
+        let empty = b.setp(Cmp::Eq, inverse, 0.0);
+        b.select::<f32>(empty, 0.0, product)
+    }
+
     /// The row's number in `[part, batch, head, token]`.
     #[track_caller]
     fn row_number(&self, b: &mut Builder, place: &RowPlace) -> Reg<u32> {

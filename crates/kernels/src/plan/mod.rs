@@ -1,7 +1,7 @@
 //! From a problem to a program: what is supported, which kernel takes it, in how many parts, in which launches.
 
 pub mod options;
-mod schedule;
+pub mod schedule;
 mod splits;
 pub mod tuning;
 
@@ -11,6 +11,7 @@ use crate::call::tensors;
 use crate::combine;
 use crate::moves::gather;
 use crate::realign;
+use crate::repack::Repacked;
 use crate::work::exchange::{self, Buffers};
 use crate::work::order::TileList;
 use crate::work::shares::SharesOf;
@@ -40,8 +41,30 @@ pub struct Plan {
 /// # Errors
 /// As [`check`].
 pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan, Unsupported> {
-    check(problem, arch, options)?;
-    Ok(launches(problem, arch, options))
+    let arch = family(problem, arch);
+    let repacked = Repacked::of(problem, arch);
+    check_all(problem, &repacked, arch, options)?;
+    let problem = repacked.as_ref().map_or(problem, |repacked| &repacked.problem);
+    Ok(launches(&Request { problem, repacked: repacked.as_ref(), arch, options }))
+}
+
+/// What a plan is made for.
+struct Request<'a> {
+    problem: &'a Problem,
+    /// How the problem's tensors come from those of the caller, where they are others.
+    repacked: Option<&'a Repacked>,
+    arch: Arch,
+    options: &'a PlanOptions,
+}
+
+/// The generation whose kernels take `problem` on a GPU of generation `arch`.
+///
+/// Kernels of Hopper and of datacenter Blackwell multiply 16-bit numbers. Those GPUs run the kernels of `sm_80` too.
+fn family(problem: &Problem, arch: Arch) -> Arch {
+    match problem.dtype() {
+        DType::F32 if !arch.is_mma_sync() => Arch::Sm80,
+        _ => arch,
+    }
 }
 
 /// Checks that `problem` can be planned, without planning it.
@@ -49,18 +72,36 @@ pub fn plan(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<Plan
 /// # Errors
 /// What the kernels of `arch` cannot do, and why.
 pub fn check(problem: &Problem, arch: Arch, options: &PlanOptions) -> Result<(), Unsupported> {
+    let arch = family(problem, arch);
+    check_all(problem, &Repacked::of(problem, arch), arch, options)
+}
+
+fn check_all(
+    problem: &Problem,
+    repacked: &Option<Repacked>,
+    arch: Arch,
+    options: &PlanOptions,
+) -> Result<(), Unsupported> {
+    repacked.as_ref().map_or(Ok(()), Repacked::check)?;
+    let problem = repacked.as_ref().map_or(problem, |repacked| &repacked.problem);
     check_problem(problem, arch)?;
     check_loads(problem, options)
 }
 
 fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
-    if let dtype @ (DType::F32 | DType::F64) = problem.dtype() {
-        let why = format!("{arch} kernels take 16-bit inputs");
-        return Err(Unsupported::new(format!("dtype {dtype}"), why).nearest("bf16"));
+    if problem.dtype() == DType::F64 {
+        let why = "kernels take inputs of bf16, f16 and f32";
+        return Err(Unsupported::new("dtype f64", why).nearest("f32"));
+    }
+    // (Kernels of f32 inputs, where there are any, read f32 keys.)
+    if problem.has_e4m3() && !matches!(problem.dtype(), DType::F16 | DType::Bf16) {
+        let what = format!("e4m3 keys beside queries of {}", problem.dtype());
+        let why = "e4m3 numbers are unpacked to 16-bit floats";
+        return Err(Unsupported::new(what, why).nearest("bf16 queries"));
     }
     let mut masks = problem.segments.iter().filter_map(|segment| segment.attn_mask);
     if masks.any(|mask| mask.element == MaskElement::Float(DType::F64)) {
-        let why = format!("{arch} kernels read masks of bool, f32, f16 and bf16");
+        let why = "kernels read masks of bool, f32, f16 and bf16";
         return Err(Unsupported::new("attn_mask of f64", why).nearest("f32"));
     }
     for (name, dim) in [("key dim", problem.key_dim()), ("value dim", problem.value_dim())] {
@@ -157,13 +198,6 @@ fn check_loads(problem: &Problem, options: &PlanOptions) -> Result<(), Unsupport
 }
 
 fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
-    if !dim.is_multiple_of(8) {
-        return Err(Unsupported::new(
-            format!("{name} {dim}"),
-            "rows are copied in units of 16 bytes, so dims are multiples of 8",
-        )
-        .nearest(dim.next_multiple_of(8).to_string()));
-    }
     let (largest, step) = Schedule::largest_dim(arch, name);
     if dim > largest || (dim > 256 && !dim.is_multiple_of(step)) {
         return Err(Unsupported::new(
@@ -175,14 +209,15 @@ fn check_dim(name: &str, dim: u64, arch: Arch) -> Result<(), Unsupported> {
     Ok(())
 }
 
-fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
+fn launches(request: &Request<'_>) -> Plan {
+    let &Request { problem, arch, options, .. } = request;
     let tuning = Tuning::of(arch.target());
     let launches = segments_of_launches(problem, arch, options);
     if let [(schedule, segments)] = &launches[..]
         && let [segment] = segments[..]
         && let Some(cuts) = cuts(problem, segment, schedule, options, tuning)
     {
-        return shared_out(problem, arch, options, *schedule, segment, cuts);
+        return shared_out(request, *schedule, segment, cuts);
     }
     let mut memory = Memory::of(problem);
     let stages: Vec<Stage> = launches
@@ -205,7 +240,7 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         first += stage.list.splits;
         let overlap = stage.overlap(launches.len(), count);
         let task = stage.task(problem, destination, overlap);
-        let clusters = stage.list.jobs().min(at_once(&stage.schedule, options));
+        let clusters = stage.list.len().min(at_once(&stage.schedule, options));
         let (kernel, launch) = launch(&stage.schedule, &task, arch, clusters, &memory);
         summary.push(format!("{}, {} split(s)", stage.schedule, stage.list.splits));
         launches.push(launch);
@@ -217,21 +252,25 @@ fn launches(problem: &Problem, arch: Arch, options: &PlanOptions) -> Plan {
         kernels.push(kernel);
         launches.push(launch);
     }
-    finished(problem, arch, options, memory, kernels, launches, summary.join("; "))
+    finished(request, memory, kernels, launches, summary.join("; "))
 }
 
 fn finished(
-    problem: &Problem,
-    arch: Arch,
-    options: &PlanOptions,
+    request: &Request<'_>,
     mut memory: Memory,
     mut kernels: Vec<Kernel>,
     mut launches: Vec<Launch>,
     mut summary: String,
 ) -> Plan {
+    let &Request { problem, repacked, arch, options } = request;
     if options.any_address {
-        realign::prepend(problem, arch.target(), &mut memory, &mut kernels, &mut launches);
+        let already = |slot| repacked.is_some_and(|repacked| repacked.has(slot));
+        realign::prepend(problem, already, arch.target(), &mut memory, &mut kernels, &mut launches);
         summary.push_str("; q, k and v copied first");
+    }
+    if let Some(repacked) = repacked {
+        repacked.wrap(arch.target(), &mut memory, &mut kernels, &mut launches);
+        summary.push_str(&format!("; {} repacked", repacked.names()));
     }
     if problem.lse_len() == 0 || problem.longest_query() == 0 {
         launches.clear();
@@ -271,14 +310,8 @@ fn cuts(
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.
-fn shared_out(
-    problem: &Problem,
-    arch: Arch,
-    options: &PlanOptions,
-    schedule: Schedule,
-    n: u8,
-    cuts: bool,
-) -> Plan {
+fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> Plan {
+    let &Request { problem, arch, options, .. } = request;
     let tuning = Tuning::of(arch.target());
     let mut memory = Memory::of(problem);
     let tiling = schedule.tiling();
@@ -319,7 +352,7 @@ fn shared_out(
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
-    finished(problem, arch, options, memory, kernels, launches, summary)
+    finished(request, memory, kernels, launches, summary)
 }
 
 /// Tiles of queries that there can be, whatever the lengths.
@@ -390,6 +423,9 @@ impl Partial {
     }
 }
 
+/// Bytes of keys and values that clusters work on at a time: most of the L2 of a data center's GPU.
+const L2_BYTES: u64 = 32 << 20;
+
 /// One launch of the attention kernel: segments, their kernel, its work list.
 struct Stage {
     segments: Vec<u8>,
@@ -432,16 +468,19 @@ impl Stage {
         let (schedule, tiles_per_split) = arrange(problem, &key_tiles, schedule, options, tuning);
         let shares = key_tiles.iter().zip(&tiles_per_split);
         let parts = shares.map(|(tiles, share)| tiles.div_ceil(*share)).max().unwrap_or(1);
-        let mut list = TileList {
+        let list = TileList {
             tiles: schedule.tiles(problem),
             splits: parts.div_ceil(schedule.merged_parts()),
             kv_heads: problem.kv_heads() as u32,
             batch: problem.batch() as u32,
-            mirrored: false,
+            sections: None,
         };
-        let clusters = at_once(&schedule, options);
         let grow = segments.iter().any(|n| grows(&problem.segments[*n as usize].mask));
-        list.mirrored = grow && list.len() >= 2 * clusters;
+        let list = if grow {
+            list.longest_first(at_once(&schedule, options), heads_in_l2(problem))
+        } else {
+            list
+        };
         Stage { segments, schedule, list, tiles_per_split }
     }
 
@@ -535,7 +574,8 @@ fn row_bytes(problem: &Problem) -> u64 {
         return packed.map(|rows| rows.page_bytes(1)).max().unwrap_or(0);
     }
     let once = all(|segment| segment.indices.is_some()) && all(same);
-    problem.dtype().bytes() * if once { key } else { key + value }
+    let widest = problem.segments.iter().map(|segment| segment.k.dtype.bytes()).max();
+    widest.unwrap_or(1) * if once { key } else { key + value }
 }
 
 fn work(
@@ -560,6 +600,12 @@ fn work(
         step_bytes: tile_bytes as f64 / tiles.max(1) as f64,
         partial_bytes: (problem.lse_len() * problem.value_dim() * 4) as f64,
     }
+}
+
+/// KV heads whose keys and values lie in L2 together, at least one.
+fn heads_in_l2(problem: &Problem) -> u32 {
+    let keys: u64 = problem.segments.iter().map(Segment::longest).sum();
+    u32::try_from(L2_BYTES / (keys * row_bytes(problem)).max(1)).unwrap_or(u32::MAX)
 }
 
 /// Whether later queries see more keys.

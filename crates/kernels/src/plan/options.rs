@@ -153,6 +153,16 @@ pub enum RowBlocks {
     Two,
 }
 
+/// Whether a Hopper kernel for at most 16 rows of queries takes DeepSeek-V4's fp8 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FewHeads {
+    /// Never: the kernel for 64 rows takes them, however many heads there are.
+    Never,
+    /// Wherever it can: all segments have fp8 rows of 512 columns and no mask tensor. More than 16 heads are several
+    /// work tiles then, which read the same rows.
+    Always,
+}
+
 /// Choices that are not part of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanOptions {
@@ -166,6 +176,9 @@ pub struct PlanOptions {
     pub loads: Loads,
     /// Blocks of query rows per CTA, on Blackwell.
     pub row_blocks: RowBlocks,
+    /// Which kernel takes fp8 rows, on Hopper. The usual choice is [`FewHeads::Never`] until the other kernel has been
+    /// measured on a GPU.
+    pub few_heads: FewHeads,
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
@@ -183,6 +196,7 @@ impl PlanOptions {
             probabilities: Probabilities::TensorMemory,
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
+            few_heads: FewHeads::Never,
             stamps: false,
             any_address: false,
         }

@@ -2,8 +2,8 @@
 
 use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
-use crate::moves::copies::{Counter, Panels};
-use ptx::build::{Builder, CtaGroup, Cursor, Pipeline, Producer, Reg, SharedTiles};
+use crate::moves::copies::{Counter, PairBarrier, PairFills, Panels};
+use ptx::build::{Builder, Cursor, Pipeline, Producer, Reg, SharedTiles};
 
 /// The queries, as the warp that loads them fills their ring.
 pub struct QueryLoader<'p> {
@@ -14,8 +14,8 @@ pub struct QueryLoader<'p> {
     tiles: SharedTiles,
     slots: u32,
     cursor: Cursor<Producer>,
-    /// The CTAs that multiply together: the even one's barrier counts the copies of both.
-    group: CtaGroup,
+    /// Whether this is the even one of two CTAs that multiply together: its barrier counts the copies of both.
+    even: Option<Reg<bool>>,
 }
 
 impl<'p> QueryLoader<'p> {
@@ -26,9 +26,14 @@ impl<'p> QueryLoader<'p> {
         params: &'p Params,
         lead: Reg<bool>,
         (tiles, ring): (SharedTiles, &Pipeline),
-        group: CtaGroup,
     ) -> Self {
-        QueryLoader { params, lead, tiles, slots: ring.stages, cursor: ring.producer(b), group }
+        let (slots, cursor) = (ring.stages, ring.producer(b));
+        QueryLoader { params, lead, tiles, slots, cursor, even: None }
+    }
+
+    /// The same in one of two CTAs that multiply together, which is `even` or not.
+    pub fn of_cta_pair(self, even: Reg<bool>) -> Self {
+        QueryLoader { even: Some(even), ..self }
     }
 
     /// Loads the row blocks of a work tile that are this CTA's; `number` says which its `n`-th one is.
@@ -40,9 +45,12 @@ impl<'p> QueryLoader<'p> {
     ) {
         let slot = self.cursor.take(b);
         slot.wait(b);
-        let remote = (self.group == CtaGroup::Two).then(|| slot.full(b).in_cta(b, 0));
+        let pair = self.even.map(|even| {
+            let own = slot.full(b);
+            PairBarrier::new(b, own, even, PairFills::Copies)
+        });
         b.if_(self.lead, |b| {
-            let full: Counter = match remote {
+            let full: Counter = match pair {
                 Some(full) => full.into(),
                 None => slot.full(b).into(),
             };
@@ -53,6 +61,12 @@ impl<'p> QueryLoader<'p> {
                 self.params.copy_queries(b, open, number, Panels::of(tiles.tile(n)), full);
             }
         });
+    }
+
+    /// Waits until all queries that were loaded have been used.
+    #[track_caller]
+    pub fn drain(&self, b: &mut Builder) {
+        self.cursor.drain(b);
     }
 
     /// Bytes that come to a slot.

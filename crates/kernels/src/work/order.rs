@@ -1,10 +1,12 @@
 //! Which tile a CTA works on, and in which order.
 //!
-//! The grid is persistent: cluster `c` of `g` (a CTA by itself is a cluster of one) takes jobs `c`, `c + g`, `c + 2g`, …
-//! A job is one tile, or, where later tiles have more keys (a causal mask), a long and a short one of
-//! the same KV head: tile `i` from the end and tile `i` from the start, which together are as long as
-//! any other job. Jobs of a KV head are neighbours, so that its keys and values stay in L2. The list
-//! is balanced without a counter that would have to be reset.
+//! The grid is persistent: cluster `c` of `g` (a CTA by itself is a cluster of one) takes tiles `c`, `c + g`, `c + 2g`, …
+//! Tiles of a KV head are neighbours, so that its keys and values stay in L2.
+//!
+//! Where later tiles have more keys (a causal mask), the longest come first, over a section of several KV heads. The
+//! clusters take them in turns that go back and forth: in one round cluster 0 takes the longest tile, in the next the
+//! shortest. A section begins with a round of its own, in the other direction than the section before. So all clusters
+//! end at about the same time, without a counter that would have to be reset.
 
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
 use program::build::{Arguments, Divisor};
@@ -21,8 +23,17 @@ pub struct TileList {
     pub kv_heads: u32,
     /// Sequences.
     pub batch: u32,
-    /// Whether a job is a tile and its mirror image, a long one and a short one.
-    pub mirrored: bool,
+    /// Sections in which the longest tiles come first; `None` where tiles are equally long.
+    pub sections: Option<Sections>,
+}
+
+/// How the longest tiles come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sections {
+    /// KV heads of a section, a divisor of those of all sequences.
+    heads: u32,
+    /// Clusters of the grid.
+    clusters: u32,
 }
 
 impl TileList {
@@ -31,14 +42,66 @@ impl TileList {
         self.tiles * self.splits * self.kv_heads * self.batch
     }
 
-    /// Number of jobs.
-    pub fn jobs(&self) -> u32 {
-        self.jobs_per_head() * self.kv_heads * self.batch
+    /// KV heads of all sequences.
+    fn heads(&self) -> u32 {
+        self.kv_heads * self.batch
     }
 
-    fn jobs_per_head(&self) -> u32 {
-        let tiles = self.tiles * self.splits;
-        if self.mirrored { tiles.div_ceil(2) } else { tiles }
+    fn tiles_per_head(&self) -> u32 {
+        self.tiles * self.splits
+    }
+
+    /// The same list for `clusters` clusters, the longest tiles first, in sections of at most `most` KV heads. Where
+    /// there is a tile for each cluster the order means nothing.
+    pub fn longest_first(self, clusters: u32, most: u32) -> Self {
+        if self.len() <= clusters {
+            return self;
+        }
+        let divisors =
+            (1..=most.clamp(1, self.heads())).filter(|n| self.heads().is_multiple_of(*n));
+        let sections = divisors.map(|heads| Sections { heads, clusters });
+        let best = if self.len() > MOST_COMPARED {
+            sections.last()
+        } else {
+            sections.min_by_key(|sections| sections.longest_turn(&self))
+        };
+        TileList { sections: best, ..self }
+    }
+}
+
+/// Lists of more tiles are balanced by their number.
+const MOST_COMPARED: u32 = 1 << 14;
+
+impl Sections {
+    fn tiles(&self, list: &TileList) -> u32 {
+        self.heads * list.tiles_per_head()
+    }
+
+    fn rounds(&self, list: &TileList) -> u32 {
+        self.tiles(list).div_ceil(self.clusters)
+    }
+
+    fn count(&self, list: &TileList) -> u32 {
+        list.heads() / self.heads
+    }
+
+    /// What the cluster with the most work has, where a tile takes as long as its place in its head, and one more for
+    /// its beginning and end.
+    fn longest_turn(&self, list: &TileList) -> u64 {
+        let mut section = vec![0; self.clusters as usize];
+        for n in 0..self.tiles(list) {
+            let place = self.cluster(n / self.clusters % 2 == 1, n % self.clusters);
+            section[place as usize] += u64::from(list.tiles_per_head() - n / self.heads + 1);
+        }
+        let (back, forth) =
+            (u64::from(self.count(list) / 2), u64::from(self.count(list).div_ceil(2)));
+        let turns = section.iter().zip(section.iter().rev());
+        turns.map(|(this, other)| this * forth + other * back).max().unwrap_or(0)
+    }
+
+    /// The cluster that takes place `place` of a round.
+    fn cluster(&self, back: bool, place: u32) -> u32 {
+        if back { self.clusters - 1 - place } else { place }
     }
 }
 
@@ -58,24 +121,64 @@ pub struct Tile {
 /// The list, in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct TileOrder {
-    jobs: Reg<u32>,
-    jobs_per_head: Divisor,
-    last_of_head: Option<Reg<u32>>,
+    turns: Turns,
     splits: Option<Divisor>,
     kv_heads: Divisor,
     cluster: u32,
+}
+
+/// The order of tiles, in a kernel.
+#[derive(Clone, Copy, Debug)]
+enum Turns {
+    InOrder { tiles: Reg<u32>, tiles_per_head: Divisor },
+    LongestFirst(Longest),
+}
+
+/// Sections, in a kernel.
+#[derive(Clone, Copy, Debug)]
+struct Longest {
+    /// Rounds of all sections.
+    rounds: Reg<u32>,
+    rounds_per_section: Divisor,
+    /// Tiles of a section.
+    tiles: Reg<u32>,
+    /// KV heads of a section.
+    heads: Divisor,
+    last_of_head: Reg<u32>,
+}
+
+impl Longest {
+    #[track_caller]
+    fn declare(
+        b: &mut Builder,
+        args: &mut Arguments,
+        list: &TileList,
+        sections: &Sections,
+    ) -> Self {
+        let rounds = sections.rounds(list);
+        Longest {
+            rounds: args.u32(b, "rounds", rounds * sections.count(list)),
+            rounds_per_section: Divisor::declare(b, args, "rounds_per_section", rounds),
+            tiles: args.u32(b, "tiles_of_section", sections.tiles(list)),
+            heads: Divisor::declare(b, args, "heads_of_section", sections.heads),
+            last_of_head: args.u32(b, "last_of_head", list.tiles_per_head() - 1),
+        }
+    }
 }
 
 impl TileOrder {
     /// Declares the list's parameters; `cluster` CTAs work on a tile together.
     #[track_caller]
     pub fn declare(b: &mut Builder, args: &mut Arguments, list: &TileList, cluster: u32) -> Self {
-        // Without queries there are no tiles.
-        let last = (list.tiles * list.splits).saturating_sub(1);
+        let turns = match &list.sections {
+            None => Turns::InOrder {
+                tiles: args.u32(b, "jobs", list.len()),
+                tiles_per_head: Divisor::declare(b, args, "jobs_per_head", list.tiles_per_head()),
+            },
+            Some(sections) => Turns::LongestFirst(Longest::declare(b, args, list, sections)),
+        };
         TileOrder {
-            jobs: args.u32(b, "jobs", list.jobs()),
-            jobs_per_head: Divisor::declare(b, args, "jobs_per_head", list.jobs_per_head()),
-            last_of_head: list.mirrored.then(|| args.u32(b, "last_of_head", last)),
+            turns,
             splits: (list.splits > 1).then(|| Divisor::declare(b, args, "splits", list.splits)),
             kv_heads: Divisor::declare(b, args, "kv_heads", list.kv_heads),
             cluster,
@@ -89,51 +192,50 @@ impl TileOrder {
         if self.cluster > 1 {
             (cluster, clusters) = (b.eval(cluster / self.cluster), b.eval(clusters / self.cluster));
         }
-        let job = b.value(cluster);
-        match self.last_of_head {
-            None => b.while_(
-                |b| b.setp(Cmp::Lt, job, self.jobs),
-                |b| {
-                    let (head, index) = self.jobs_per_head.divide(b, job);
-                    let tile = self.tile(b, head, index);
-                    body(b, tile);
-                    b.assign(job, job + clusters);
-                },
-            ),
-            Some(last) => self.for_each_mirrored(b, job, clusters, last, body),
+        match &self.turns {
+            Turns::InOrder { tiles, tiles_per_head } => {
+                let n = b.value(cluster);
+                b.while_(
+                    |b| b.setp(Cmp::Lt, n, *tiles),
+                    |b| {
+                        let (head, index) = tiles_per_head.divide(b, n);
+                        let tile = self.tile(b, head, index);
+                        body(b, tile);
+                        b.assign(n, n + clusters);
+                    },
+                );
+            }
+            Turns::LongestFirst(longest) => {
+                self.for_each_longest_first(b, longest, cluster, clusters, body);
+            }
         }
     }
 
-    /// Both tiles of each job: the long one, then the short one unless it is the same.
     #[track_caller]
-    fn for_each_mirrored(
+    fn for_each_longest_first(
         &self,
         b: &mut Builder,
-        job: Reg<u32>,
+        longest: &Longest,
+        cluster: Reg<u32>,
         clusters: Reg<u32>,
-        last: Reg<u32>,
         body: impl FnOnce(&mut Builder, Tile),
     ) {
-        let long = b.value::<u32>(1);
-        b.while_(
-            |b| b.setp(Cmp::Lt, job, self.jobs),
-            |b| {
-                let (head, rank) = self.jobs_per_head.divide(b, job);
-                let mirror = b.eval(last - rank);
-                let is_long = b.setp(Cmp::Ne, long, 0);
-                let index = b.select::<u32>(is_long, mirror, rank);
-                let distinct = b.setp(Cmp::Ne, mirror, rank);
-                let exists = b.or(is_long, distinct);
-                b.if_(exists, |b| {
-                    let tile = self.tile(b, head, index);
-                    body(b, tile);
-                });
-                let next = b.eval(job + clusters);
-                let next = b.select::<u32>(is_long, job, next);
-                b.assign(job, next);
-                b.assign(long, long ^ 1);
-            },
-        );
+        b.range(0, longest.rounds, |b, round| {
+            let (section, turn) = longest.rounds_per_section.divide(b, round);
+            let back = b.eval((section ^ turn) & 1);
+            let back = b.setp(Cmp::Ne, back, 0);
+            let mirror = b.eval(clusters - cluster - 1);
+            let place = b.select::<u32>(back, mirror, cluster);
+            let n = b.eval(turn * clusters + place);
+            let exists = b.setp(Cmp::Lt, n, longest.tiles);
+            b.if_(exists, |b| {
+                let (rank, head) = longest.heads.divide(b, n);
+                let head = b.eval(section * longest.heads.value() + head);
+                let index = b.eval(longest.last_of_head - rank);
+                let tile = self.tile(b, head, index);
+                body(b, tile);
+            });
+        });
     }
 
     #[track_caller]
@@ -149,5 +251,36 @@ impl TileOrder {
             index: WorkTileIndex::new(index),
             split: SplitIndex::new(split),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn causal(tiles: u32, kv_heads: u32) -> TileList {
+        TileList { tiles, splits: 1, kv_heads, batch: 1, sections: None }
+    }
+
+    #[test]
+    fn the_busiest_cluster_has_hardly_more_than_its_share() {
+        // 16,384 tokens in all, for 132 processors: head dims 64 (192 rows a tile), 128 and 256.
+        for (tiles, heads) in
+            [(86, 32), (43, 64), (128, 16), (64, 32), (32, 64), (128, 8), (32, 32)]
+        {
+            let list = causal(tiles, heads).longest_first(132, 64);
+            let sections = list.sections.expect("more tiles than clusters");
+            let all = u64::from(heads) * u64::from(tiles) * u64::from(tiles + 3) / 2;
+            let share = all as f64 / 132.0;
+            let most = sections.longest_turn(&list) as f64;
+            assert!(most < 1.02 * share, "{tiles} tiles, {heads} heads: {most} of {share}");
+        }
+    }
+
+    #[test]
+    fn a_tile_for_each_cluster_needs_no_order() {
+        assert_eq!(causal(4, 33).longest_first(132, 64).sections, None);
+        let sections = causal(4, 34).longest_first(132, 64).sections;
+        assert!(sections.is_some_and(|sections| 34 % sections.heads == 0));
     }
 }

@@ -28,6 +28,11 @@ impl Divisor {
         }
     }
 
+    /// The divisor itself.
+    pub fn value(&self) -> Reg<u32> {
+        self.value
+    }
+
     /// Quotient and remainder of `n < 2^31`.
     #[track_caller]
     pub fn divide(&self, b: &mut Builder, n: Reg<u32>) -> (Reg<u32>, Reg<u32>) {

@@ -335,6 +335,14 @@ impl Builder {
         d
     }
 
+    /// Bits of the nearest tf32 number, which are those of a float; the lowest 13 are 0.
+    #[track_caller]
+    pub fn round_to_tf32(&mut self, a: Reg<f32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("cvt.rna.tf32.f32", vec![d.operand(), a.operand()]);
+        d
+    }
+
     /// Rounds two floats to 16-bit ones, `low` in the lower half. `half` is `bf16` or `f16`.
     #[track_caller]
     pub fn pack(&mut self, half: HalfType, low: Reg<f32>, high: Reg<f32>) -> Reg<u32> {
@@ -356,11 +364,30 @@ impl Builder {
             return [24, 16, 8, 0].map(|bit| self.widen_e4m3(word, bit));
         }
         let [low, high] = self.halves(word).map(|pair| {
-            let d: Reg<u32> = self.reg();
-            self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
-            self.halves(d).map(|half| self.widen_f16(half))
+            let pair = self.widen_e4m3_pair(pair);
+            self.halves(pair).map(|half| self.widen_f16(half))
         });
         [low[0], low[1], high[0], high[1]]
+    }
+
+    /// The four e4m3 numbers of a word as pairs of 16-bit floats, exactly; the lowest byte's first.
+    #[track_caller]
+    pub fn e4m3_pairs(&mut self, half: HalfType, word: Reg<u32>) -> [Reg<u32>; 2] {
+        let has_instruction = !matches!(self.target(), Target::Sm80 | Target::Sm86);
+        if has_instruction && half == HalfType::F16 {
+            return self.halves(word).map(|pair| self.widen_e4m3_pair(pair));
+        }
+        let [x, y, z, w] = self.unpack_e4m3(word);
+        [self.pack(half, x, y), self.pack(half, z, w)]
+    }
+
+    /// Two e4m3 numbers as f16. (PTX has this for sm_89 since 8.1.)
+    #[track_caller]
+    fn widen_e4m3_pair(&mut self, pair: Reg<u16>) -> Reg<u32> {
+        self.version = self.version.max((8, 1));
+        let d: Reg<u32> = self.reg();
+        self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
+        d
     }
 
     /// The e4m3 number that a word shifted left by `bits` begins with, without an instruction for it: the bits of an
@@ -378,6 +405,24 @@ impl Builder {
         let magnitude = self.bits(magnitude);
         let number = self.or(magnitude, sign);
         self.float_from_bits(number)
+    }
+
+    /// Four of the eight bytes of `a` and `b`, each named by a half byte of `selector`, the lowest first: its number, or
+    /// its number and 8 for its sign in all bits.
+    #[track_caller]
+    pub fn permute_bytes(&mut self, a: Reg<u32>, b: Reg<u32>, selector: u32) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.operand(), Operand::int(selector)];
+        self.emit("prmt.b32", operands);
+        d
+    }
+
+    /// How many bits of a word are set.
+    #[track_caller]
+    pub fn count_bits(&mut self, word: Reg<u32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("popc.b32", vec![d.operand(), word.operand()]);
+        d
     }
 
     /// Products of the 16-bit floats of two words, half by half.

@@ -54,6 +54,11 @@ impl Target {
         matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)
     }
 
+    /// Whether what we emit for it gathers rows by tensor copies, four at a time.
+    pub fn gathers_rows(self) -> bool {
+        matches!(self, Target::Sm100a | Target::Sm103a)
+    }
+
     /// Whether what we emit for it lets launches overlap (programmatic dependent launch).
     pub fn overlaps_launches(self) -> bool {
         matches!(self, Target::Sm90a | Target::Sm100a | Target::Sm103a)
@@ -68,6 +73,8 @@ pub struct Kernel {
     /// Dynamic shared memory it addresses.
     pub shared_bytes: u32,
     files: Vec<&'static str>,
+    /// The least PTX version that has all its instructions.
+    version: (u32, u32),
 }
 
 /// Emits one kernel, instruction by instruction.
@@ -85,6 +92,7 @@ pub struct Builder {
     location: Option<(u32, u32, u32)>,
     shared_bytes: u32,
     pub(super) threads: Option<u32>,
+    pub(super) version: (u32, u32),
 }
 
 impl Builder {
@@ -102,6 +110,7 @@ impl Builder {
             location: None,
             shared_bytes: 0,
             threads: None,
+            version: target.version(),
         }
     }
 
@@ -247,7 +256,8 @@ impl Builder {
             directives: self.directives,
             body: Some(body),
         };
-        Kernel { function, shared_bytes: self.shared_bytes, files: self.files }
+        let (shared_bytes, files, version) = (self.shared_bytes, self.files, self.version);
+        Kernel { function, shared_bytes, files, version }
     }
 }
 
@@ -258,6 +268,7 @@ pub(super) const DYNAMIC_SHARED: &str = "sixwarp_shared";
 pub fn module(target: Target, kernels: Vec<Kernel>) -> Module {
     let mut paths: Vec<&'static str> = Vec::new();
     let mut functions = Vec::new();
+    let version = kernels.iter().map(|kernel| kernel.version).max();
     for mut kernel in kernels {
         let numbers: Vec<u32> =
             kernel.files.iter().map(|path| file_number(&mut paths, path)).collect();
@@ -269,7 +280,7 @@ pub fn module(target: Target, kernels: Vec<Kernel>) -> Module {
     });
     let items = std::iter::once(Item::Variable(dynamic_shared())).chain(files).chain(functions);
     Module {
-        version: target.version(),
+        version: version.unwrap_or(target.version()),
         target: vec![Symbol::new(target.name())],
         address_size: 64,
         items: items.collect(),

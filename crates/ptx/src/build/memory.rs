@@ -326,6 +326,12 @@ impl Builder {
         self.emit_if(p, "st.shared.u8", vec![to.operand(), value.operand()]);
     }
 
+    /// Stores the low 16 bits of a word.
+    #[track_caller]
+    pub fn st_shared_half(&mut self, to: SmemPtr, value: Reg<u32>) {
+        self.emit("st.shared.u16", vec![to.operand(), value.operand()]);
+    }
+
     /// Copies 16 bytes (or `valid` of them, the rest zero) from global to shared memory,
     /// asynchronously.
     #[track_caller]
@@ -333,6 +339,14 @@ impl Builder {
         let mut operands = vec![to.operand(), from.operand(), Operand::int(16)];
         operands.extend(valid.map(|v| v.operand()));
         self.emit("cp.async.cg.shared.global", operands);
+    }
+
+    /// Copies 8 bytes (or `valid` of them, the rest zero) from global to shared memory, asynchronously.
+    #[track_caller]
+    pub fn cp_async8(&mut self, to: SmemPtr, from: GlobalPtr, valid: Option<Reg<u32>>) {
+        let mut operands = vec![to.operand(), from.operand(), Operand::int(8)];
+        operands.extend(valid.map(|v| v.operand()));
+        self.emit("cp.async.ca.shared.global", operands);
     }
 
     /// Closes the group of [`Builder::cp_async16`] copies issued since the last one.

@@ -107,6 +107,14 @@ impl Mbarrier {
         b.emit("mbarrier.arrive.expect_tx.shared::cta.b64", operands);
     }
 
+    /// Arrives once and announces `bytes` of asynchronous copies where `p` holds.
+    #[track_caller]
+    pub fn arrive_expect_if(self, b: &mut Builder, p: Reg<bool>, bytes: impl Into<Arg<u32>>) {
+        let bytes = b.operand(bytes);
+        let operands = vec![Operand::Sink, self.0.operand(), bytes];
+        b.emit_if(p, "mbarrier.arrive.expect_tx.shared::cta.b64", operands);
+    }
+
     /// Waits until the phase of this parity has completed.
     #[track_caller]
     pub(super) fn wait(self, b: &mut Builder, parity: Parity) {
@@ -307,6 +315,17 @@ impl<Side: Copy> Slot<Side> {
     }
 }
 
+impl Cursor<Producer> {
+    /// Waits until all buffers are free: behind the last fill, nothing will arrive on their barriers any more.
+    #[track_caller]
+    pub fn drain(&self, b: &mut Builder) {
+        b.range(0, self.pipeline.stages, |b, _| {
+            self.wait(b);
+            self.advance(b);
+        });
+    }
+}
+
 impl Slot<Producer> {
     /// Waits until the buffer is free.
     #[track_caller]
@@ -385,6 +404,20 @@ impl Builder {
     pub fn barrier_sync(&mut self, id: impl Into<Arg<u32>>, threads: u32) {
         let id = self.operand(id);
         self.emit("bar.sync", vec![id, Operand::int(threads)]);
+    }
+
+    /// Named barrier: waits for `threads` threads to arrive at `id`; whether `p` holds in any of them.
+    #[track_caller]
+    pub fn barrier_any(
+        &mut self,
+        id: impl Into<Arg<u32>>,
+        threads: u32,
+        p: Reg<bool>,
+    ) -> Reg<bool> {
+        let (id, any) = (self.operand(id), self.reg::<bool>());
+        let operands = vec![any.operand(), id, Operand::int(threads), p.operand()];
+        self.emit("bar.red.or.pred", operands);
+        any
     }
 
     /// Named barrier: arrives without waiting.

@@ -1,7 +1,7 @@
 //! Tensor copies by the TMA engine.
 
 use super::builder::Builder;
-use super::memory::{SmemPtr, TensorMapParam};
+use super::memory::{GlobalPtr, SmemPtr, TensorMapParam};
 use super::sync::{Mbarrier, RemoteMbarrier};
 use super::value::{Arg, Reg};
 use crate::ast::{Address, AddressBase, Operand};
@@ -15,6 +15,15 @@ fn tensor(b: &mut Builder, map: TensorMapParam, coordinates: &[Arg<i32>]) -> Ope
         list.push(b.operand(coordinate.clone()));
     }
     Operand::TensorAddress(Address { base, offset: 0 }, vec![Operand::Vector(list)])
+}
+
+/// A load of four rows.
+const GATHER: &str =
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes";
+
+/// The coordinates of four rows from a column on.
+fn gathered(column: Arg<i32>, rows: [Reg<u32>; 4]) -> Vec<Arg<i32>> {
+    std::iter::once(column).chain(rows.map(Builder::coordinate)).collect()
 }
 
 impl Builder {
@@ -31,6 +40,14 @@ impl Builder {
         let text = format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global");
         let tensor = tensor(self, map, coordinates);
         self.emit(&text, vec![tensor]);
+    }
+
+    /// Copies `bytes` neighbouring bytes, a multiple of 16 at multiples of 16, to shared memory; they are counted on
+    /// `barrier`.
+    #[track_caller]
+    pub fn bulk_load(&mut self, to: SmemPtr, from: GlobalPtr, bytes: u32, barrier: Mbarrier) {
+        let operands = vec![to.operand(), from.operand(), Operand::int(bytes), barrier.0.operand()];
+        self.emit("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", operands);
     }
 
     /// Copies the box at `coordinates` (innermost first) to shared memory; its bytes are counted on
@@ -86,6 +103,37 @@ impl Builder {
         );
         let tensor = tensor(self, map, coordinates);
         self.emit(&text, vec![to.operand(), tensor, barrier.operand()]);
+    }
+
+    /// Copies four rows of a tensor of two dimensions from `column` on, one behind the other (sm_100a). The map's box has
+    /// one row. A row outside the tensor becomes what the map fills with.
+    #[track_caller]
+    pub fn tma_gather(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+        barrier: Mbarrier,
+    ) {
+        let tensor = tensor(self, map, &gathered(column, rows));
+        let operands = vec![to.operand(), tensor, barrier.0.operand()];
+        self.emit(GATHER, operands);
+    }
+
+    /// As [`Builder::tma_gather`], counted on a barrier of either CTA of a pair.
+    #[track_caller]
+    pub fn tma_gather_cta_pair(
+        &mut self,
+        to: SmemPtr,
+        map: TensorMapParam,
+        column: Arg<i32>,
+        rows: [Reg<u32>; 4],
+        barrier: RemoteMbarrier,
+    ) {
+        let tensor = tensor(self, map, &gathered(column, rows));
+        let operands = vec![to.operand(), tensor, barrier.operand()];
+        self.emit(&format!("{GATHER}.cta_group::2"), operands);
     }
 
     /// Copies a box from shared memory to the tensor (part of the current bulk group).

@@ -179,6 +179,16 @@ impl Builder {
         self.emit(&text, vec![acc.clone(), left, right, acc]);
     }
 
+    /// `d = a·b + d` of one warp: m16n8k8, tf32 inputs, f32 accumulator.
+    #[track_caller]
+    pub fn mma_m16n8k8_tf32(&mut self, d: &[Reg<f32>; 4], a: &[Reg<u32>; 4], b: &[Reg<u32>; 2]) {
+        let acc = Operand::Vector(d.iter().map(|r| r.operand()).collect());
+        let left = Operand::Vector(a.iter().map(|r| r.operand()).collect());
+        let right = Operand::Vector(b.iter().map(|r| r.operand()).collect());
+        let text = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32";
+        self.emit(text, vec![acc.clone(), left, right, acc]);
+    }
+
     /// Waits `ns` nanoseconds or so.
     #[track_caller]
     pub fn nanosleep(&mut self, ns: impl Into<Arg<u32>>) {

@@ -55,6 +55,7 @@ impl From<Element> for DataType {
             Element::Float(DType::F32) => (2, 32),
             Element::Float(DType::F16) => (2, 16),
             Element::Float(DType::Bf16) => (4, 16),
+            Element::Float(DType::E4m3) => (10, 8),
             Element::Bool => (6, 8),
         };
         DataType { code, bits, lanes: 1 }

@@ -136,8 +136,8 @@ pub unsafe extern "C" fn sixwarp_quick(
     }
 }
 
-/// `attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out, stream,
-/// *options)`: the result, or `None` if no such call was made before.
+/// `attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale, out,
+/// stream, *options)`: the result, or `None` if no such call was made before.
 unsafe extern "C" fn attention(
     capsule: *mut Object,
     arguments: *const *mut Object,

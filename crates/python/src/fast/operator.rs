@@ -6,13 +6,13 @@
 //! operators, is made without the dispatcher. Every other call goes on to the function that was there.
 
 use super::python::{Method, Object};
-use super::recipe::{ATTN_MASK, Given, Place};
+use super::recipe::{Given, Place, V_DESCALE};
 use super::{Context, INTERPRETER, attempt, drop_state, ensure_no_gradient};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
 /// Tensors of the operator, which come first, at the positions that recipes have for them.
-const TENSORS: usize = ATTN_MASK + 1;
+const TENSORS: usize = V_DESCALE + 1;
 /// How many other arguments there may be.
 const MOST_OPTIONS: usize = 15;
 

@@ -22,10 +22,12 @@ pub(super) const CU_SEQLENS_K: usize = 5;
 pub(super) const SEQUSED_K: usize = 6;
 pub(super) const PAGE_TABLE: usize = 7;
 pub(super) const ATTN_MASK: usize = 8;
-pub(super) const OUT: usize = 9;
-pub(super) const LSE: usize = 10;
+pub(super) const K_DESCALE: usize = 9;
+pub(super) const V_DESCALE: usize = 10;
+pub(super) const OUT: usize = 11;
+pub(super) const LSE: usize = 12;
 /// How many there are.
-pub(super) const TENSORS: usize = 11;
+pub(super) const TENSORS: usize = 13;
 // spelled
 
 /// Where a call's argument for a slot is.
@@ -42,6 +44,8 @@ fn position(slot: Slot) -> Option<usize> {
         Slot::Segment(0, SegmentSlot::Used) => SEQUSED_K,
         Slot::Segment(0, SegmentSlot::PageTable) => PAGE_TABLE,
         Slot::Segment(0, SegmentSlot::AttnMask) => ATTN_MASK,
+        Slot::Segment(0, SegmentSlot::KDescale) => K_DESCALE,
+        Slot::Segment(0, SegmentSlot::VDescale) => V_DESCALE,
         _ => return None,
     })
 }
@@ -89,11 +93,10 @@ impl Given {
 
 /// Whether `view` is of memory as a slot needs it, on device `device`.
 fn serves(view: &View, need: &Need, device: i32) -> bool {
+    use SegmentSlot::{AttnMask, K, KDescale, V, VDescale};
     let strided = matches!(
         need.slot,
-        Slot::Q
-            | Slot::Out
-            | Slot::Segment(_, SegmentSlot::K | SegmentSlot::V | SegmentSlot::AttnMask)
+        Slot::Q | Slot::Out | Slot::Segment(_, K | V | AttnMask | KDescale | VDescale)
     );
     view.dtype == DataType::from(need.element)
         && view.device.number() == Some(device)

@@ -259,13 +259,17 @@ impl Execution<'_, '_> {
         let bytes = pending.work.transaction_bytes();
         let arrives = matches!(pending.work, Work::Arrive(_));
         let time = self.machine.finish_time(&pending);
+        let by = Touch { warp: pending.warp, pc: pending.pc };
+        let from = self.machine.warps[pending.warp].cta;
         for id in pending.work.signals().to_vec() {
             if let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) {
                 // Its waiters know all the operation knew, and itself.
                 bar.incoming.join(&pending.clocks);
+                if from != id.0 {
+                    bar.note_signal_from_afar(by);
+                }
             }
             self.machine.record_signal(pending.operation, id);
-            let by = Touch { warp: pending.warp, pc: pending.pc };
             let result = match arrives {
                 true => self.arrive_as(by, time, id, 1),
                 false => self.transact_as(by, time, id, -i64::from(bytes)),

@@ -84,6 +84,7 @@ impl Stored {
             HostVec::F32(_) => Stored::Float(DType::F32),
             HostVec::F16(_) => Stored::Float(DType::F16),
             HostVec::Bf16(_) => Stored::Float(DType::Bf16),
+            HostVec::E4m3(_) => Stored::Float(DType::E4m3),
             HostVec::I32(_) => Stored::I32,
             HostVec::U8(_) => Stored::U8,
         }

@@ -71,11 +71,12 @@ fn stored(value: &str) -> Result<Stored, Error> {
         "<f4" => Ok(Stored::Float(DType::F32)),
         "<f2" => Ok(Stored::Float(DType::F16)),
         "<V2" | "|V2" => Ok(Stored::Float(DType::Bf16)),
+        "<V1" | "|V1" => Ok(Stored::Float(DType::E4m3)),
         "<i4" => Ok(Stored::I32),
         "<i8" => Ok(Stored::I64),
         "|u1" | "<u1" | "|b1" => Ok(Stored::U8),
         _ => Err(wrong(format!(
-            "element type `{descr}` is not one of <f8, <f4, <f2, |V2 (bf16), <i4, <i8, |u1, |b1"
+            "element type `{descr}` is not one of <f8, <f4, <f2, |V2 (bf16), |V1 (e4m3), <i4, <i8, |u1, |b1"
         ))),
     }
 }
@@ -96,6 +97,7 @@ pub fn to_npy(tensor: &Tensor) -> Vec<u8> {
         Stored::Float(DType::F32) => "<f4",
         Stored::Float(DType::F16) => "<f2",
         Stored::Float(DType::Bf16) => "|V2",
+        Stored::Float(DType::E4m3) => "|V1",
         Stored::I32 => "<i4",
         Stored::I64 => "<i8",
         Stored::U8 => "|u1",

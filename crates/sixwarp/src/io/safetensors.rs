@@ -84,11 +84,12 @@ fn stored(name: &str) -> Result<Stored, Error> {
         "F32" => Ok(Stored::Float(DType::F32)),
         "F16" => Ok(Stored::Float(DType::F16)),
         "BF16" => Ok(Stored::Float(DType::Bf16)),
+        "F8_E4M3" => Ok(Stored::Float(DType::E4m3)),
         "I32" => Ok(Stored::I32),
         "I64" => Ok(Stored::I64),
         "U8" | "BOOL" => Ok(Stored::U8),
         _ => Err(wrong(format!(
-            "element type `{name}` is not one of F64, F32, F16, BF16, I32, I64, U8, BOOL"
+            "element type `{name}` is not one of F64, F32, F16, BF16, F8_E4M3, I32, I64, U8, BOOL"
         ))),
     }
 }
@@ -103,6 +104,7 @@ pub fn to_safetensors(tensors: &BTreeMap<String, Tensor>) -> Vec<u8> {
             Stored::Float(DType::F32) => "F32",
             Stored::Float(DType::F16) => "F16",
             Stored::Float(DType::Bf16) => "BF16",
+            Stored::Float(DType::E4m3) => "F8_E4M3",
             Stored::I32 => "I32",
             Stored::I64 => "I64",
             Stored::U8 => "U8",

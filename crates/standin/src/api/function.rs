@@ -100,7 +100,7 @@ driver! {
         let state = driver()?.state();
         let (known, module) = state.function(function)?;
         let kernel = module.kernel(&known.name).ok_or(CudaResult::NOT_FOUND)?;
-        let places = super::launch::places(&kernel.params);
+        let places = launches::places(&kernel.params);
         let place = *places.get(index).ok_or(CudaResult::INVALID_VALUE)?;
         // SAFETY: the program's pointers.
         unsafe {

@@ -81,6 +81,29 @@ pub struct Copy2D {
 }
 
 impl Copy2D {
+    /// Rows between any two places: start and pitch of each.
+    pub fn between(to: (u64, usize), from: (u64, usize), width: usize, height: usize) -> Copy2D {
+        const UNIFIED: c_uint = 4;
+        Copy2D {
+            source_x: 0,
+            source_y: 0,
+            source_kind: UNIFIED,
+            source_host: std::ptr::null(),
+            source_device: from.0,
+            source_array: 0,
+            source_pitch: from.1,
+            to_x: 0,
+            to_y: 0,
+            to_kind: UNIFIED,
+            to_host: std::ptr::null_mut(),
+            to_device: to.0,
+            to_array: 0,
+            to_pitch: to.1,
+            width,
+            height,
+        }
+    }
+
     fn start(
         kind: c_uint,
         host_side: *const c_void,

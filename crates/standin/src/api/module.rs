@@ -4,9 +4,10 @@ use super::context::ensure_current;
 use super::text;
 use crate::driver::{Function, driver};
 use crate::guard::{driver, give, give_if_wanted};
-use crate::module::{MACHINE_CODE, Module, Refusal, ptx_of};
+use crate::module::{Module, Refusal};
 use crate::result::{CudaResult, Outcome};
 use crate::settings::settings;
+use launches::{MACHINE_CODE, ptx_of};
 use ptx::Symbol;
 use std::ffi::{c_char, c_uint, c_void};
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub unsafe fn load(image: *const c_void, log: &Log) -> Outcome<usize> {
     ensure_current()?;
     let sm = settings().sm;
     // SAFETY: the caller's contract.
-    let module = unsafe { ptx_of(image.cast(), sm) }.and_then(|text| Module::parse(text, sm));
+    let text = unsafe { ptx_of(image.cast(), sm) }.map_err(Refusal::from);
+    let module = text.and_then(|text| Module::parse(text, sm));
     let mut module = module.map_err(|refusal| {
         log.refuse(&refusal);
         refusal.result

@@ -116,7 +116,7 @@ driver! {
             (config, config.cluster().unwrap_or([1; 3]))
         };
         let size: u32 = cluster.iter().product();
-        let (threads, shared) = config.cta();
+        let (threads, shared) = super::launch::cta(config);
         let all = ctas(function, threads, shared)? * processors();
         // SAFETY: the program's pointer.
         unsafe { give(count, all.checked_div(size).unwrap_or(0) as c_int) }

@@ -1,20 +1,39 @@
 //! Modules: PTX that was read, its kernels and its variables.
 
-mod fatbin;
-mod image;
-mod lz4;
-mod source;
-
-pub use image::{MACHINE_CODE, Refusal, ptx_of};
-
 use crate::memory::{Kind, Memory};
 use crate::result::{CudaResult, Outcome};
-use image::suits;
+use launches::{Reason, suits};
 use ptx::Symbol;
-use ptx::ast::Function;
+use ptx::ast::{Function, Item};
 use sim::ModuleVariable;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Why an image cannot be a module here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the program gets.
+    pub result: CudaResult,
+    /// What its log gets.
+    pub text: String,
+}
+
+impl Refusal {
+    fn new(result: CudaResult, text: impl Into<String>) -> Refusal {
+        Refusal { result, text: text.into() }
+    }
+}
+
+impl From<launches::Refusal> for Refusal {
+    fn from(refusal: launches::Refusal) -> Refusal {
+        let result = match refusal.reason {
+            Reason::Missing => CudaResult::INVALID_VALUE,
+            Reason::Invalid => CudaResult::INVALID_IMAGE,
+            Reason::NoPtx => CudaResult::NO_BINARY_FOR_GPU,
+        };
+        Refusal { result, text: refusal.text }
+    }
+}
 
 /// A loaded module.
 pub struct Module {
@@ -31,7 +50,7 @@ pub struct Module {
 impl Module {
     /// Reads PTX for a device of architecture `sm`.
     pub fn parse(text: String, sm: u32) -> Result<Module, Refusal> {
-        let text = source::without_inline_locations(&text);
+        let text = launches::without_inline_locations(&text);
         let parsed = ptx::parse(&text).map_err(|error| {
             let line = format!("ptxas application ptx input; error   : {error}");
             Refusal::new(CudaResult::INVALID_PTX, line)
@@ -52,7 +71,10 @@ impl Module {
     /// Gives every variable memory with its initial value.
     pub fn place_variables(&mut self, memory: &mut Memory) -> Outcome {
         for variable in &self.described {
-            let address = memory.allocate(variable.bytes, variable.align, Kind::Variable)?;
+            let address = match self.is_managed(variable.name) {
+                true => memory.allocate_host(variable.bytes, Kind::Managed)?,
+                false => memory.allocate(variable.bytes, variable.align, Kind::Variable)?,
+            };
             if let Some(allocation) = memory.get_mut(address) {
                 allocation.name = Some(variable.name.to_string());
                 allocation.read_only = variable.read_only;
@@ -64,7 +86,7 @@ impl Module {
                 eprintln!("sixwarp: {error}");
                 CudaResult::INVALID_PTX
             })?;
-            // SAFETY: the address is one of device memory, which is looked up and not followed.
+            // SAFETY: the address was allocated above, with as many bytes as the value has.
             unsafe { memory.write(*address, &value)? };
         }
         Ok(())
@@ -74,8 +96,19 @@ impl Module {
     pub fn release_variables(&self, memory: &mut Memory) {
         for address in self.variables.values() {
             // One that is not there any more needs no giving back.
-            let _ = memory.release(*address, &[Kind::Variable]);
+            let _ = memory.release(*address, &[Kind::Variable, Kind::Managed]);
         }
+    }
+
+    /// Whether the host shares a variable.
+    fn is_managed(&self, name: Symbol) -> bool {
+        self.ptx.items.iter().any(|item| match item {
+            Item::Variable(variable) => {
+                variable.name == name
+                    && variable.attribute.is_some_and(|a| a.as_str() == ".managed")
+            }
+            _ => false,
+        })
     }
 
     /// The kernel of a name.

@@ -1,4 +1,5 @@
 use super::source::line_of;
+use report::{Checked, Mode, Schedule, outcome_of};
 use sim::{Allowed, Error, Outcome, Site};
 use std::fmt;
 
@@ -25,6 +26,8 @@ pub struct Finding {
     pub sites: Vec<(String, Site)>,
     /// Where the launch was saved.
     pub launch: Option<String>,
+    /// The same for all forms of reports.
+    pub checked: Checked,
 }
 
 impl Finding {
@@ -45,6 +48,7 @@ impl Finding {
             times,
             sites: sites(&error),
             launch: None,
+            checked: checked(&error, kernel, mode),
         });
         described.collect()
     }
@@ -61,6 +65,22 @@ impl Finding {
     /// Counts another time.
     pub fn add(&mut self, other: &Finding) {
         self.times += other.times;
+    }
+}
+
+/// What an error says about a launch.
+fn checked(error: &Error, kernel: &str, (mode, seed): (&str, u64)) -> Checked {
+    // The pedantic mode is the usual schedule with more rules.
+    let mode = mode.parse().unwrap_or(Mode::Eager);
+    let schedule = Schedule { mode, seed: if mode.takes_seed() { seed } else { 0 } };
+    let start = Checked {
+        kernel: Some(kernel.to_owned()),
+        schedules: vec![schedule],
+        ..Checked::default()
+    };
+    match outcome_of(error, schedule) {
+        Ok(findings) => Checked { findings, ..start },
+        Err(unchecked) => Checked { unchecked: Some(unchecked), ..start },
     }
 }
 

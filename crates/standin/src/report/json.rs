@@ -4,6 +4,7 @@ use super::finding::Finding;
 use super::source::line_of;
 use serde_json::{Value, json};
 use sim::Site;
+use std::collections::BTreeMap;
 
 /// The form of the files; a higher number means that a reader of this one may not understand.
 const FORM: u32 = 1;
@@ -23,6 +24,7 @@ pub fn finding(finding: &Finding) -> Value {
         "times": finding.times,
         "sites": sites,
         "launch": finding.launch,
+        "checked": finding.checked,
     })
 }
 
@@ -44,10 +46,16 @@ fn site(what: &str, site: &Site) -> Value {
 }
 
 /// What a process did in all.
-pub fn summary(launches: u64, findings: usize, instructions: u64, unfinished: u64) -> Value {
+pub fn summary(
+    kernels: &BTreeMap<String, u64>,
+    findings: usize,
+    instructions: u64,
+    unfinished: u64,
+) -> Value {
     json!({
         "form": FORM,
-        "launches": launches,
+        "launches": kernels.values().sum::<u64>(),
+        "kernels": kernels,
         "findings": findings,
         "warp_instructions": instructions,
         "unfinished": unfinished,

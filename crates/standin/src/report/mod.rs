@@ -10,6 +10,7 @@ pub use save::Launch;
 
 use crate::settings::settings;
 use sim::Outcome;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -26,6 +27,8 @@ pub struct Reporter {
 struct Found {
     /// Launches that were run.
     launches: u64,
+    /// How many there were of each kernel.
+    kernels: BTreeMap<String, u64>,
     /// What was found, each once, in the order of its first time.
     findings: Vec<Finding>,
     /// Warp instructions of all launches.
@@ -52,6 +55,7 @@ impl Reporter {
         let mut found = self.found();
         found.launches += 1;
         let (number, name) = (found.launches, &launch.launch.kernel);
+        *found.kernels.entry(name.clone()).or_default() += 1;
         if settings().verbose {
             eprintln!("sixwarp: launch {number}, `{name}`: {}", launch.launch.shape());
         }
@@ -94,8 +98,8 @@ impl Reporter {
 
     fn write_summary(&self, found: &Found, unfinished: u64) {
         let name = format!("{}-summary.json", std::process::id());
-        let Found { launches, instructions, findings, .. } = found;
-        self.write(&name, &json::summary(*launches, findings.len(), *instructions, unfinished));
+        let Found { kernels, instructions, findings, .. } = found;
+        self.write(&name, &json::summary(kernels, findings.len(), *instructions, unfinished));
     }
 
     fn keep(&self, found: &mut Found, launch: &Launch, mut finding: Finding) {
@@ -145,7 +149,8 @@ fn print_notes(notes: &[String]) {
     for note in notes {
         let printed = note.strip_prefix("printf of ").and_then(|rest| rest.split_once(": "));
         match printed {
-            Some((_, text)) => print!("{text}"),
+            // The simulator leaves the end of the last line out.
+            Some((_, text)) => println!("{text}"),
             None => eprintln!("sixwarp: note: {note}"),
         }
     }

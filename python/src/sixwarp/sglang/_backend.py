@@ -15,7 +15,7 @@ from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from torch import Tensor
 
-from .._serving import Batch, Layer, as_floats, attend, refusal
+from .._serving import FP8, Batch, Layer, Pages, as_floats, attend, refusal
 from ._tables import Tables
 
 
@@ -38,6 +38,7 @@ class SixwarpAttnBackend(AttentionBackend):
         self.pool, self.page = model_runner.token_to_kv_pool, model_runner.page_size
         self.req_to_token = model_runner.req_to_token_pool.req_to_token
         self.hybrid = isinstance(self.pool, SWAKVPool) and self.pool.swa_layer_nums > 0
+        self.fp8 = model_runner.kv_cache_dtype is FP8
         self.tables = self._tables(0)
         self.forward_metadata: Optional[Step] = None
 
@@ -111,8 +112,10 @@ class SixwarpAttnBackend(AttentionBackend):
         _refuse_layer(layer, others)
         step = self.forward_metadata
         assert step is not None, "init_forward_metadata comes first"
+        scales = (layer.k_scale, layer.v_scale) if self.fp8 else ()
         if save and k is not None:
-            self.pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, step.window_slots), k, v)
+            # The pool rounds to 8 bits, and divides by scales where there are any.
+            self.pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, step.window_slots), k, v, *scales)
         own_pool = self.hybrid and self.pool.layers_mapping[layer.layer_id][1]
         keys, values = (
             _paged(buffer, self.page)
@@ -120,7 +123,8 @@ class SixwarpAttnBackend(AttentionBackend):
         )
         q = q.reshape(-1, layer.tp_q_head_num, layer.qk_head_dim)
         out = q.new_empty(q.shape[0], layer.tp_q_head_num, layer.v_head_dim)
-        attend(q, keys, values, step.window if own_pool else step.full, _layer(layer), as_floats(sinks), out)
+        batch = step.window if own_pool else step.full
+        attend(q, Pages(keys, values, *scales), batch, _layer(layer), as_floats(sinks), out)
         return out.view(q.shape[0], -1)
 
     def support_triton(self) -> bool:
@@ -152,12 +156,12 @@ def _refuse_model(runner: Any) -> None:
         raise NotImplementedError(f"sixwarp: speculative decoding ({runner.spec_algorithm}) is not supported")
     if runner.model_config.is_encoder_decoder:
         raise NotImplementedError("sixwarp: encoder-decoder models are not supported")
-    if runner.kv_cache_dtype != runner.dtype:
+    if runner.kv_cache_dtype not in (runner.dtype, FP8):
         types = f"the KV cache is {runner.kv_cache_dtype} and the model {runner.dtype}"
-        raise NotImplementedError(f"sixwarp: {types}: they must agree")
+        raise NotImplementedError(f"sixwarp: {types}: they must agree, or the cache be {FP8}")
     if torch.device(runner.device).type == "cuda":
         capability = torch.cuda.get_device_capability()
-        reason = refusal(capability, runner.dtype, runner.model_config.head_dim, runner.page_size)
+        reason = refusal(capability, runner.dtype, runner.model_config.head_dim, runner.page_size, runner.kv_cache_dtype)
         if reason is not None:
             raise NotImplementedError(reason)
 

@@ -32,6 +32,8 @@ def attention(
     seqused_k: Optional[Tensor] = None,
     page_table: Optional[Tensor] = None,
     attn_mask: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
     return_lse: bool = False,
     split: Optional[int] = None,
     # spelled
@@ -49,15 +51,15 @@ def attention(
         window = tuple(window)
     result = known(
         # spell: operator tensors, None, options
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, None, layout, causal,
-        window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        None, layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
         # spelled
     )  # fmt: skip
     if result is not None:
         return result
     tensors = (
         # spell: operator tensors
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
         # spelled
     )  # fmt: skip
     options = (

@@ -27,6 +27,8 @@ def attention(
     seqused_k: Optional[Tensor] = ...,
     page_table: Optional[Tensor] = ...,
     attn_mask: Optional[Tensor] = ...,
+    k_descale: Optional[Tensor] = ...,
+    v_descale: Optional[Tensor] = ...,
     return_lse: Literal[False] = ...,
     split: Optional[SupportsIndex] = ...,
 ) -> Tensor: ...
@@ -49,6 +51,8 @@ def attention(
     seqused_k: Optional[Tensor] = ...,
     page_table: Optional[Tensor] = ...,
     attn_mask: Optional[Tensor] = ...,
+    k_descale: Optional[Tensor] = ...,
+    v_descale: Optional[Tensor] = ...,
     return_lse: Literal[True],
     split: Optional[SupportsIndex] = ...,
 ) -> Tuple[Tensor, Tensor]: ...
@@ -71,6 +75,8 @@ def attention(
     seqused_k: Optional[Tensor] = ...,
     page_table: Optional[Tensor] = ...,
     attn_mask: Optional[Tensor] = ...,
+    k_descale: Optional[Tensor] = ...,
+    v_descale: Optional[Tensor] = ...,
     return_lse: bool,
     split: Optional[SupportsIndex] = ...,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]: ...

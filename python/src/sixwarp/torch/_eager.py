@@ -32,7 +32,7 @@ def is_watched() -> bool:
 def known(
     # spell: any tensors
     q: Any, k: Any, v: Any, sinks: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any,
-    page_table: Any, attn_mask: Any, out: Any,
+    page_table: Any, attn_mask: Any, k_descale: Any, v_descale: Any, out: Any,
     # spelled
     *arguments: Any,
 ) -> Any:  # fmt: skip
@@ -41,7 +41,8 @@ def known(
         return None
     return _quick.attention(
         # spell: tensors
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, out,
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
+        out,
         # spelled
         None, *arguments,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """flash-attn's functions, by its signatures. Causal masks and windows are aligned at the bottom right, as there.
 
-After flash-attn's own arguments come keywords of FlashAttention-3 and of vLLM's fork. `s_aux` (sinks), `out` and
-`return_softmax_lse` do what they say. Hints such as `num_splits` are taken and change nothing. What is not
+After flash-attn's own arguments come keywords of FlashAttention-3 and of vLLM's fork. `s_aux` (sinks), `out`,
+`return_softmax_lse`, and `k_descale` and `v_descale` of 8-bit keys and values do what they say. Hints such as `num_splits` are taken and change nothing. What is not
 supported is refused by name. `alibi_slopes` become a bias of every element, which takes memory.
 
 The log-sum-exp follows flash-attn: +inf for a row without keys (FlashAttention-3 has -inf, as sixwarp has), and
@@ -45,6 +45,8 @@ def flash_attn_func(
     *,
     return_softmax_lse: bool = False,
     s_aux: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
     out: Optional[Tensor] = None,
     **others: Any,
 ) -> Result:
@@ -60,14 +62,14 @@ def flash_attn_func(
         refuse("flash_attn_func", dropout_p=dropout_p, **others)
     if alibi_slopes is None and not return_attn_probs and not return_softmax_lse:
         result = known(
-            # spell: call with q; k; v; sinks=s_aux; out; causal; window=window_of(window_size); softcap=cap_of(softcap); scale=softmax_scale
-            q, k, v, s_aux, None, None, None, None, None, out, "bshd", causal, window_of(window_size),
-            cap_of(softcap), softmax_scale, None, None, False, None,
+            # spell: call with q; k; v; sinks=s_aux; k_descale; v_descale; out; causal; window=window_of(window_size); softcap=cap_of(softcap); scale=softmax_scale
+            q, k, v, s_aux, None, None, None, None, None, k_descale, v_descale, out, "bshd", causal,
+            window_of(window_size), cap_of(softcap), softmax_scale, None, None, False, None,
             # spelled
         )  # fmt: skip
         if result is not None:
             return result
-    options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    options = options_of(causal, window_size, softcap, softmax_scale, s_aux, k_descale, v_descale)
     if alibi_slopes is not None:
         options.update(attn_mask=alibi(alibi_slopes, q.shape[1], k.shape[1], q.shape[2]))
     return _attend(q, k, v, out, return_attn_probs, return_softmax_lse, options)
@@ -112,6 +114,8 @@ def flash_attn_varlen_func(
     *,
     return_softmax_lse: bool = False,
     s_aux: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
     out: Optional[Tensor] = None,
     **others: Any,
 ) -> Result:
@@ -133,7 +137,7 @@ def flash_attn_varlen_func(
     if block_table is not None and cu_seqlens_k is not None:
         seqused_k = cu_seqlens_k.diff() if seqused_k is None else seqused_k
         cu_seqlens_k = None
-    options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    options = options_of(causal, window_size, softcap, softmax_scale, s_aux, k_descale, v_descale)
     options.update(cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, seqused_k=seqused_k, page_table=block_table)
     if cu_seqlens_k is not None:
         options.update(cu_seqlens_k=cu_seqlens_k, max_seqlen_k=max_seqlen_k)

@@ -43,6 +43,8 @@ def flash_attn_with_kvcache(
     cu_seqlens_k_new: Optional[Tensor] = None,
     rotary_seqlens: Optional[Tensor] = None,
     s_aux: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
     out: Optional[Tensor] = None,
     **others: Any,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
@@ -69,7 +71,7 @@ def flash_attn_with_kvcache(
         moves = causal or window_of(window_size) is not None
         start = lengths if rotary_seqlens is None else lengths_of(cache, rotary_seqlens, "rotary_seqlens")
         q = _rotated(q, new, cu_seqlens_q, start, moves, rotary_cos, rotary_sin, rotary_interleaved)
-    options = options_of(causal, window_size, softcap, softmax_scale, s_aux)
+    options = options_of(causal, window_size, softcap, softmax_scale, s_aux, k_descale, v_descale)
     options.update(cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q)
     lengths = lengths if new is None else new.grown
     options.update(cache.keys(lengths, cache_leftpad, new is not None))

@@ -23,8 +23,6 @@ _REFUSED: Dict[str, Any] = {
     "qv": None,
     "q_v": None,
     "q_descale": None,
-    "k_descale": None,
-    "v_descale": None,
     "seqused_q": None,
     "cp_world_size": 1,
     "cp_rank": 0,
@@ -58,12 +56,14 @@ def cap_of(softcap: Optional[float]) -> Optional[float]:
 
 
 def options_of(
-    causal: bool, window_size: Any, softcap: Optional[float], softmax_scale: Optional[float], s_aux: Optional[Tensor]
-) -> Dict[str, Any]:
+    causal: bool, window_size: Any, softcap: Optional[float], softmax_scale: Optional[float], s_aux: Optional[Tensor],
+    k_descale: Optional[Tensor] = None, v_descale: Optional[Tensor] = None,
+) -> Dict[str, Any]:  # fmt: skip
     """Options by the names of `sixwarp.attention`."""
     return dict(
-        causal=causal, window=window_of(window_size), softcap=cap_of(softcap), scale=softmax_scale, sinks=s_aux
-    )
+        causal=causal, window=window_of(window_size), softcap=cap_of(softcap), scale=softmax_scale, sinks=s_aux,
+        k_descale=k_descale, v_descale=v_descale,
+    )  # fmt: skip
 
 
 def attend(

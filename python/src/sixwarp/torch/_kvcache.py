@@ -137,8 +137,10 @@ class NewRows:
 
     def write(self) -> None:
         """Writes the rows that have a place."""
-        write(self.cache.k, self.k, self.places)
-        write(self.cache.v, self.v, self.places)
+        for cache, rows in ((self.cache.k, self.k), (self.cache.v, self.v)):
+            # torch indexes few 8-bit floats, and their bytes as any.
+            narrow = cache.dtype is torch.float8_e4m3fn
+            write(*((cache.view(torch.uint8), rows.view(torch.uint8)) if narrow else (cache, rows)), self.places)
 
 
 def write(cache: Tensor, rows: Tensor, to: Places) -> None:

@@ -41,7 +41,7 @@ def sdpa(
     """
     result = known(
         # spell: tensors with q=query; k=key; v=value; attn_mask
-        query, key, value, None, None, None, None, None, attn_mask, None,
+        query, key, value, None, None, None, None, None, attn_mask, None, None, None,
         # spelled
         _NAME, dropout_p, is_causal, scale, enable_gqa,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def sdpa(
         return query.new_empty(shape)
     given = Tensors(
         # spell: tensors with q=query; k=key; v=value; attn_mask
-        query, key, value, None, None, None, None, None, attn_mask, None,
+        query, key, value, None, None, None, None, None, attn_mask, None, None, None,
         # spelled
     )  # fmt: skip
     query, key, value = _expanded(shape, query, key, value, enable_gqa)

@@ -7,13 +7,13 @@ from typing import Any, List, Optional, Type
 import torch
 from vllm.v1.attention.backend import AttentionBackend, MultipleOf
 
-from .._serving import EXACT, refusal
+from .._serving import EXACT, FP8, refusal
 from . import NAME
 from ._impl import SixwarpImpl
 from ._metadata import SixwarpMetadataBuilder
 
 # What `--kv-cache-dtype` may say, and the type that it means; `auto` is the model's own.
-CACHES = {"auto": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+CACHES = {"auto": None, "float16": torch.float16, "bfloat16": torch.bfloat16, "fp8": FP8, "fp8_e4m3": FP8}
 # Narrower heads share work out by lengths on the device, which can be told not to cut sequences.
 WIDEST_INVARIANT = 256
 
@@ -69,7 +69,8 @@ class SixwarpBackend(AttentionBackend):
         device_capability: Any,
     ) -> Optional[str]:
         """Why the GPU cannot do this, in the planner's words."""
-        if kv_cache_dtype is not None and CACHES.get(kv_cache_dtype, dtype) not in (None, dtype):
+        cache = CACHES.get(kv_cache_dtype or "auto", dtype)
+        if cache not in (None, dtype, FP8):
             return f"sixwarp: the KV cache is {kv_cache_dtype} and queries are {dtype}: they must agree"
         if kv_cache_dtype is not None and kv_cache_dtype not in CACHES:
             known = ", ".join(CACHES)
@@ -77,7 +78,7 @@ class SixwarpBackend(AttentionBackend):
         if use_mla or dtype not in cls.supported_dtypes:
             # The words of vLLM are enough.
             return None
-        return refusal(tuple(device_capability), dtype, head_size, block_size or 16)
+        return refusal(tuple(device_capability), dtype, head_size, block_size or 16, cache)
 
     @classmethod
     def validate_configuration(cls, head_size: int, *args: Any, **kwargs: Any) -> List[str]:
@@ -89,4 +90,6 @@ class SixwarpBackend(AttentionBackend):
             reasons.append(f"sixwarp: heads of {head_size} are not batch-invariant: those up to {WIDEST_INVARIANT} are")
         if tuple(kwargs.get("device_capability", ())) not in EXACT:
             reasons.append("sixwarp: batch invariance needs Hopper or Blackwell (9.0, 10.0, 10.3)")
+        if CACHES.get(kwargs.get("kv_cache_dtype") or "auto") is FP8:
+            reasons.append("sixwarp: kernels that read fp8 caches are not batch-invariant")
         return reasons

@@ -9,7 +9,7 @@ from torch import Tensor
 from vllm import envs
 from vllm.v1.attention.backend import AttentionImpl
 
-from .._serving import NEVER_CUT, Layer, as_floats, attend
+from .._serving import FP8, NEVER_CUT, Layer, Pages, as_bytes, as_floats, as_fp8, attend
 from ._metadata import SixwarpMetadata
 
 
@@ -34,6 +34,7 @@ class SixwarpImpl(AttentionImpl):
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.kv_cache_dtype = kv_cache_dtype
+        self.fp8 = kv_cache_dtype in ("fp8", "fp8_e4m3")
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
         split = NEVER_CUT if envs.VLLM_BATCH_INVARIANT else None
         self.layer = Layer(self.scale, sliding_window, logits_soft_cap or None, split)
@@ -63,18 +64,21 @@ class SixwarpImpl(AttentionImpl):
             raise NotImplementedError("sixwarp: a quantised output is not supported")
         if self._model_sinks is not None and self.sinks is None:
             self.sinks = as_floats(self._model_sinks)
-        keys, values = pages_of(kv_cache, self.head_size)
+        keys, values = self._pages(kv_cache)
+        scales = (layer._k_scale, layer._v_scale) if self.fp8 else (None, None)
         # Some models hand the output over as [tokens, heads * dim].
         out = output if output.dim() == 3 else output.view(query.shape)
-        attend(query, keys, values, attn_metadata.batch, self.layer, self.sinks, out)
+        attend(query, Pages(keys, values, *scales), attn_metadata.batch, self.layer, self.sinks, out)
         return output
 
     def do_kv_cache_update(
         self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
     ) -> None:
         """Writes new keys and values to their slots; a slot of -1 is padding."""
-        keys, values = pages_of(kv_cache, self.head_size)
+        keys, values = self._pages(kv_cache)
         if kv_cache.device.type == "cpu":
+            if self.fp8:
+                key, value = as_fp8(key, layer._k_scale), as_fp8(value, layer._v_scale)
             write_rows(key, value, keys, values, slot_mapping)
             return
         from vllm import _custom_ops
@@ -82,6 +86,10 @@ class SixwarpImpl(AttentionImpl):
         _custom_ops.reshape_and_cache_flash(
             key, value, keys, values, slot_mapping, self.kv_cache_dtype, layer._k_scale, layer._v_scale
         )
+
+    def _pages(self, kv_cache: Tensor) -> Any:
+        """The cache's keys and values; vLLM keeps 8-bit numbers as bytes."""
+        return pages_of(kv_cache.view(FP8) if self.fp8 else kv_cache, self.head_size)
 
 
 def pages_of(kv_cache: Tensor, dim: int) -> Any:
@@ -95,7 +103,7 @@ def write_rows(key: Tensor, value: Tensor, keys: Tensor, values: Tensor, slots: 
     places = slots[valid]
     place = (places // keys.shape[1], places % keys.shape[1])
     for rows, pages in ((key, keys), (value, values)):
-        pages[place] = rows[: len(slots)][valid]
+        as_bytes(pages)[place] = as_bytes(rows)[: len(slots)][valid]
 
 
 def _refuse(**given: Any) -> None:

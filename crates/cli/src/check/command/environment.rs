@@ -5,7 +5,7 @@ use crate::AnyError;
 use files::Scratch;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const SITECUSTOMIZE: &str = include_str!("../shim/sitecustomize.py");
@@ -28,10 +28,12 @@ impl Environment {
             let path = scratch.file(name);
             fs::create_dir(&path).map(|()| path)
         };
-        let (libraries, python, tools) = (folder("lib")?, folder("python")?, folder("bin")?);
-        symlink(&library, libraries.join("libcuda.so.1"))?;
-        // The linker looks for this name when Triton compiles its launcher.
-        symlink(&library, libraries.join("libcuda.so"))?;
+        let libraries = match &args.libraries {
+            Some(path) => empty_folder(path)?,
+            None => folder("lib")?,
+        };
+        library::place(&library, &libraries)?;
+        let (python, tools) = (folder("python")?, folder("bin")?);
         fs::write(python.join("sitecustomize.py"), SITECUSTOMIZE)?;
         fs::write(python.join("sixwarp_check.py"), SIXWARP_CHECK)?;
         let ptxas = tools.join("ptxas");
@@ -90,11 +92,11 @@ impl Environment {
     }
 }
 
-/// A folder for reports, made if need be; what is in it from another run is not mixed with this one's.
+/// A folder of the user's, made if need be; what is in it from another run is not mixed with this one's.
 fn empty_folder(path: &Path) -> Result<PathBuf, AnyError> {
     fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
     if fs::read_dir(path)?.next().is_some() {
-        let text = "there are files in it: name a new folder for the report, or remove them";
+        let text = "there are files in it: name a new folder, or remove them";
         return Err(format!("{}: {text}", path.display()).into());
     }
     Ok(path.canonicalize()?)

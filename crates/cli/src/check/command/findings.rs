@@ -1,8 +1,9 @@
 //! What the stand-in has written.
 
 use crate::AnyError;
+use report::Checked;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -15,6 +16,8 @@ struct Finding {
     times: u64,
     sites: Vec<Site>,
     launch: Option<String>,
+    #[serde(default)]
+    checked: Checked,
 }
 
 #[derive(Deserialize)]
@@ -29,12 +32,15 @@ struct Site {
 struct Process {
     launches: u64,
     unfinished: u64,
+    #[serde(default)]
+    kernels: BTreeMap<String, u64>,
 }
 
 /// Everything in a folder of reports.
 #[derive(Default)]
 pub struct Findings {
     found: BTreeMap<String, Finding>,
+    kernels: BTreeSet<String>,
     launches: u64,
     unfinished: u64,
 }
@@ -52,6 +58,7 @@ impl Findings {
                 let process: Process = serde_json::from_str(&text)?;
                 findings.launches += process.launches;
                 findings.unfinished += process.unfinished;
+                findings.kernels.extend(process.kernels.into_keys());
             } else {
                 findings.found.insert(name.to_owned(), serde_json::from_str(&text)?);
             }
@@ -68,6 +75,17 @@ impl Findings {
     pub fn unchecked(&self) -> u64 {
         let found = self.found.values().filter(|finding| finding.is_unchecked()).count();
         found as u64 + self.unfinished
+    }
+
+    /// Each finding with the launch that was saved for it, in the order of their names.
+    pub fn each(&self) -> impl Iterator<Item = (&Checked, Option<&str>)> {
+        self.found.values().map(|finding| (&finding.checked, finding.launch.as_deref()))
+    }
+
+    /// Kernels that were launched and in which nothing was found.
+    pub fn clean_kernels(&self) -> impl Iterator<Item = &str> {
+        let is_clean = |kernel: &&String| self.found.values().all(|found| found.kernel != **kernel);
+        self.kernels.iter().filter(is_clean).map(String::as_str)
     }
 
     /// One line per finding, and how many launches there were.

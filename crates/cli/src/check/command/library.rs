@@ -1,6 +1,8 @@
-//! Where the stand-in library is.
+//! Where the stand-in library is, and the names under which programs find it.
 
-use std::os::unix::fs::MetadataExt;
+use super::runtime_library;
+use crate::AnyError;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What cargo calls it.
@@ -41,4 +43,15 @@ fn in_clone() -> Option<PathBuf> {
 fn newest(folders: &[PathBuf]) -> Option<PathBuf> {
     let found = folders.iter().filter_map(|folder| folder.join(NAME).canonicalize().ok());
     found.max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
+}
+
+/// Puts the libraries that a CUDA program loads into an empty folder.
+pub fn place(library: &Path, folder: &Path) -> Result<(), AnyError> {
+    symlink(library, folder.join("libcuda.so.1"))?;
+    // The linker looks for this name when Triton compiles its launcher.
+    symlink(library, folder.join("libcuda.so"))?;
+    for release in runtime_library::RELEASES {
+        files::write(folder.join(runtime_library::name(release)), runtime_library::file(release))?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-"""Runs before a checked Python program: prepares Triton and torch when they are imported.
+"""Runs before a checked Python program: prepares Triton, torch and numba when they are imported.
 
 Written by `sixwarp check` to a folder that stands first on PYTHONPATH. A `sitecustomize` of the machine's own is
 imported afterwards, as if this one were not there.
@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Calls a function of `sixwarp_check` when a package has been imported."""
 
-    PREPARED = {"triton": "prepare_triton", "torch": "prepare_torch"}
+    PREPARED = {"triton": "prepare_triton", "torch": "prepare_torch", "numba.cuda.codegen": "prepare_numba"}
 
     def __init__(self):
         self.found = {}

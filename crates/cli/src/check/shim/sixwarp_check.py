@@ -1,4 +1,4 @@
-"""Triton and torch on the simulator: what `sitecustomize` calls when they are imported.
+"""Triton, torch and numba on the simulator: what `sitecustomize` calls when they are imported.
 
 Triton gets a driver object that takes tensors in the memory of the host: they are registered with the stand-in driver
 for the time of a launch, which then reads and writes them in place. torch takes `cuda` for the CPU. Nothing that is
@@ -399,3 +399,25 @@ class Properties:
     @property
     def total_memory(self):
         return 8 << 30
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# numba
+
+
+def prepare_numba(codegen):
+    """Kernels of numba-cuda stay PTX: its linker makes machine code, which the simulator does not run."""
+    from cuda.core import ObjectCode
+
+    library = codegen.CUDACodeLibrary
+    link = library.get_cubin
+
+    def get_ptx(self, cc=None):
+        # The linker's own errors are not lost.
+        linked = link(self, cc=cc)
+        pieces = self.get_asm_strs(cc=cc)
+        if len(pieces) != 1 or self._linking_files or self.needs_cudadevrt:
+            return linked
+        return ObjectCode.from_ptx(pieces[0].encode())
+
+    library.get_cubin = get_ptx

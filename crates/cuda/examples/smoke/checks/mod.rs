@@ -1,5 +1,6 @@
 //! The checks: each a function of a device that says what it saw.
 
+pub mod boxes;
 mod code;
 pub mod launches;
 mod maps;
@@ -17,7 +18,7 @@ pub type Outcome = Result<String, Box<dyn std::error::Error>>;
 pub type Check = fn(&Device) -> Outcome;
 
 /// All checks, in the order in which a failure explains later ones.
-pub const ALL: [(&str, Check); 18] = [
+pub const ALL: [(&str, Check); 20] = [
     ("vector kernel", vector::scale_add),
     ("compiler errors name lines", code::errors_name_lines),
     ("machine code cache", code::cache),
@@ -34,6 +35,8 @@ pub const ALL: [(&str, Check); 18] = [
     ("TMA 32-byte swizzle", tma::b32),
     ("TMA 64-byte swizzle", tma::b64),
     ("TMA 128-byte swizzle", tma::b128),
+    ("TMA boxes of one to four rows", boxes::small),
+    ("TMA rows of a list", boxes::gathered),
     ("a binding that moves", tma::moved),
     // The last one: the device is lost to the process afterwards.
     ("a kernel that does not end", launches::endless),
@@ -45,6 +48,10 @@ pub mod kernels {
     pub const VECTOR: &str = include_str!("../kernels/vector.ptx");
     /// TMA load and store.
     pub const TMA: &str = include_str!("../kernels/tma.ptx");
+    /// Many small boxes.
+    pub const BOXES: &str = include_str!("../kernels/boxes.ptx");
+    /// Rows that a list names.
+    pub const GATHER: &str = include_str!("../kernels/gather.ptx");
     /// Launch features.
     pub const LAUNCH: &str = include_str!("../kernels/launch.ptx");
     /// Architecture-specific.

@@ -22,6 +22,8 @@ pub const SLOT_ROWS: u32 = TILE / 2;
 pub const SLOT_COLUMNS: u32 = 256;
 /// Value columns of one instruction, both CTAs together.
 const MOST_COLUMNS: u32 = 256;
+/// Accumulators of the value columns, a panel of each in a slot.
+const MOST_ACCUMULATORS: u32 = SLOT_COLUMNS / PANEL;
 /// Columns of a panel.
 pub const PANEL: u32 = Panel::Swizzled.columns();
 /// Bytes of a panel of a CTA's rows.
@@ -87,7 +89,7 @@ impl Config {
         // Elements of a mask tensor take softmax threads more registers than sixteen warps leave them.
         let roomy = problem.segments[n].attn_mask.is_none();
         config.gathering =
-            gathering.map(|how| match how.packed && config.halves_panels() && roomy {
+            gathering.map(|how| match how.unpacks() && config.fills_slots() && roomy {
                 true => Gathering { warps: gather::UNPACKING_WARPS, ..how },
                 false => how,
             });
@@ -126,14 +128,22 @@ impl Config {
         Self::tile(ROWS, TILE, Major::K)
     }
 
-    /// Accumulators that the value columns take.
+    /// Accumulators that the value columns take: so many that a CTA's columns of one are whole panels, if they can be.
     pub fn accumulators(&self) -> u32 {
-        self.value_dim.div_ceil(MOST_COLUMNS)
+        let (panels, fewest) = (CLUSTER * PANEL, self.value_dim.div_ceil(MOST_COLUMNS));
+        let whole = |n: &u32| self.value_dim.is_multiple_of(n * panels);
+        (fewest..=MOST_ACCUMULATORS).find(whole).unwrap_or(fewest)
     }
 
     /// Value columns of an accumulator, both CTAs together.
     pub fn accumulator_columns(&self) -> u32 {
         self.value_dim / self.accumulators()
+    }
+
+    /// The columns of an accumulator that are multiplied. Values are read across their rows, by atoms of the swizzle:
+    /// all columns of an atom take part. Those behind a CTA's columns are accumulated too, and nothing reads them.
+    pub fn multiplied_columns(&self) -> u32 {
+        CLUSTER * PANEL * self.accumulator_panels()
     }
 
     /// Slots of the keys of a KV tile, with the steps of 16 columns of each.
@@ -143,9 +153,9 @@ impl Config {
         starts.map(move |column| (column, (used - column).min(SLOT_COLUMNS) / 16))
     }
 
-    /// Whether a CTA's columns of an accumulator are whole panels.
-    fn halves_panels(&self) -> bool {
-        (self.accumulator_columns() / 2).is_multiple_of(PANEL)
+    /// Whether a CTA's columns of the values fill the panels of a slot.
+    fn fills_slots(&self) -> bool {
+        self.value_dim == CLUSTER * SLOT_COLUMNS
     }
 
     /// Whether packed rows are unpacked by warps that share rows in quarters of panels.
@@ -181,6 +191,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathering.is_some(),
+            finds_rows: false,
         }
     }
 
@@ -190,7 +201,7 @@ impl Config {
             let tile = TmemTile::accumulator(DataPath::B, columns.into(), TmemAddress::default());
             tile.and_then(|tile| tile.width()).expect("an accumulator").0
         };
-        let (score_stride, accumulator_stride) = (width(TILE), width(self.accumulator_columns()));
+        let (score_stride, accumulator_stride) = (width(TILE), width(self.multiplied_columns()));
         let output = 2 * score_stride;
         let end = output + self.accumulators() * accumulator_stride;
         let allocation = allocation_columns(end).expect("half rows fit").0;
@@ -209,4 +220,27 @@ pub struct Map {
     pub accumulator_stride: u32,
     /// Columns to allocate.
     pub allocation: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use problem::{Segment, View};
+
+    /// Accumulators, and columns of each that exist and that are multiplied.
+    fn accumulators(value_dim: u64) -> (u32, u32, u32) {
+        let view = |dim| View::bhsd(DType::Bf16, [1, 1, 128, dim]);
+        let segment = Segment::new(view(512), view(value_dim));
+        let problem = Problem::builder(view(512)).segment(segment).build().expect("valid");
+        let config = Config::choose(&problem, 0);
+        (config.accumulators(), config.accumulator_columns(), config.multiplied_columns())
+    }
+
+    #[test]
+    fn a_cta_multiplies_whole_atoms_of_values() {
+        assert_eq!(accumulators(320), (2, 160, 256));
+        assert_eq!(accumulators(384), (3, 128, 128));
+        assert_eq!(accumulators(448), (2, 224, 256));
+        assert_eq!(accumulators(512), (2, 256, 256));
+    }
 }

@@ -5,7 +5,7 @@ use super::config::{PANEL, SLOT_ROWS};
 use super::kernel::Frame;
 use super::loader::queries;
 use crate::blackwell::config::TILE;
-use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Publisher};
+use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Part, Publisher};
 use crate::call::task::OpenTile;
 use crate::moves::gather::{Row, Scattered};
 use ptx::build::{Builder, Cmp, CtaGroup, Reg};
@@ -43,10 +43,8 @@ impl CopyRows for RowGatherer<'_> {
         let own = rows[0].or(b, self.even, &rows[1]);
         let places = self.gatherer.places(b, open, &keys, &[own]);
         for (column, steps) in self.frame.config.key_pieces() {
-            self.gatherer.fill(b, |b, to| {
-                let to = to.blocks(0..(steps * 16).div_ceil(PANEL));
-                self.gatherer.copy(b, &keys, &places, column, to);
-            });
+            let panels = 0..(steps * 16).div_ceil(PANEL);
+            self.gatherer.fill(b, &[Part { source: &keys, places: &places, column, panels }]);
         }
     }
 
@@ -56,13 +54,17 @@ impl CopyRows for RowGatherer<'_> {
         let columns = self.columns(b);
         let places = self.gatherer.places(b, open, &columns[0], rows);
         for half in 0..(TILE / SLOT_ROWS) as usize {
-            self.gatherer.fill(b, |b, to| {
-                for (n, columns) in (0..).zip(&columns) {
-                    let first = n * config.accumulator_panels();
-                    let to = to.blocks(first..first + config.accumulator_panels());
-                    self.gatherer.copy(b, columns, &places[half..=half], 0, to);
+            let places = &places[half..=half];
+            let parts = (0..).zip(&columns).map(|(n, source)| {
+                let first = n * config.accumulator_panels();
+                Part {
+                    source,
+                    places,
+                    column: 0,
+                    panels: first..first + config.accumulator_panels(),
                 }
             });
+            self.gatherer.fill(b, &parts.collect::<Vec<_>>());
         }
     }
 }

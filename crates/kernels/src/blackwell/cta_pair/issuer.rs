@@ -111,10 +111,10 @@ impl Issuer<'_> {
 
     fn output_steps(&self, b: &mut Builder, slot: &Slot<Consumer>, half: u32, started: Reg<bool>) {
         let config = &self.frame.config;
-        let shape = instruction(config.half, config.accumulator_columns(), Major::Mn);
+        let shape = instruction(config.half, config.multiplied_columns(), Major::Mn);
         let at = slot.tile(b, self.frame.shared.kv).at();
         let probabilities = self.p.at(b, self.frame.shared.p.at());
-        let accumulator_bytes = (config.accumulator_columns() / 2).div_ceil(64) * PANEL_BYTES;
+        let accumulator_bytes = config.accumulator_panels() * PANEL_BYTES;
         for n in 0..config.accumulators() {
             let values = self.values.at(b, at.plus(n * accumulator_bytes));
             let to =

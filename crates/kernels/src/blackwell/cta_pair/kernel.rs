@@ -8,6 +8,7 @@ use crate::blackwell::rows::ROW_WARPS;
 use crate::blackwell::tensor_memory::SCORE_TILES;
 use crate::call::index::RowBlockIndex;
 use crate::call::task::{OpenTile, Params};
+use crate::moves::copies::PairFills;
 use crate::moves::gather;
 use layout::Layout;
 use ptx::build::{
@@ -111,15 +112,26 @@ impl Frame {
     /// Initialises the barriers (one thread).
     fn init(&self, b: &mut Builder) {
         let shared = &self.shared;
-        shared.q_ring.init(b, CLUSTER, 1 + ROW_WARPS);
-        let fills = self.config.gathering.map_or(1, |how| how.arrivals());
-        shared.kv_ring.init(b, CLUSTER * fills, 1);
+        shared.q_ring.init(b, PairFills::Copies.arrivals(), 1 + ROW_WARPS);
+        let fills = match self.config.gathering {
+            None => self.fills().arrivals(),
+            Some(how) => how.arrivals(CtaGroup::Two),
+        };
+        shared.kv_ring.init(b, fills, 1);
         shared.scores.init(b, 1);
         shared.probabilities.init(b, CLUSTER * ROW_WARPS);
         shared.output.init(b, 1);
         shared.tail.init(b, 1);
         if let Some(gathered) = &shared.gathered {
             gathered.init(b);
+        }
+    }
+
+    /// Who arrives for the slots that loaders fill.
+    pub fn fills(&self) -> PairFills {
+        match self.params.keys().dirty_tail {
+            true => PairFills::CopiesAndThreads,
+            false => PairFills::Copies,
         }
     }
 

@@ -1,23 +1,28 @@
 //! The loading warp of each CTA: its own rows of queries, its keys of a tile, its columns of values.
 //!
-//! Everything is counted on the even CTA's barriers, where the one that multiplies waits; each CTA's
-//! loader arrives there with the bytes it brings.
+//! Everything is counted on the even CTA's barriers, where the one that multiplies waits. The even CTA's loader
+//! announces the bytes of both. Where rows past the end of a sequence are cleared, the threads that did that arrive
+//! for them, and both loaders arrive for every slot.
+//!
+//! Commits tell both CTAs that slots are free. A loader waits for all of them before its CTA may end, so that none
+//! arrives in the shared memory of a CTA that is no more.
 
 use super::config::{PANEL, PANEL_BYTES, SLOT_ROWS};
 use super::kernel::Frame;
 use crate::blackwell::config::TILE;
 use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
-use crate::moves::copies::{Column, Counter, Panels};
+use crate::moves::copies::{Column, Counter, PairBarrier, Panels};
 use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
 use crate::roles::queries::QueryLoader;
-use ptx::build::{Builder, CtaGroup, Cursor, Producer, Reg, RemoteMbarrier, SmemPtr};
+use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, SmemPtr};
 
 /// This CTA's queries, which the `lead` of a warp loads.
 #[track_caller]
 pub fn queries<'f>(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> QueryLoader<'f> {
     let shared = &frame.shared;
-    QueryLoader::new(b, &frame.params, lead, (shared.q, &shared.q_ring), CtaGroup::Two)
+    let even = b.setp(Cmp::Eq, frame.rank, 0);
+    QueryLoader::new(b, &frame.params, lead, (shared.q, &shared.q_ring)).of_cta_pair(even)
 }
 
 struct Loader<'f> {
@@ -25,6 +30,7 @@ struct Loader<'f> {
     queries: QueryLoader<'f>,
     kv: Cursor<Producer>,
     copier: Copier,
+    even: Reg<bool>,
 }
 
 /// Emits the loading warp.
@@ -36,8 +42,11 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         queries: queries(b, frame, lead),
         kv: shared.kv_ring.producer(b),
         copier: Copier::new(b, lead, &shared.tail),
+        even: b.setp(Cmp::Eq, frame.rank, 0),
     };
     frame.params.for_each_tile(b, |b, open| loader.load_work_tile(b, &open, Order::KeysFirst));
+    loader.kv.drain(b);
+    loader.queries.drain(b);
 }
 
 impl LoadRows for Loader<'_> {
@@ -79,10 +88,11 @@ impl Loader<'_> {
         KvTile::new(b.eval(n.reg() * (TILE / SLOT_ROWS) as i32 + half))
     }
 
-    fn next_slot(&self, b: &mut Builder) -> (SmemPtr, RemoteMbarrier) {
+    fn next_slot(&self, b: &mut Builder) -> (SmemPtr, PairBarrier) {
         let slot = self.kv.take(b);
         slot.wait(b);
-        let full = slot.full(b).in_cta(b, 0);
+        let own = slot.full(b);
+        let full = PairBarrier::new(b, own, self.even, self.frame.fills());
         (slot.tile(b, self.frame.shared.kv).at(), full)
     }
 

@@ -18,16 +18,18 @@
 //! `P` goes through shared memory: 64 rows of a CTA.
 //!
 //! Roles are those of the six warps, in both CTAs; only the even CTA's warp 4 issues. Barriers that it
-//! waits for (queries and slots full, probabilities) are its own, and the odd CTA's threads and copies
-//! arrive on them from afar; barriers that both wait for (scores, output, slots and queries empty) are
-//! told in both CTAs by one multicast commit.
+//! waits for (queries and slots full, probabilities) are its own. The even CTA's loader announces the bytes
+//! of both CTAs' copies; the odd CTA's threads arrive from afar. Barriers that both wait for (scores, output,
+//! slots and queries empty) are told in both CTAs by one multicast commit. The warps that fill slots wait for
+//! all of them to be empty before their CTA ends.
 //!
 //! Keys that are values are copied twice: for the scores a CTA needs its keys and all columns, for the
 //! output all keys and its columns, and the quarter that is in both would have to lie where the other
 //! CTA has two different ones (the operands of both lie at the same offset).
 //!
 //! Gathered rows are copied in the same order by warps 6 and 7 of each CTA: its half of the keys of a tile, then its
-//! columns of all values. The barriers are those of the six warps, and slots are full on the even CTA's. Rows of fp8
+//! columns of all values. The barriers are those of the six warps, and slots are full on the even CTA's. Where tensor
+//! copies gather, warps 6 and 7 of the even CTA announce the bytes of both CTAs, and those of the odd one only copy. Rows of fp8
 //! numbers are unpacked by warps 8 to 15, so that unpacking keeps up with the multiplies (`unpackers`). These arrive on
 //! a slot when they have stored and fenced their rows of it. A thread of 512 has 128 registers: softmax threads take
 //! 168, those that unpack 136, and the warps that issue and load leave them (72).

@@ -4,7 +4,7 @@
 use super::config::{PANEL_BYTES, ROWS, SLOT_ROWS};
 use super::kernel::{Frame, Shared};
 use crate::blackwell::epilogue::{self, Run};
-use crate::blackwell::rows::RowThread;
+use crate::blackwell::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::blackwell::step::{Extent, RowPart, SoftmaxStep, StepSignals};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -136,7 +136,7 @@ impl SoftmaxThread<'_> {
             let column = b.eval(self.half * columns);
             let column = b.eval(column + n * config.accumulator_columns());
             let accumulated = accumulated.then_some(at);
-            let run = Run { accumulated, column, columns, staging };
+            let run = Run { accumulated, column, columns, at_once: COLUMNS_AT_ONCE, staging };
             epilogue::write(b, &self.step.rows, output, &finished, &run);
         }
     }

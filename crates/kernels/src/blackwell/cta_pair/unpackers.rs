@@ -4,7 +4,7 @@
 //! always loaded ahead; where there are none, nothing is.
 
 use super::kernel::Frame;
-use crate::blackwell::gatherers::{Gathered, full};
+use crate::blackwell::gatherers::{Gathered, tell_full};
 use crate::blackwell::marked::MarkWriter;
 use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
@@ -86,6 +86,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
         behind: (format.panels() > 2 * PANELS).then(|| Held::behind(b, format)),
     };
     params.for_each_tile(b, |b, open| unpacker.bring(b, &open));
+    unpacker.slots.drain(b);
 }
 
 impl Unpacker<'_> {
@@ -200,7 +201,7 @@ impl Unpacker<'_> {
         }
         b.fence_proxy_async();
         b.warp_sync();
-        full(b, &slot, CtaGroup::Two).arrive_if(b, self.lane.lead);
+        tell_full(b, &slot, CtaGroup::Two, self.lane.lead);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::blackwell::config::Piece;
 use crate::blackwell::fill::Buffers;
 use crate::blackwell::frame::Frame;
-use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Publisher};
+use crate::blackwell::gatherers::{self, CopyRows, Gathered, Gatherer, Part, Publisher};
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
 use crate::moves::gather::{Place, Row, Scattered};
@@ -68,9 +68,7 @@ impl CopyRows for RowGatherer<'_> {
 impl RowGatherer<'_> {
     /// Fills the next slot with a piece of the rows at `places`.
     fn copy(&self, b: &mut Builder, source: &Scattered, places: &[Place], piece: Piece) {
-        self.gatherer.fill(b, |b, to| {
-            let to = to.blocks(0..piece.stored / CHUNK);
-            self.gatherer.copy(b, source, places, piece.column, to);
-        });
+        let panels = 0..piece.stored / CHUNK;
+        self.gatherer.fill(b, &[Part { source, places, column: piece.column, panels }]);
     }
 }

@@ -92,7 +92,7 @@ fn reserve(b: &mut Builder, frame: &Frame) -> (Shared, Allocation) {
 
 /// Initialises the barriers (one thread).
 fn init(b: &mut Builder, config: &Config, shared: &Shared) {
-    let fills = config.gathering.map_or(1, |how| how.arrivals());
+    let fills = config.gathering.map_or(1, |how| how.arrivals(CtaGroup::One));
     shared.buffers.init(b, 1 + ROW_WARPS, fills);
     shared.scores.init(b, 1);
     shared.probabilities.init(b, ROW_WARPS);

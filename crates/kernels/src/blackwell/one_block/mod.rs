@@ -18,17 +18,20 @@
 //! | probabilities (2) | 4 | softmax warps: `P` stored, `O` rescaled | multiply | `O += P·V` |
 //! | output | 1 | commit after `O += P·V` | softmax | touching `O`, overwriting `P` |
 //!
-//! Where rows are gathered, warps 6 and 7 fill the slots, and warp 5 loads queries and publishes slots:
+//! Where rows are gathered, warps 6 and 7 fill the slots, and warp 5 loads queries. It also publishes slots that
+//! threads' copies fill:
 //!
 //! | signal | arrivals | told by | waited for by | before |
 //! |---|---|---|---|---|
+//! | slot full, gathered by tensor copies | 2 + bytes | warps 6 and 7 | multiply | the product that reads it |
 //! | slot arrived | 64 | the hardware, for each thread whose copies to it are done | warp 5 | its fence |
 //! | slot full | 1 | warp 5, behind its fence | multiply | the product that reads it |
 //! | slot full, fp8 rows | 2 | warps 6 and 7: rows are stored and fenced | multiply | the product that reads it |
 //! | marks full (4) | 2 | warps 6 and 7: lists' unused entries are known | softmax | hiding their scores |
 //! | marks empty (4) | 4 | softmax warps | warps 6 and 7 | marking a later tile |
 //!
-//! Marks take 64 bytes of shared memory, and barriers of arrived slots 8 each: slots are as many as without.
+//! Marks take 64 bytes of shared memory, and barriers of arrived slots, where threads copy, 8 each: slots are as many
+//! as without.
 //!
 //! There is no "scores empty": `S` of tile `n-2` overwrites `P` of tile `n`, and the product that read
 //! it was issued before by the same thread, after it had waited for softmax to have read `S`.

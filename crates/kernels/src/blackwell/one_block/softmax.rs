@@ -9,7 +9,7 @@ use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::epilogue::{self, Run};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::parts::HeldRow;
-use crate::blackwell::rows::RowThread;
+use crate::blackwell::rows::{COLUMNS_AT_ONCE, RowThread};
 use crate::blackwell::step::{Extent, RowPart, SoftmaxStep, StepSignals};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
@@ -38,7 +38,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, shared: &Shared, tmem: TmemPtr, warp
         score_stride: frame.map.score_stride,
         keys: TILE,
         accumulated,
-        columns: frame.map.output_stride,
+        columns: frame.map.output_columns,
     };
     let Shared { scores, probabilities, output, .. } = shared;
     let signals = StepSignals { scores, probabilities, output };
@@ -118,7 +118,7 @@ impl SoftmaxThread<'_> {
         HeldRow {
             thread: &self.step.rows,
             accumulated: self.accumulated,
-            columns: self.frame.map.output_stride,
+            columns: self.frame.map.output_columns,
             state: &self.step.state,
         }
     }
@@ -149,7 +149,7 @@ impl SoftmaxThread<'_> {
     ) {
         let finished = epilogue::finish(b, &self.step.rows, output, &self.step.state, None);
         let (column, columns) = self.columns(b, output.open);
-        let run = Run { accumulated, column, columns, staging };
+        let run = Run { accumulated, column, columns, at_once: COLUMNS_AT_ONCE, staging };
         epilogue::write(b, &self.step.rows, output, &finished, &run);
     }
 

@@ -12,6 +12,9 @@ use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, Reg, SignalCursor, TmemPtr};
 
+/// Columns of a finished row that a thread reads at a time: what its 80 registers hold beside the places of eight rows.
+const COLUMNS_AT_ONCE: u32 = 16;
+
 struct Corrector<'f> {
     frame: &'f Frame,
     rows: RowThread<'f>,
@@ -83,7 +86,7 @@ impl Corrector<'_> {
         let any_due = b.vote_any(due);
         b.if_(any_due, |b| {
             let accumulated = self.accumulated(b, block);
-            self.rows.rescale(b, accumulated, self.frame.map.output_stride, factor);
+            self.rows.rescale(b, accumulated, self.frame.map.output_columns, factor);
         });
         b.tcgen05_fence_before();
         b.warp_sync();
@@ -121,7 +124,7 @@ impl Corrector<'_> {
         any: Reg<bool>,
     ) {
         let accumulated = self.accumulated(b, number);
-        let columns = self.frame.map.output_stride;
+        let columns = self.frame.map.output_columns;
         let held = HeldRow { thread: &self.rows, accumulated, columns, state };
         if open.part.is_some() {
             let none = b.not(any);
@@ -176,7 +179,8 @@ impl Corrector<'_> {
         let output = BlockOutput { params: &self.frame.params, open, block };
         let finished = epilogue::finish(b, &self.rows, &output, state, None);
         let (columns, staging) = (self.frame.config.value_dim, self.shared.staging.at());
-        let run = Run { accumulated, column: b.value(0), columns, staging };
+        let run =
+            Run { accumulated, column: b.value(0), columns, at_once: COLUMNS_AT_ONCE, staging };
         epilogue::write(b, &self.rows, &output, &finished, &run);
     }
 

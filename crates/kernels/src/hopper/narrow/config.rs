@@ -154,6 +154,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathers,
+            finds_rows: false,
         }
     }
 

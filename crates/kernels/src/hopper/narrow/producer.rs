@@ -10,7 +10,7 @@ use crate::call::task::OpenTile;
 use crate::moves::copies::{Column, Panels};
 use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
 use crate::roles::queries::QueryLoader;
-use ptx::build::{Builder, CtaGroup, Cursor, Producer, Reg, Roles, SharedTiles, TensorMapParam};
+use ptx::build::{Builder, Cursor, Producer, Reg, Roles, SharedTiles, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -46,7 +46,7 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
 #[track_caller]
 pub fn queries<'f>(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> QueryLoader<'f> {
     let shared = &frame.shared;
-    QueryLoader::new(b, &frame.params, lead, (shared.q, &shared.q_ring), CtaGroup::One)
+    QueryLoader::new(b, &frame.params, lead, (shared.q, &shared.q_ring))
 }
 
 impl<'f> Loader<'f> {

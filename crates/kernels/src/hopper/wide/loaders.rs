@@ -8,7 +8,7 @@ use crate::call::tensors::CHUNK;
 use crate::moves::copies::{Column, Counter, Panels};
 use crate::roles::loader::{Copier, RowsPastEnd};
 use crate::roles::queries::QueryLoader;
-use ptx::build::{Builder, Cmp, CtaGroup, Cursor, Producer, Reg, SharedTiles, TensorMapParam};
+use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, SharedTiles, TensorMapParam};
 
 /// Emits the warp that loads queries and, where they are not the keys, values.
 pub fn emit_queries_and_values(b: &mut Builder, frame: &Frame) {
@@ -60,7 +60,7 @@ impl<'f> Queries<'f> {
     pub fn new(b: &mut Builder, frame: &'f Frame, lead: Reg<bool>) -> Self {
         let (shared, params) = (&frame.shared, &frame.params);
         let ring = (shared.q, &shared.q_ring);
-        Queries { frame, loader: QueryLoader::new(b, params, lead, ring, CtaGroup::One) }
+        Queries { frame, loader: QueryLoader::new(b, params, lead, ring) }
     }
 
     /// Loads those of a work tile.

@@ -20,14 +20,16 @@ mod rows;
 
 pub use rows::{Rows, SegmentRows, Tensor};
 
+use crate::call::precision::{Precision, VECTOR};
 use crate::call::task::{Keys, OpenTile, Params};
 use crate::call::visible::RowWindow;
+use crate::math::average;
 use crate::math::bias::RowScores;
 use crate::math::softmax::{RowResult, RowState};
 use crate::moves::output::{BlockOutput, RowPlace};
 use layout::Layout;
 use ptx::build::{Builder, Cmp, GlobalPtr, Reg, SharedArray, SmemPtr};
-use rows::{VECTOR, elements};
+use rows::elements;
 
 /// Lanes of a warp.
 const LANES: u32 = 32;
@@ -248,10 +250,10 @@ impl Again<'_> {
                 halves.concat()
             }
             None => {
-                let byte = b.eval(column.widening_mul(2));
+                let byte = b.eval(column.widening_mul(params.precision.bytes()));
                 let from = self.output.output_row(b, place, byte);
                 let first = b.value(0);
-                elements(b, params.half, from, first).to_vec()
+                elements(b, params.precision, from, first).to_vec()
             }
         }
     }
@@ -273,7 +275,8 @@ impl Again<'_> {
         let known = b.setp(Cmp::Ge, result.inverse, 0.0);
         b.if_(known, |b| {
             self.write_lse(b, row, &result);
-            self.all_columns(b, row, shift, result.inverse);
+            let factor = self.output.descaled(b, result.inverse);
+            self.all_columns(b, row, shift, factor);
         });
     }
 
@@ -314,7 +317,10 @@ impl Again<'_> {
         let sums: Vec<Vec<Reg<f32>>> = (0..AT_ONCE).map(|_| zeros(b)).collect();
         self.for_each_batch(b, row, |b, batch| {
             let power = self.output.params.softmax.power(b, batch.score, shift);
-            let weight = b.mul(power, inverse);
+            let mut weight = b.mul(power, inverse);
+            if let Some(headroom) = average::headroom(self.output.params.precision) {
+                weight = b.mul(weight, headroom);
+            }
             let hidden = b.setp(Cmp::Eq, batch.score, f32::NEG_INFINITY);
             let seen = b.not(hidden);
             let seen = b.ballot(seen);
@@ -391,6 +397,7 @@ impl Again<'_> {
     #[track_caller]
     fn write_vector(&self, b: &mut Builder, row: &Row, column: Reg<u32>, sums: &[Reg<f32>]) {
         let params = self.output.params;
+        let sums = &self.finished(b, sums)[..];
         if let Some(partial) = params.output.partial {
             let byte = b.eval(column.widening_mul(4));
             let to = self.output.partial_row(b, &row.place, partial, byte);
@@ -399,11 +406,19 @@ impl Again<'_> {
             }
             return;
         }
-        let byte = b.eval(column.widening_mul(2));
+        let byte = b.eval(column.widening_mul(params.precision.bytes()));
         let to = self.output.output_row(b, &row.place, byte);
-        let packed: Vec<_> =
-            sums.chunks(2).map(|pair| b.pack(params.half, pair[0], pair[1])).collect();
-        b.st_global_vector(to, &packed);
+        let words = params.precision.words(b, sums);
+        Precision::store(b, to, &words);
+    }
+
+    /// Averages of values, whose weights were kept small where there is no room above the values.
+    #[track_caller]
+    fn finished(&self, b: &mut Builder, sums: &[Reg<f32>]) -> Vec<Reg<f32>> {
+        let precision = self.output.params.precision;
+        let Some(headroom) = average::headroom(precision) else { return sums.to_vec() };
+        let factor = b.value(1.0 / headroom);
+        sums.iter().map(|sum| average::scaled(b, precision, *sum, factor)).collect()
     }
 
     /// Runs `body` with the scores of the keys that this launch or cluster is for, 32 at a time.
@@ -416,7 +431,7 @@ impl Again<'_> {
             b.while_(
                 |b| b.setp(Cmp::Lt, first, end),
                 |b| {
-                    let rows = params.segments[segment].exact_rows(params.half);
+                    let rows = params.segments[segment].exact_rows(params.precision);
                     let key = b.eval(first + row.lane);
                     let visible = b.setp(Cmp::Lt, key, end);
                     let score = b.value(f32::NEG_INFINITY);

@@ -1,18 +1,16 @@
 //! Rows of queries, keys and values, read by one thread from where they lie.
 
 use crate::call::index::TensorToken;
+use crate::call::precision::{Precision, VECTOR};
 use crate::call::sequence::element;
 use crate::call::task::{Keys, OpenTile};
 use crate::moves::gather::{Packed, PackedRow};
-use problem::View;
+use problem::{DType, View};
 use program::BufferId;
 use program::build::Arguments;
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
-/// Columns that are read together: 16 bytes of 16-bit elements.
-pub const VECTOR: u32 = 8;
-
-/// A tensor of 16-bit elements.
+/// A tensor of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor {
     base: GlobalPtr,
@@ -20,6 +18,8 @@ pub struct Tensor {
     strides: [Reg<u64>; 3],
     /// Columns of a row.
     columns: u32,
+    /// Whether elements are e4m3.
+    e4m3: bool,
 }
 
 impl Tensor {
@@ -39,7 +39,7 @@ impl Tensor {
             let stride = if view.shape[d] > 1 { view.strides[d] * bytes } else { 0 };
             args.u64(b, &format!("{name}_rows_stride{d}"), stride)
         });
-        Tensor { base, strides, columns: view.dim() as u32 }
+        Tensor { base, strides, columns: view.dim() as u32, e4m3: view.dtype == DType::E4m3 }
     }
 
     /// The first element of a row.
@@ -71,7 +71,7 @@ impl Tensor {
 /// Where the keys and values of a segment lie.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows {
-    /// Rows of 16-bit elements: keys, and values.
+    /// Rows of elements: keys, and values.
     Elements(Tensor, Tensor),
     /// Packed rows, values being the first columns.
     Packed(Packed),
@@ -80,7 +80,7 @@ pub enum Rows {
 /// The rows of a segment, to be found by key.
 pub struct SegmentRows<'a> {
     pub keys: &'a Keys,
-    pub half: HalfType,
+    pub precision: Precision,
 }
 
 /// A key and its value.
@@ -160,7 +160,7 @@ impl Key<'_> {
     pub fn dot(&self, b: &mut Builder, query: GlobalPtr) -> Reg<f32> {
         let sum = b.value::<f32>(0.0);
         b.range(0, self.key_dim() / VECTOR, |b, vector| {
-            let left = elements(b, self.rows.half, query, vector);
+            let left = elements(b, self.rows.precision, query, vector);
             let right = self.vector(b, true, vector);
             for (q, k) in left.into_iter().zip(right) {
                 let added = b.fma(q, k, sum);
@@ -192,24 +192,36 @@ impl Key<'_> {
     ) -> [Reg<f32>; VECTOR as usize] {
         match self.place {
             Place::Elements { key, value } => {
-                elements(b, self.rows.half, if of_key { key } else { value }, vector)
+                let row = if of_key { key } else { value };
+                match self.rows.keys.exact {
+                    Rows::Elements(Tensor { e4m3: true, .. }, _) => numbers(b, row, vector),
+                    _ => elements(b, self.rows.precision, row, vector),
+                }
             }
             Place::Packed(row) => row.vector(b, vector),
         }
     }
 }
 
-/// Vector `vector` of a row of 16-bit elements.
+/// Vector `vector` of a row of elements.
 #[track_caller]
 pub fn elements(
     b: &mut Builder,
-    half: HalfType,
+    precision: Precision,
     row: GlobalPtr,
     vector: Reg<u32>,
 ) -> [Reg<f32>; VECTOR as usize] {
-    let at = b.mul_wide(vector, VECTOR * 2);
+    let at = b.mul_wide(vector, VECTOR * precision.bytes());
     let at = b.global_add(row, at);
-    let words = b.ld_global_vector::<u32>(at, 4);
-    let numbers: Vec<_> = words.into_iter().flat_map(|word| b.unpack(half, word)).collect();
-    numbers.try_into().expect("two numbers in each of four words")
+    precision.load(b, at)
+}
+
+/// Vector `vector` of a row of e4m3.
+#[track_caller]
+fn numbers(b: &mut Builder, row: GlobalPtr, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {
+    let at = b.mul_wide(vector, VECTOR);
+    let at = b.global_add(row, at);
+    let words = b.ld_global_vector::<u32>(at, 2);
+    let numbers: Vec<_> = words.into_iter().flat_map(|word| b.unpack_e4m3(word)).collect();
+    numbers.try_into().expect("four numbers in each of two words")
 }

@@ -63,7 +63,7 @@ impl Row {
 /// Where a row is.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The row, in vectors of 16 bytes from the first: [`NOWHERE`] if there is none.
+    /// The row, in vectors of 16 bytes from the first, or its number in a tensor map: [`NOWHERE`] if there is none.
     pub row: Reg<u32>,
     /// What else is known of it.
     pub aside: Aside,
@@ -111,7 +111,7 @@ impl Place {
     #[track_caller]
     pub fn new(b: &mut Builder, source: &Scattered) -> Self {
         let words = match source {
-            Scattered::Elements(_) => 0,
+            Scattered::Elements(_) | Scattered::Mapped(_) => 0,
             Scattered::Packed(rows) => rows.format.aside(),
         };
         let aside = Aside::new(b, words);
@@ -302,6 +302,7 @@ impl<'p> Lookup<'p> {
         };
         let at = match source {
             Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
+            Scattered::Mapped(rows) => rows.place(b, outer, open.tile.kv_head, token),
             Scattered::Packed(rows) => rows.place(b, outer, token),
         };
         let at = b.select::<u32>(exists, at, NOWHERE);
@@ -309,6 +310,29 @@ impl<'p> Lookup<'p> {
         if let Scattered::Packed(rows) = source {
             rows.find_aside(b, outer, token, exists, &place.aside);
         }
+    }
+
+    /// The batch or page of a row that was looked up, and its number there, both 0 unless it `exists`.
+    #[track_caller]
+    pub fn row_in_page(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        exists: Reg<bool>,
+    ) -> (Reg<u32>, Reg<u32>) {
+        let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
+            None => (row.outer, row.token),
+            Some(page_rows) => page_rows.divide(b, row.token),
+        };
+        (b.select::<u32>(exists, outer, 0), b.select::<u32>(exists, token, 0))
+    }
+
+    /// The number of the first key of tile `n` that this lane looks up.
+    #[track_caller]
+    pub fn key(&self, b: &mut Builder, n: KvTile) -> Reg<i32> {
+        let first = n.first_key(b, self.tile);
+        let row = self.share.first(b, self.lane).reinterpret::<i32>();
+        b.add(first, row)
     }
 
     /// Whether a row that was looked up is there: a list or table may hold any number.

@@ -13,6 +13,7 @@ mod elements;
 mod format;
 mod lane;
 mod lookup;
+mod mapped;
 mod numbers;
 mod packed;
 mod share;
@@ -24,6 +25,7 @@ pub use lane::Lane as UnpackingLane;
 #[cfg(test)]
 pub use lookup::row_of_lane;
 pub use lookup::{Lookup, Place, Row, Rows};
+pub use mapped::{Fours, Mapped, suits as mapped};
 pub use packed::{Packed, PackedRow};
 pub use share::Share;
 pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, waiting, waiting_bytes};
@@ -79,6 +81,8 @@ pub fn reaches(segment: &Segment) -> bool {
 pub enum Scattered {
     /// Rows of 16-bit elements.
     Elements(Elements),
+    /// Rows of 16-bit elements that tensor copies gather.
+    Mapped(Mapped),
     /// Rows in one of DeepSeek's packed formats.
     Packed(Packed),
 }
@@ -88,7 +92,9 @@ impl Scattered {
     pub fn packed(&self) -> &Packed {
         match self {
             Scattered::Packed(rows) => rows,
-            Scattered::Elements(_) => panic!("rows of elements are copied, not unpacked"),
+            Scattered::Elements(_) | Scattered::Mapped(_) => {
+                panic!("rows of elements are copied, not unpacked")
+            }
         }
     }
 
@@ -96,6 +102,15 @@ impl Scattered {
         match self {
             Scattered::Elements(rows) => rows,
             Scattered::Packed(_) => panic!("packed rows are unpacked, not copied"),
+            Scattered::Mapped(_) => panic!("rows come by tensor copies"),
+        }
+    }
+
+    /// Rows that tensor copies gather.
+    pub fn mapped(&self) -> &Mapped {
+        match self {
+            Scattered::Mapped(rows) => rows,
+            Scattered::Elements(_) | Scattered::Packed(_) => panic!("rows come by threads"),
         }
     }
 
@@ -105,6 +120,7 @@ impl Scattered {
         match self {
             Scattered::Elements(rows) => Scattered::Elements(rows.columns(b, first, columns)),
             Scattered::Packed(rows) => Scattered::Packed(rows.columns(b, first, columns)),
+            Scattered::Mapped(rows) => Scattered::Mapped(rows.columns(first)),
         }
     }
 
@@ -114,6 +130,7 @@ impl Scattered {
         match self {
             Scattered::Elements(rows) => rows.copy(b, share),
             Scattered::Packed(rows) => rows.unpack(b, share),
+            Scattered::Mapped(_) => panic!("rows come by tensor copies"),
         }
     }
 

@@ -55,6 +55,7 @@ impl Execution<'_, '_> {
             self.machine.ctas[cta].live_warps -= 1;
             if self.machine.ctas[cta].live_warps == 0 {
                 self.judge.check_in_flight(self.machine, cta)?;
+                self.judge.check_signals_awaited(self.machine, cta)?;
             }
             self.recheck_barriers(cta);
         }

@@ -87,7 +87,8 @@ impl Machine<'_> {
         })
     }
 
-    /// `printf`'s text. Flags and widths are left out; conversions keep their meaning.
+    /// `printf`'s text. Flags and widths are left out, and so is the precision of all but `%f`; conversions keep their
+    /// meaning.
     fn formatted(&self, w: WarpId, lane: Lane, format: &str, mut at: u64) -> String {
         let mut text = String::new();
         let mut rest = format.chars().peekable();
@@ -96,14 +97,16 @@ impl Machine<'_> {
                 text.push(c);
                 continue;
             }
-            let mut long = 0;
+            let (mut long, mut precision) = (0, None);
             let conversion = loop {
                 match rest.next() {
                     Some('l' | 'z' | 't' | 'j') => long += 1,
                     Some('*') => {
                         self.value(w, lane, &mut at, 4);
                     }
-                    Some(c) if "0123456789.+-# h".contains(c) => {}
+                    Some('.') => precision = Some(0),
+                    Some(digit @ '0'..='9') => precision = precision.map(|p| next_digit(p, digit)),
+                    Some(c) if "+-# h".contains(c) => {}
                     other => break other,
                 }
             };
@@ -119,7 +122,8 @@ impl Machine<'_> {
                 'x' | 'X' => format!("{:x}", self.value(w, lane, &mut at, integer)),
                 'o' => format!("{:o}", self.value(w, lane, &mut at, integer)),
                 'c' => char::from(self.value(w, lane, &mut at, 4) as u8).to_string(),
-                'f' | 'F' | 'g' | 'G' | 'e' | 'E' | 'a' | 'A' => {
+                'f' | 'F' => fixed(f64::from_bits(self.value(w, lane, &mut at, 8)), precision),
+                'g' | 'G' | 'e' | 'E' | 'a' | 'A' => {
                     f64::from_bits(self.value(w, lane, &mut at, 8)).to_string()
                 }
                 'p' => format!("{:#x}", self.value(w, lane, &mut at, 8)),
@@ -134,8 +138,33 @@ impl Machine<'_> {
     }
 }
 
+/// A number of decimal places, one digit further; more than 99 are not printed.
+fn next_digit(number: usize, digit: char) -> usize {
+    (10 * number + digit.to_digit(10).unwrap_or(0) as usize).min(99)
+}
+
+/// A value with its decimal places, six where none are asked for.
+fn fixed(value: f64, places: Option<usize>) -> String {
+    match value.is_finite() {
+        true => format!("{value:.*}", places.unwrap_or(6)),
+        false => value.to_string().to_lowercase(),
+    }
+}
+
 /// What `printf` returns: the number of its arguments.
 fn text_length(format: &str) -> u64 {
     let escaped = format.matches("%%").count();
     (format.matches('%').count() - 2 * escaped) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_places_that_are_asked_for() {
+        assert_eq!((fixed(1.5, None), fixed(1.56, Some(1))), ("1.500000".into(), "1.6".into()));
+        assert_eq!((fixed(-0.25, Some(0)), fixed(f64::NAN, None)), ("-0".into(), "nan".into()));
+        assert_eq!((next_digit(1, '2'), next_digit(99, '9')), (12, 99));
+    }
 }

@@ -9,3 +9,5 @@ class RadixAttention:
     sliding_window_size: int
     is_cross_attention: bool
     attn_type: object
+    k_scale: object
+    v_scale: object

@@ -18,5 +18,5 @@ class MHATokenToKVPool:
     def get_value_buffer(self, layer_id):
         raise NotImplementedError
 
-    def set_kv_buffer(self, layer, loc_info, cache_k, cache_v):
+    def set_kv_buffer(self, layer, loc_info, cache_k, cache_v, k_scale=None, v_scale=None):
         raise NotImplementedError

@@ -1,21 +1,31 @@
 //! What a program hands over as a module: PTX text, a fat binary with PTX in it, or machine code.
 
-use super::fatbin;
-use crate::result::CudaResult;
+use crate::fatbin;
 use std::ffi::CStr;
 
-/// Why an image cannot be a module here.
-#[derive(Debug, PartialEq, Eq)]
+/// What is wrong with an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is none.
+    Missing,
+    /// It is nothing that the driver takes.
+    Invalid,
+    /// There is no PTX in it that the device can run.
+    NoPtx,
+}
+
+/// Why an image gives no PTX.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the program gets.
-    pub result: CudaResult,
-    /// What its log gets.
+    /// What is wrong.
+    pub reason: Reason,
+    /// The same as a sentence.
     pub text: String,
 }
 
 impl Refusal {
-    pub(super) fn new(result: CudaResult, text: impl Into<String>) -> Refusal {
-        Refusal { result, text: text.into() }
+    pub(crate) fn new(reason: Reason, text: impl Into<String>) -> Refusal {
+        Refusal { reason, text: text.into() }
     }
 }
 
@@ -32,18 +42,18 @@ pub const MACHINE_CODE: &str = "this module is machine code (a cubin), and the s
 /// structure that the compiler wraps around one.
 pub unsafe fn ptx_of(image: *const u8, sm: u32) -> Result<String, Refusal> {
     if image.is_null() {
-        return Err(Refusal::new(CudaResult::INVALID_VALUE, "there is no image"));
+        return Err(Refusal::new(Reason::Missing, "there is no image"));
     }
     // SAFETY: every kind of image has at least four bytes: text without a `.version` is none, and an empty text
     // ends with a zero, which the first byte tells before the others are read.
     let magic = unsafe {
         match *image {
-            0 => return Err(Refusal::new(CudaResult::INVALID_IMAGE, "the image is empty")),
+            0 => return Err(Refusal::new(Reason::Invalid, "the image is empty")),
             _ => image.cast::<[u8; 4]>().read_unaligned(),
         }
     };
     if magic == ELF {
-        return Err(Refusal::new(CudaResult::NO_BINARY_FOR_GPU, MACHINE_CODE));
+        return Err(Refusal::new(Reason::NoPtx, MACHINE_CODE));
     }
     // SAFETY: the caller vouches for the structure that the magic number announces.
     unsafe {
@@ -62,10 +72,7 @@ unsafe fn text_of(image: *const u8) -> Result<String, Refusal> {
     let text = unsafe { CStr::from_ptr(image.cast()) };
     match text.to_str() {
         Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(Refusal::new(
-            CudaResult::INVALID_IMAGE,
-            "the image is neither PTX nor a fat binary",
-        )),
+        Err(_) => Err(Refusal::new(Reason::Invalid, "the image is neither PTX nor a fat binary")),
     }
 }
 
@@ -120,12 +127,9 @@ mod tests {
             let text = c".version 8.7 .target sm_90a";
             assert_eq!(ptx_of(text.as_ptr().cast(), 90).unwrap(), ".version 8.7 .target sm_90a");
             let refusal = ptx_of(b"\x7fELF\x02".as_ptr(), 90).unwrap_err();
-            assert_eq!(refusal.result, CudaResult::NO_BINARY_FOR_GPU);
+            assert_eq!(refusal.reason, Reason::NoPtx);
             assert!(refusal.text.contains("machine code"));
-            assert_eq!(
-                ptx_of(c"".as_ptr().cast(), 90).unwrap_err().result,
-                CudaResult::INVALID_IMAGE
-            );
+            assert_eq!(ptx_of(c"".as_ptr().cast(), 90).unwrap_err().reason, Reason::Invalid);
         }
     }
 }

@@ -10,9 +10,8 @@
 //! | 40 | | flags (8): 0x2000 is LZ4, 0x8000 zstd |
 //! | 56 | | bytes when decompressed (8) |
 
-use super::image::{MACHINE_CODE, Refusal, suits, target_of};
-use super::lz4;
-use crate::result::CudaResult;
+use crate::image::{MACHINE_CODE, Reason, Refusal, suits, target_of};
+use crate::{lz4, zstd};
 
 /// The structure that the compiler puts around a fat binary.
 pub const WRAPPER: u32 = 0x4662_43B1;
@@ -37,13 +36,13 @@ pub unsafe fn ptx_of_wrapper(image: *const u8, sm: u32) -> Result<String, Refusa
         let text = format!(
             "a fat binary of version {version}: relocatable device code is not linked here"
         );
-        return Err(Refusal::new(CudaResult::NO_BINARY_FOR_GPU, text));
+        return Err(Refusal::new(Reason::NoPtx, text));
     }
     // SAFETY: as above.
     match unsafe { inner.cast::<u32>().read_unaligned() } {
         // SAFETY: as above.
         HEADER => unsafe { ptx_of(inner, sm) },
-        _ => Err(Refusal::new(CudaResult::INVALID_IMAGE, "a wrapper without a fat binary")),
+        _ => Err(Refusal::new(Reason::Invalid, "a wrapper without a fat binary")),
     }
 }
 
@@ -61,7 +60,7 @@ pub unsafe fn ptx_of(image: *const u8, sm: u32) -> Result<String, Refusal> {
 /// The PTX of the highest architecture that suits the device.
 fn best_ptx(mut entries: &[u8], sm: u32) -> Result<String, Refusal> {
     let mut best: Option<(u32, String)> = None;
-    let mut refused = Refusal::new(CudaResult::NO_BINARY_FOR_GPU, MACHINE_CODE);
+    let mut refused = Refusal::new(Reason::NoPtx, MACHINE_CODE);
     while let Some((entry, rest)) = Entry::split(entries) {
         entries = rest;
         if entry.kind != PTX {
@@ -109,13 +108,8 @@ impl<'a> Entry<'a> {
         let bytes = match self.flags {
             flags if flags & LZ4 != 0 => lz4::decompress(self.data, self.decompressed)
                 .ok_or("the fat binary's LZ4 data are damaged")?,
-            flags if flags & ZSTD != 0 => {
-                return Err(
-                    "the fat binary's PTX is compressed with zstd, which is not read here: \
-                     build with nvcc --no-compress, or --compress-mode=speed"
-                        .into(),
-                );
-            }
+            flags if flags & ZSTD != 0 => zstd::decompress(self.data, self.decompressed)
+                .ok_or("the fat binary's zstd data are damaged")?,
             _ => self.data.to_vec(),
         };
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -194,6 +188,8 @@ mod tests {
         let found = unsafe { ptx_of_wrapper(wrapper.as_ptr(), 90) };
         assert_eq!(found.unwrap().as_bytes(), text);
         let zstd = chosen(&[entry(PTX, ZSTD, &data, text.len())], 90).unwrap_err();
-        assert!(zstd.text.contains("zstd"));
+        assert_eq!(zstd.text, "the fat binary's zstd data are damaged");
+        let frame = zstd::tests::frame(text);
+        assert_eq!(chosen(&[entry(PTX, ZSTD, &frame, text.len())], 90).unwrap().as_bytes(), text);
     }
 }
