@@ -23,8 +23,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # In a rehearsal: a few seconds each on the simulator.
-FEW_FILES = ("tma_load_2d", "tcgen05_mma_f16", "tcgen05_mma_pair")
+FEW_FILES = ("tma_load_2d", "tma_gather4", "tcgen05_mma_pair")
 FEW_CASES = "mqa-d64-t1-s128"
+# Instructions of sm_90a that no other architecture has.
+HOPPER_ALONE = ("wgmma", "setmaxnreg")
 SUITES = ("dense", "mqa", "decode", "dsv4")
 
 
@@ -36,11 +38,27 @@ class Step:
         self.commands, self.rehearsed = commands, rehearsed
 
 
-def steps(binaries, out, rehearsal):
-    sixwarp, filetest = str(binaries / "sixwarp"), str(binaries / "filetest")
+def for_blackwell(file, scratch):
+    """A copy for sm_100a of a file for sm_90a, unless it has what only Hopper has."""
+    text = file.read_text()
+    if "\n.target sm_90a\n" not in text or any(word in text for word in HOPPER_ALONE):
+        return []
+    copy = scratch / file.name
+    copy.write_text(text.replace("\n.target sm_90a\n", "\n.target sm_100a\n"))
+    return [copy]
+
+
+def instruction_files(scratch, rehearsal):
+    """Files for every architecture; those for others than the device's are left out where they are run."""
     files = sorted((ROOT / "tests" / "ptx").glob("*.ptx"))
     if rehearsal:
         files = [file for file in files if file.stem in FEW_FILES]
+    return files + [copy for file in files for copy in for_blackwell(file, scratch)]
+
+
+def steps(binaries, out, scratch, rehearsal):
+    sixwarp, filetest = str(binaries / "sixwarp"), str(binaries / "filetest")
+    files = instruction_files(scratch, rehearsal)
     table = ["--cases", FEW_CASES] if rehearsal else []
     count = "2" if rehearsal else "500"
     verify = [sixwarp, "verify", "--device", "cuda", "--json"]
@@ -132,9 +150,9 @@ def arguments():
     return parser.parse_args()
 
 
-def chosen(args, out):
+def chosen(args, out, scratch):
     """The steps to run. A rehearsal has none of those that need a GPU."""
-    every = steps(args.bin.resolve(), out, args.stand_in is not None)
+    every = steps(args.bin.resolve(), out, scratch, args.stand_in is not None)
     names = [step.name for step in every if step.rehearsed or args.stand_in is None]
     wanted = args.steps.split(",") if args.steps else names
     unknown = [name for name in wanted if name not in names]
@@ -151,7 +169,7 @@ def main():
     try:
         environment = environment_of(args.stand_in, scratch)
         outcomes = []
-        for step in chosen(args, out):
+        for step in chosen(args, out, scratch):
             outcomes.append(run(step, out, environment))
             print(line(outcomes[-1]), flush=True)
     finally:

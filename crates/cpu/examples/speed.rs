@@ -56,6 +56,7 @@ impl Tensor {
             HostRef::F32(all) => HostRef::F32(&all[self.used.clone()]),
             HostRef::F16(all) => HostRef::F16(&all[self.used.clone()]),
             HostRef::Bf16(all) => HostRef::Bf16(&all[self.used.clone()]),
+            HostRef::E4m3(all) => HostRef::E4m3(&all[self.used.clone()]),
             other => other,
         }
     }
@@ -66,6 +67,7 @@ impl Tensor {
             HostMut::F32(all) => HostMut::F32(&mut all[self.used.clone()]),
             HostMut::F16(all) => HostMut::F16(&mut all[self.used.clone()]),
             HostMut::Bf16(all) => HostMut::Bf16(&mut all[self.used.clone()]),
+            HostMut::E4m3(all) => HostMut::E4m3(&mut all[self.used.clone()]),
         })
     }
 }

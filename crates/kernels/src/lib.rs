@@ -5,7 +5,7 @@
 //!
 //! From the top down:
 //! - `plan`: from a problem to launches; `plan/schedule.rs` lists the kernels there are;
-//! - `ampere` (`mma.sync`, everything since), `hopper` (`narrow`, `wide`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
+//! - `ampere` (`mma.sync`, everything since), `hopper` (`narrow`, `wide`, `few_heads`), `blackwell` (`one_block`, `two_blocks`, `cta_pair`): the kernels, a file per role;
 //!   `combine`: the kernel that merges parts and adds the sink; `merge`: the same for parts that a caller has;
 //!   `realign`: copies of tensors that begin at any address; `repack`: of those with odd strides or lengths of rows;
 //! - `roles`: what warps of every architecture do alike;
@@ -28,5 +28,8 @@ mod repack;
 mod roles;
 mod work;
 
-pub use plan::options::{Arch, Loads, PlanOptions, Probabilities, RowBlocks, Split, UnknownArch};
+pub use plan::options::{
+    Arch, FewHeads, Loads, PlanOptions, Probabilities, RowBlocks, Split, UnknownArch,
+    UnknownFewHeads,
+};
 pub use plan::{Plan, check, plan};

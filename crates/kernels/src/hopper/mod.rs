@@ -1,10 +1,12 @@
 //! Hopper: warp-specialised attention with TMA and wgmma.
 //!
 //! [`narrow`]: warpgroups of 64 rows each, head dims to 256. [`wide`]: two warpgroups share 64 rows, value dims to 512.
-//! Both keep scores in registers (`scores`), in the order of wgmma's accumulators (`fragment`), and write rows from
+//! [`few_heads`]: 16 rows whose keys are unpacked from shared memory to registers, for `mma.sync`.
+//! The first two keep scores in registers (`scores`), in the order of wgmma's accumulators (`fragment`), and write rows from
 //! there (`epilogue`).
 
 pub mod epilogue;
+pub mod few_heads;
 pub mod fragment;
 pub mod narrow;
 pub mod scores;

@@ -153,6 +153,41 @@ pub enum RowBlocks {
     Two,
 }
 
+/// Whether a Hopper kernel for at most 16 rows of queries takes DeepSeek-V4's fp8 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FewHeads {
+    /// Never: the kernel for 64 rows takes them, however many heads there are.
+    Never,
+    /// Wherever it can: all segments have fp8 rows of 512 columns and no mask tensor. More than 16 heads are several
+    /// work tiles then, which read the same rows.
+    Always,
+}
+
+/// A name that is no choice of [`FewHeads`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFewHeads(String);
+
+impl fmt::Display for UnknownFewHeads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not known: there are `always` and `never`", self.0)
+    }
+}
+
+impl std::error::Error for UnknownFewHeads {}
+
+impl FromStr for FewHeads {
+    type Err = UnknownFewHeads;
+
+    /// Reads `always` or `never`.
+    fn from_str(name: &str) -> Result<Self, UnknownFewHeads> {
+        match name {
+            "always" => Ok(FewHeads::Always),
+            "never" => Ok(FewHeads::Never),
+            other => Err(UnknownFewHeads(other.to_string())),
+        }
+    }
+}
+
 /// Choices that are not part of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanOptions {
@@ -166,6 +201,9 @@ pub struct PlanOptions {
     pub loads: Loads,
     /// Blocks of query rows per CTA, on Blackwell.
     pub row_blocks: RowBlocks,
+    /// Which kernel takes fp8 rows, on Hopper. The usual choice is [`FewHeads::Never`] until the other kernel has been
+    /// measured on a GPU.
+    pub few_heads: FewHeads,
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
@@ -183,6 +221,7 @@ impl PlanOptions {
             probabilities: Probabilities::TensorMemory,
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
+            few_heads: FewHeads::Never,
             stamps: false,
             any_address: false,
         }
@@ -192,6 +231,14 @@ impl PlanOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn choices_of_the_kernel_for_few_heads_are_read() {
+        assert_eq!("always".parse(), Ok(FewHeads::Always));
+        assert_eq!("never".parse(), Ok(FewHeads::Never));
+        let error = "16".parse::<FewHeads>().expect_err("no choice").to_string();
+        assert!(error.contains("`16`") && error.contains("`always`"), "{error}");
+    }
 
     #[test]
     fn generations_are_read_with_and_without_their_underscore() {

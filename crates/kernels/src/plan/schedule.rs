@@ -4,7 +4,7 @@ use crate::ampere;
 use crate::blackwell::{self, cta_pair, one_block, two_blocks};
 use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
-use crate::hopper::{narrow, wide};
+use crate::hopper::{few_heads, narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
 use crate::work::exchange::Size;
 use problem::Problem;
@@ -22,6 +22,8 @@ pub enum Schedule {
     Hopper(narrow::Config),
     /// Two warpgroups that share wide rows.
     HopperWide(wide::Config),
+    /// Eight warps that unpack rows to registers, for few heads.
+    HopperFewHeads(few_heads::Config),
     /// Six warps around tensor memory.
     SixWarps(blackwell::Config),
     /// Sixteen warps, two blocks of rows.
@@ -36,6 +38,9 @@ impl Schedule {
         match arch {
             _ if arch.is_mma_sync() || problem.segments[n].is_e4m3() => {
                 Schedule::MmaSync(ampere::Config::choose(problem, n, arch, options))
+            }
+            Arch::Sm90 if few_heads::Config::suits(problem, options) => {
+                Schedule::HopperFewHeads(few_heads::Config::choose(problem))
             }
             Arch::Sm90 if wide::Config::suits(problem) => {
                 Schedule::HopperWide(wide::Config::choose(problem, n))
@@ -80,6 +85,7 @@ impl Schedule {
             Schedule::HopperWide(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.multicast.into()) as u32
             }
+            Schedule::HopperFewHeads(c) => c.packing.blocks(c.group, queries) as u32,
             Schedule::PairOfCtas(c) => {
                 c.packing.blocks(c.group, queries).div_ceil(c.blocks.into()) as u32
             }
@@ -96,6 +102,7 @@ impl Schedule {
             Schedule::MmaSync(config) => config.blocks() * ampere::ROWS,
             Schedule::Hopper(config) => config.warpgroups * 64,
             Schedule::HopperWide(_) => 64,
+            Schedule::HopperFewHeads(_) => few_heads::ROWS,
             Schedule::SixWarps(_) => blackwell::ROWS,
             Schedule::Paired(_) => 2 * blackwell::ROWS,
             Schedule::PairOfCtas(_) => blackwell::ROWS / 2,
@@ -108,6 +115,7 @@ impl Schedule {
             Schedule::MmaSync(config) => config.shape.tile,
             Schedule::Hopper(config) => config.tile,
             Schedule::HopperWide(_) => wide::TILE,
+            Schedule::HopperFewHeads(_) => few_heads::TILE,
             Schedule::SixWarps(_) | Schedule::Paired(_) | Schedule::PairOfCtas(_) => {
                 blackwell::TILE
             }
@@ -133,7 +141,7 @@ impl Schedule {
 
     /// Whether one launch takes several segments.
     pub fn takes_segments(&self) -> bool {
-        matches!(self, Schedule::HopperWide(_))
+        matches!(self, Schedule::HopperWide(_) | Schedule::HopperFewHeads(_))
     }
 
     /// Whether its work can be shared out by lengths on the device.
@@ -141,7 +149,10 @@ impl Schedule {
         match self {
             Schedule::Hopper(config) => !config.listed,
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shares_out(),
-            Schedule::MmaSync(_) | Schedule::HopperWide(_) | Schedule::PairOfCtas(_) => false,
+            Schedule::MmaSync(_)
+            | Schedule::HopperWide(_)
+            | Schedule::HopperFewHeads(_)
+            | Schedule::PairOfCtas(_) => false,
         }
     }
 
@@ -184,6 +195,7 @@ impl Schedule {
             Schedule::MmaSync(config) => config.threads(),
             Schedule::Hopper(config) => config.threads(),
             Schedule::HopperWide(config) => config.threads(),
+            Schedule::HopperFewHeads(_) => few_heads::THREADS,
             Schedule::SixWarps(config) => one_block::threads(config),
             Schedule::Paired(_) => two_blocks::THREADS,
             Schedule::PairOfCtas(config) => cta_pair::threads(config),
@@ -196,6 +208,7 @@ impl Schedule {
             Schedule::MmaSync(config) => config.tiling(),
             Schedule::Hopper(config) => config.tiling(),
             Schedule::HopperWide(config) => config.tiling(),
+            Schedule::HopperFewHeads(config) => config.tiling(),
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.tiling(),
             Schedule::PairOfCtas(config) => config.tiling(),
         }
@@ -207,6 +220,7 @@ impl Schedule {
             Schedule::MmaSync(config) => config.shared_kv,
             Schedule::Hopper(config) => config.shared_kv,
             Schedule::HopperWide(config) => config.shared_kv,
+            Schedule::HopperFewHeads(_) => true,
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shared_kv,
             Schedule::PairOfCtas(_) => false,
         }
@@ -229,6 +243,7 @@ impl Schedule {
             Schedule::MmaSync(config) => ampere::emit(&mut b, *config, params),
             Schedule::Hopper(config) => narrow::emit(&mut b, *config, params),
             Schedule::HopperWide(config) => wide::emit(&mut b, *config, params),
+            Schedule::HopperFewHeads(config) => few_heads::emit(&mut b, *config, params),
             Schedule::SixWarps(config) => one_block::emit(&mut b, *config, params),
             Schedule::Paired(config) => two_blocks::emit(&mut b, *config, params),
             Schedule::PairOfCtas(config) => cta_pair::emit(&mut b, *config, params),
@@ -260,6 +275,13 @@ impl fmt::Display for Schedule {
                 c.multicast,
                 c.parts,
                 c.stages
+            ),
+            Schedule::HopperFewHeads(_) => write!(
+                f,
+                "{} rows × {} keys per CTA, unpacked to registers, {} buffers",
+                few_heads::ROWS,
+                few_heads::TILE,
+                few_heads::STAGES
             ),
             Schedule::PairOfCtas(c) => write!(
                 f,

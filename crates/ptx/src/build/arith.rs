@@ -335,14 +335,6 @@ impl Builder {
         d
     }
 
-    /// Bits of the nearest tf32 number, which are those of a float; the lowest 13 are 0.
-    #[track_caller]
-    pub fn round_to_tf32(&mut self, a: Reg<f32>) -> Reg<u32> {
-        let d: Reg<u32> = self.reg();
-        self.emit("cvt.rna.tf32.f32", vec![d.operand(), a.operand()]);
-        d
-    }
-
     /// Rounds two floats to 16-bit ones, `low` in the lower half. `half` is `bf16` or `f16`.
     #[track_caller]
     pub fn pack(&mut self, half: HalfType, low: Reg<f32>, high: Reg<f32>) -> Reg<u32> {
@@ -405,6 +397,24 @@ impl Builder {
         let magnitude = self.bits(magnitude);
         let number = self.or(magnitude, sign);
         self.float_from_bits(number)
+    }
+
+    /// Four of the eight bytes of `a` and `b`, each named by a half byte of `selector`, the lowest first: its number, or
+    /// its number and 8 for its sign in all bits.
+    #[track_caller]
+    pub fn permute_bytes(&mut self, a: Reg<u32>, b: Reg<u32>, selector: u32) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        let operands = vec![d.operand(), a.operand(), b.operand(), Operand::int(selector)];
+        self.emit("prmt.b32", operands);
+        d
+    }
+
+    /// How many bits of a word are set.
+    #[track_caller]
+    pub fn count_bits(&mut self, word: Reg<u32>) -> Reg<u32> {
+        let d: Reg<u32> = self.reg();
+        self.emit("popc.b32", vec![d.operand(), word.operand()]);
+        d
     }
 
     /// Products of the 16-bit floats of two words, half by half.

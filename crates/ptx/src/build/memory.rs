@@ -326,6 +326,12 @@ impl Builder {
         self.emit_if(p, "st.shared.u8", vec![to.operand(), value.operand()]);
     }
 
+    /// Stores the low 16 bits of a word.
+    #[track_caller]
+    pub fn st_shared_half(&mut self, to: SmemPtr, value: Reg<u32>) {
+        self.emit("st.shared.u16", vec![to.operand(), value.operand()]);
+    }
+
     /// Copies 16 bytes (or `valid` of them, the rest zero) from global to shared memory,
     /// asynchronously.
     #[track_caller]

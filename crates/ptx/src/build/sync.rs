@@ -406,6 +406,20 @@ impl Builder {
         self.emit("bar.sync", vec![id, Operand::int(threads)]);
     }
 
+    /// Named barrier: waits for `threads` threads to arrive at `id`; whether `p` holds in any of them.
+    #[track_caller]
+    pub fn barrier_any(
+        &mut self,
+        id: impl Into<Arg<u32>>,
+        threads: u32,
+        p: Reg<bool>,
+    ) -> Reg<bool> {
+        let (id, any) = (self.operand(id), self.reg::<bool>());
+        let operands = vec![any.operand(), id, Operand::int(threads), p.operand()];
+        self.emit("bar.red.or.pred", operands);
+        any
+    }
+
     /// Named barrier: arrives without waiting.
     #[track_caller]
     pub fn barrier_arrive(&mut self, id: impl Into<Arg<u32>>, threads: u32) {

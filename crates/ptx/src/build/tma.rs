@@ -1,7 +1,7 @@
 //! Tensor copies by the TMA engine.
 
 use super::builder::Builder;
-use super::memory::{SmemPtr, TensorMapParam};
+use super::memory::{GlobalPtr, SmemPtr, TensorMapParam};
 use super::sync::{Mbarrier, RemoteMbarrier};
 use super::value::{Arg, Reg};
 use crate::ast::{Address, AddressBase, Operand};
@@ -40,6 +40,14 @@ impl Builder {
         let text = format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global");
         let tensor = tensor(self, map, coordinates);
         self.emit(&text, vec![tensor]);
+    }
+
+    /// Copies `bytes` neighbouring bytes, a multiple of 16 at multiples of 16, to shared memory; they are counted on
+    /// `barrier`.
+    #[track_caller]
+    pub fn bulk_load(&mut self, to: SmemPtr, from: GlobalPtr, bytes: u32, barrier: Mbarrier) {
+        let operands = vec![to.operand(), from.operand(), Operand::int(bytes), barrier.0.operand()];
+        self.emit("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", operands);
     }
 
     /// Copies the box at `coordinates` (innermost first) to shared memory; its bytes are counted on

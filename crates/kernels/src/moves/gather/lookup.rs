@@ -2,7 +2,7 @@
 
 use super::Scattered;
 use super::WARPS;
-use super::share::{LANES, NOWHERE, ROWS};
+use super::share::{LANES, LINE_BYTES, NOWHERE, ROWS};
 use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::sequence::element;
@@ -310,6 +310,42 @@ impl<'p> Lookup<'p> {
         if let Scattered::Packed(rows) = source {
             rows.find_aside(b, outer, token, exists, &place.aside);
         }
+    }
+
+    /// The batch or page of a row that was looked up, and its number there, both 0 unless it `exists`.
+    #[track_caller]
+    pub fn row_in_page(
+        &self,
+        b: &mut Builder,
+        row: &Row,
+        exists: Reg<bool>,
+    ) -> (Reg<u32>, Reg<u32>) {
+        let (outer, token) = match self.keys.lists.and_then(|lists| lists.page_rows) {
+            None => (row.outer, row.token),
+            Some(page_rows) => page_rows.divide(b, row.token),
+        };
+        (b.select::<u32>(exists, outer, 0), b.select::<u32>(exists, token, 0))
+    }
+
+    /// Brings the first entries of the list of a tile's token, where there is one, to L2: a line per lane.
+    #[track_caller]
+    pub fn prefetch_list(&self, b: &mut Builder, open: &OpenTile) {
+        if self.keys.lists.is_none() {
+            return;
+        }
+        let list = self.list(b, open);
+        let first = b.eval(self.lane * (LINE_BYTES / 4));
+        let exists = b.setp(Cmp::Lt, first, open.sequence.k_len);
+        let line = element(b, list, first);
+        b.if_(exists, |b| b.prefetch_to_l2(line));
+    }
+
+    /// The number of the first key of tile `n` that this lane looks up.
+    #[track_caller]
+    pub fn key(&self, b: &mut Builder, n: KvTile) -> Reg<i32> {
+        let first = n.first_key(b, self.tile);
+        let row = self.share.first(b, self.lane).reinterpret::<i32>();
+        b.add(first, row)
     }
 
     /// Whether a row that was looked up is there: a list or table may hold any number.

@@ -124,6 +124,22 @@ impl Packed {
         b.mad(token, self.format.row_vectors(), page)
     }
 
+    /// The first byte of a row, and of its scales in the page's footer.
+    #[track_caller]
+    pub fn row_and_scales(
+        &self,
+        b: &mut Builder,
+        outer: Reg<u32>,
+        token: Reg<u32>,
+    ) -> (GlobalPtr, GlobalPtr) {
+        let place = self.place(b, outer, token);
+        let page = b.mul(outer, self.page_vectors);
+        let footer = b.mad(self.page_rows, self.format.row_vectors(), page);
+        let (row, footer) = (row_at(b, self.base, place), row_at(b, self.base, footer));
+        let offset = b.mul_wide(token, self.format.scale_bytes());
+        (row, b.global_add(footer, offset))
+    }
+
     /// Finds what is to be known of a row beside its place, if it `exists`: its scales, or where they are.
     #[track_caller]
     pub fn find_aside(
