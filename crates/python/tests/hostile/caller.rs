@@ -60,7 +60,7 @@ impl Drop for Planned {
 }
 
 pub fn element_number(element: Element) -> u32 {
-    let names = ["f32", "f16", "bf16", "i32", "u8", "f64", "bool"];
+    let names = ["f32", "f16", "bf16", "i32", "u8", "f64", "bool", "e4m3"];
     names.iter().position(|name| *name == element.to_string()).unwrap() as u32
 }
 
@@ -112,6 +112,8 @@ fn segment(segment: &Segment) -> Value {
         "storage": segment.storage.to_string(), "page_bytes": segment.page_bytes,
         "list_pitch": segment.indices.map(|list| list.pitch),
         "attn_mask": segment.attn_mask.as_ref().map(attn_mask),
+        "k_descale": segment.k_descale.map(|descale| descale.strides),
+        "v_descale": segment.v_descale.map(|descale| descale.strides),
     });
     match &segment.values {
         Values::Separate(values) => keys["v"] = view(values),
