@@ -1,11 +1,11 @@
 //! How busy the tensor unit is on a B200, by the model of time, and what bounds each schedule: 4096
 //! keys, no mask, a single tile of queries. Prints the table of `docs/blackwell.md`.
 //!
-//! `cargo run --release -p sixwarp-kernels --example busy`
+//! `cargo run --release -p sixwarp-time --example busy`
 
+use kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
 use problem::{DType, Problem, Segment, View};
-use sixwarp_kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
-use time::{B200, Replayed, Share, replay};
+use sixwarp_time::{B200, Replayed, Share, replay};
 
 const KEYS: u64 = 4096;
 /// From this share of the time on, a unit is what the kernel waits for.
@@ -21,7 +21,7 @@ struct Run {
 
 const SIX_WARPS: Run = Run { row_blocks: RowBlocks::One, queries: 128, schedule: "six warps" };
 const SIXTEEN_WARPS: Run =
-    Run { row_blocks: RowBlocks::Two, queries: 256, schedule: "sixteen warps", ..SIX_WARPS };
+    Run { row_blocks: RowBlocks::Two, queries: 256, schedule: "sixteen warps" };
 const PAIR: Run = Run { row_blocks: RowBlocks::Auto, schedule: "CTA pair", ..SIX_WARPS };
 
 fn dense(key_dim: u64, value_dim: u64, queries: u64) -> Problem {
