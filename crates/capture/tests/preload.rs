@@ -32,7 +32,9 @@ fn captured(test: &str, folder: &Path, variables: &[(&str, &str)]) -> Output {
     let mut child = Command::new(&exe);
     child.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
     child.env("LD_PRELOAD", built.join("libsixwarp_capture.so"));
-    child.env("LD_LIBRARY_PATH", &libraries).env("SIXWARP_CHECK_EXIT_WAIT", "0");
+    // A launch that should not have been waited for ends after a minute.
+    child.env("LD_LIBRARY_PATH", &libraries).env("SIXWARP_CHECK_TIME", "60");
+    child.env("SIXWARP_CHECK_EXIT_WAIT", "0");
     child.env("SIXWARP_CAPTURE", folder).envs(variables.iter().copied()).output().unwrap()
 }
 

@@ -14,6 +14,7 @@ mod problem_args;
 mod ptx;
 mod run;
 mod sim;
+mod stalls;
 mod support;
 mod timeline;
 mod timing;

@@ -78,6 +78,19 @@ fn memory(
     Ok(memory)
 }
 
+/// The same on the host, for a simulated device.
+pub fn host_memory(problem: &Problem, program: &Program) -> Result<Vec<Vec<u8>>> {
+    let pattern = pattern_of(problem.dtype());
+    let of_buffer = |buffer: &program::Buffer| {
+        let bytes = buffer.bytes as usize;
+        match (buffer.access, problem.slot_named(&buffer.name)) {
+            (Access::Read, Some(slot)) => contents(problem, slot, bytes, &pattern),
+            _ => Ok(vec![0; bytes]),
+        }
+    };
+    program.buffers.iter().map(of_buffer).collect()
+}
+
 fn contents(problem: &Problem, slot: Slot, bytes: usize, pattern: &[u8]) -> Result<Vec<u8>> {
     use problem::SegmentSlot::{AttnMask, Indices, K, KDescale, V, VDescale};
     let segment = |n: u8| &problem.segments[n as usize];

@@ -2,6 +2,7 @@
 
 use crate::problem_args::{ProblemArgs, describe};
 use crate::sim::Source;
+use crate::stalls::Stalls;
 use crate::timeline::{self, Lane};
 use crate::{AnyError, Outcome, output};
 use cases::CaseData;
@@ -28,7 +29,8 @@ names who was late: the row that works while the others wait.
 NAME.json is for https://ui.perfetto.dev or chrome://tracing (one cycle is one microsecond there) and
 has every CTA; NAME.svg is a picture of one. Cycles are the simulator's model: instructions cost issue
 slots, copies 64 bytes per cycle after 500, multiplies the tensor unit's rate. They show who waits for
-whom, not how long a GPU takes.";
+whom, not how long a GPU takes. For sim-sm90 and sim-sm100 the lines below the picture are of the model of
+time, in which warps share units (docs/model-of-time.md): why warps wait, as shares of their time.";
 
 /// Draws the timeline of a kernel: who works and who waits, on the simulator
 #[derive(clap::Args)]
@@ -54,7 +56,7 @@ pub struct Args {
 
 /// Runs, writes both files and prints the picture.
 pub fn run(args: Args) -> Outcome {
-    let (title, trace) = match args.source.is_given() {
+    let (title, trace, stalls) = match args.source.is_given() {
         true => of_source(&args.source)?,
         false => of_problem(&args)?,
     };
@@ -65,7 +67,7 @@ pub fn run(args: Args) -> Outcome {
     let written = Written::beside(&args.output);
     files::write(&written.perfetto, trace.to_json())?;
     let text = timeline::picture(&rows);
-    let summary = Summary::new(&title, args.cta, &rows, &written);
+    let summary = Summary { stalls, ..Summary::new(&title, args.cta, &rows, &written) };
     let [x, y, z] = args.cta;
     let subtitle = format!("CTA ({x},{y},{z}); cycles are the simulator's model, not a GPU's");
     let drawing = timeline::drawing(&title, &subtitle, &rows);
@@ -74,8 +76,9 @@ pub fn run(args: Args) -> Outcome {
         return output::print_json(&summary);
     }
     let (perfetto, picture) = (written.perfetto.display(), written.picture.display());
+    let stalls = summary.stalls.map_or(String::new(), |stalls| format!("{stalls}\n"));
     output::print(&format!(
-        "{title}\n{subtitle}\n\n{text}\n{picture}   the picture\n{perfetto}   every CTA, for \
+        "{title}\n{subtitle}\n\n{text}\n{stalls}{picture}   the picture\n{perfetto}   every CTA, for \
          https://ui.perfetto.dev\n"
     ))
 }
@@ -107,11 +110,14 @@ pub fn of_kernel(
         // What was written so far counts as written.
         rest.buffers.iter_mut().for_each(|buffer| buffer.access = Access::ReadWrite);
     }
-    let options = Options { trace: true, ..Options::default() };
+    let options = Options { trace: true, record: true, ..Options::default() };
     Ok(sim::run(&part(wanted..wanted + 1, &rest), &buffers, &options)?)
 }
 
-fn of_problem(args: &Args) -> Result<(String, Trace), AnyError> {
+/// What is drawn: its title, its timeline, and why warps wait.
+type Drawn = (String, Trace, Option<Stalls>);
+
+fn of_problem(args: &Args) -> Result<Drawn, AnyError> {
     let DeviceName::Simulated(arch) = args.device else {
         let device = args.device;
         return Err(format!("{device} draws no timeline: sim-sm80 to sim-sm120 do").into());
@@ -124,13 +130,16 @@ fn of_problem(args: &Args) -> Result<(String, Trace), AnyError> {
     let report = of_kernel(program, &data, kernel)?;
     let first = program.launches.first().map(|launch| launch.kernel.as_str());
     let name = kernel.or(first).unwrap_or_default();
-    Ok((format!("{name} of {}, {arch}", describe(&case)), recorded(report)?))
+    let machine = crate::bench::machine(arch).ok();
+    let stalls =
+        machine.zip(report.recordings.first()).map(|(machine, first)| Stalls::of(machine, first));
+    Ok((format!("{name} of {}, {arch}", describe(&case)), recorded(report)?, stalls))
 }
 
-fn of_source(source: &Source) -> Result<(String, Trace), AnyError> {
+fn of_source(source: &Source) -> Result<Drawn, AnyError> {
     let options = Options { trace: true, ..Options::default() };
     let report = source.execute(&options)?.into_result()?;
-    Ok((source.name(), recorded(report)?))
+    Ok((source.name(), recorded(report)?, None))
 }
 
 fn recorded(report: Report) -> Result<Trace, AnyError> {
@@ -173,6 +182,8 @@ struct Summary {
     cta: [u32; 3],
     cycles: u64,
     rows: Vec<RowSummary>,
+    /// Why warps wait, where the model of time has the machine.
+    stalls: Option<Stalls>,
     perfetto: PathBuf,
     picture: PathBuf,
 }
@@ -192,6 +203,7 @@ impl Summary {
             cta,
             cycles: rows.1,
             rows: rows.0.iter().map(row).collect(),
+            stalls: None,
             perfetto: written.perfetto.clone(),
             picture: written.picture.clone(),
         }

@@ -1,43 +1,28 @@
-//! How busy the tensor unit is, by the simulator's cost model, and what bounds each schedule: 4096
+//! How busy the tensor unit is on a B200, by the model of time, and what bounds each schedule: 4096
 //! keys, no mask, a single tile of queries. Prints the table of `docs/blackwell.md`.
 //!
 //! `cargo run --release -p sixwarp-kernels --example busy`
 
 use problem::{DType, Problem, Segment, View};
-use sim::{Row, Trace};
 use sixwarp_kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
+use time::{B200, Replayed, Share, replay};
 
 const KEYS: u64 = 4096;
 /// From this share of the time on, a unit is what the kernel waits for.
-const BOUND: f64 = 90.0;
+const BOUND: f64 = 85.0;
 
 /// A schedule at a head dim.
 struct Run {
     row_blocks: RowBlocks,
     /// Rows of one tile of queries.
     queries: u64,
-    /// CTAs that work on it.
-    ctas: f64,
-    /// Warps of a CTA that take the softmax.
-    softmax_warps: u32,
     schedule: &'static str,
 }
 
-const SIX_WARPS: Run = Run {
-    row_blocks: RowBlocks::One,
-    queries: 128,
-    ctas: 1.0,
-    softmax_warps: 4,
-    schedule: "six warps",
-};
-const SIXTEEN_WARPS: Run = Run {
-    row_blocks: RowBlocks::Two,
-    queries: 256,
-    softmax_warps: 8,
-    schedule: "sixteen warps",
-    ..SIX_WARPS
-};
-const PAIR: Run = Run { row_blocks: RowBlocks::Auto, ctas: 2.0, schedule: "CTA pair", ..SIX_WARPS };
+const SIX_WARPS: Run = Run { row_blocks: RowBlocks::One, queries: 128, schedule: "six warps" };
+const SIXTEEN_WARPS: Run =
+    Run { row_blocks: RowBlocks::Two, queries: 256, schedule: "sixteen warps", ..SIX_WARPS };
+const PAIR: Run = Run { row_blocks: RowBlocks::Auto, schedule: "CTA pair", ..SIX_WARPS };
 
 fn dense(key_dim: u64, value_dim: u64, queries: u64) -> Problem {
     let view = |tokens, dim| View::bshd(DType::Bf16, [1, 1, tokens, dim]);
@@ -45,32 +30,32 @@ fn dense(key_dim: u64, value_dim: u64, queries: u64) -> Problem {
     Problem::builder(view(queries, key_dim)).segment(segment).build().expect("a valid problem")
 }
 
-/// Cycles in which `is_one` of the trace's rows does something.
-fn busy(trace: &Trace, is_one: impl Fn(Row) -> bool) -> f64 {
-    let working = |slice: &&sim::Slice| is_one(slice.row) && !slice.name.starts_with("wait");
-    trace.slices.iter().filter(working).map(|slice| slice.end - slice.start).sum::<u64>() as f64
-}
-
-/// Shares of the time, in percent: tensor unit, special functions, copies, softmax warps.
-fn shares(run: &Run, report: &sim::Report) -> [f64; 4] {
-    let trace = report.trace.as_ref().expect("a trace");
-    let is_softmax = |row| matches!(row, Row::Warp(warp) if warp < run.softmax_warps);
-    let cycles = report.counters.cycles as f64;
+/// Shares of the time, in percent: tensor unit, special functions, shared memory, the busiest of the units that
+/// take instructions, copies.
+fn shares(replayed: &Replayed) -> [f64; 5] {
+    let instructions = [0, 1, 2, 4].map(|unit| replayed.partition_share(unit));
     [
-        report.counters.tensor_busy as f64,
-        report.counters.mufu as f64 / 16.0 / run.ctas,
-        busy(trace, |row| row == Row::Copy) / run.ctas,
-        busy(trace, is_softmax) / f64::from(run.softmax_warps) / run.ctas,
+        replayed.tensor / replayed.cycles,
+        replayed.partition_share(3),
+        replayed.shared_share(),
+        instructions.into_iter().fold(0.0, f64::max),
+        replayed.copies / replayed.cycles,
     ]
-    .map(|busy| 100.0 * busy / cycles)
+    .map(|share| 100.0 * share)
 }
 
 /// What the kernel waits for.
-fn bound([tensor, _, copies, softmax]: [f64; 4]) -> String {
-    let units = [(tensor, "products"), (copies, "copies"), (softmax, "softmax warps")];
-    let busy: Vec<&str> =
-        units.into_iter().filter(|unit| unit.0 >= BOUND).map(|unit| unit.1).collect();
+fn bound(shares: [f64; 5]) -> String {
+    let names = ["products", "exponentials", "shared memory", "instructions", "copies"];
+    let busy = shares.into_iter().zip(names).filter(|(share, _)| *share >= BOUND);
+    let busy: Vec<&str> = busy.map(|(_, name)| name).collect();
     if busy.is_empty() { "the chain scores, softmax, product".into() } else { busy.join(", ") }
+}
+
+/// What a multiprocessor has of L2 and memory when all are at work.
+fn share() -> Share {
+    let per_cycle = |bytes: f64| bytes / f64::from(B200.processors) / B200.tensor_clock_ghz / 1e9;
+    Share { l2: per_cycle(B200.l2_bytes), memory: per_cycle(B200.memory_bytes), misses: 0.0 }
 }
 
 fn print(run: &Run, key_dim: u64, value_dim: u64) {
@@ -84,22 +69,19 @@ fn print(run: &Run, key_dim: u64, value_dim: u64) {
     let program = plan(&problem, Arch::Sm100, &options).expect("supported").program;
     let memory: Vec<Vec<u8>> =
         program.buffers.iter().map(|buffer| vec![0x3f; buffer.bytes as usize]).collect();
-    let simulator = sim::Options { checks: false, trace: true, ..Default::default() };
+    let simulator = sim::Options { checks: false, record: true, ..Default::default() };
     let report = sim::run(&program, &memory, &simulator).expect("runs");
-    let shares = shares(run, &report);
-    let [tensor, mufu, copies, softmax] = shares;
-    println!(
-        "| {} | {key_dim}/{value_dim} | {tensor:.1} % | {mufu:.1} % | {copies:.1} % | {softmax:.1} % | {} |",
-        run.schedule,
-        bound(shares)
-    );
+    let recording = report.recordings.first().expect("a recording");
+    let shares = shares(&replay(&B200, recording, share(), false));
+    let cells = shares.map(|share| format!("{share:.0} %")).join(" | ");
+    println!("| {} | {key_dim}/{value_dim} | {cells} | {} |", run.schedule, bound(shares));
 }
 
 fn main() {
     println!(
-        "| schedule | key/value dim | tensor unit | exponentials | copies | softmax warps | bounded by |"
+        "| schedule | key/value dim | tensor unit | exponentials | shared memory | instructions | copies | bounded by |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     for dim in [16, 32, 64, 96, 128] {
         print(&SIX_WARPS, dim, dim);
     }

@@ -30,5 +30,6 @@ mod work;
 
 pub use plan::options::{
     Arch, FewHeads, Loads, PlanOptions, Probabilities, RowBlocks, Split, UnknownArch,
+    UnknownFewHeads,
 };
 pub use plan::{Plan, check, plan};

@@ -61,6 +61,15 @@ fn large_scales() {
     check(&large, &mut engine());
 }
 
+/// A byte that is NaN has a number's bits where only its exponent and mantissa are moved.
+#[test]
+fn bytes_that_are_nan() {
+    let mut nan = case("special-value-nan-fp8");
+    nan.special.retain(|special| special.starts_with("k[57,3]"));
+    assert_eq!(nan.special.len(), 1, "one byte");
+    check(&nan, &mut engine());
+}
+
 #[test]
 fn keys_in_parts() {
     let mut engine = engine();

@@ -8,7 +8,7 @@ pub fn decompress(frame: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(size.min(1 << 28));
     // One byte more than there should be tells a frame that is too long.
     let decoder = StreamingDecoder::new(frame).ok()?;
-    decoder.take(size as u64 + 1).read_to_end(&mut out).ok()?;
+    decoder.take((size as u64).saturating_add(1)).read_to_end(&mut out).ok()?;
     (out.len() == size).then_some(out)
 }
 
@@ -33,6 +33,7 @@ pub(super) mod tests {
         assert_eq!(decompress(&frame(text), text.len() + 1), None);
         assert_eq!(decompress(&frame(text)[..9], text.len()), None);
         assert_eq!(decompress(b"", 0), None);
+        assert_eq!(decompress(&frame(text), usize::MAX), None);
         // A block of one byte, 300 times.
         let repeated = [0x28, 0xB5, 0x2F, 0xFD, 0x60, 0x2C, 0x00, 0x63, 0x09, 0x00, b'x'];
         assert_eq!(decompress(&repeated, 300).unwrap(), [b'x'; 300]);

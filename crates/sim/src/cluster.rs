@@ -10,6 +10,7 @@ use crate::exec::Execution;
 use crate::judge::Judge;
 use crate::launch::LaunchState;
 use crate::machine::{Machine, Run};
+use crate::record::Recording;
 use crate::report::Counters;
 use crate::rules::{Allowed, add_allowed};
 use crate::scheduler::{Diagnosis, Scheduler, Status};
@@ -69,8 +70,10 @@ impl<'a> Cluster<'a> {
             machine.trace_steps(w);
         }
         machine.counters.cycles += end;
-        let Machine { counters, trace, notes, .. } = machine;
-        Results { counters, trace, notes, allowed: judge.into_allowed() }
+        machine.record_end();
+        let Machine { counters, trace, notes, recorder, .. } = machine;
+        let recordings = recorder.map(|recorder| recorder.into_recording()).into_iter().collect();
+        Results { counters, trace, notes, recordings, allowed: judge.into_allowed() }
     }
 }
 
@@ -84,6 +87,8 @@ pub struct Results {
     pub counters: Counters,
     /// Timeline.
     pub trace: Trace,
+    /// What clusters did, where that is recorded.
+    pub recordings: Vec<Recording>,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// Broken rules that are allowed.
@@ -96,6 +101,7 @@ impl Results {
         self.counters += other.counters;
         self.trace.slices.extend(other.trace.slices);
         self.trace.steps.extend(other.trace.steps);
+        self.recordings.extend(other.recordings);
         let room = MOST_NOTES.saturating_sub(self.notes.len());
         self.notes.extend(other.notes.into_iter().take(room));
         other.allowed.into_iter().for_each(|allowed| add_allowed(&mut self.allowed, allowed));

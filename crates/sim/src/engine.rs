@@ -49,6 +49,8 @@ pub struct Pending {
     pub ready: u64,
     /// Simulated time of issue.
     pub time: u64,
+    /// Its number in a recording.
+    pub operation: crate::record::OperationId,
     /// What it knows, its own work included.
     pub clocks: Clocks,
     /// What it does.

@@ -65,7 +65,11 @@ impl LaunchState<'_> {
     /// Takes the next cluster off the grid, to run it or because another cancels it; none once an earlier one
     /// has failed.
     pub fn start_next(&self) -> Option<u32> {
-        let number = self.any_left().then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
+        let wanted = &self.options.clusters;
+        let mut number = self.any_left().then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
+        while !wanted.is_empty() && !wanted.contains(&number) {
+            number = self.any_left().then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
+        }
         let failed = self.watchdog.has_failed_before(number);
         (number < self.clusters() && !failed).then_some(number)
     }

@@ -93,6 +93,7 @@ mod mbarrier;
 mod memory;
 pub mod numeric;
 mod options;
+pub mod record;
 mod register;
 mod report;
 mod rules;

@@ -48,6 +48,10 @@ pub struct Options {
     pub allow: Vec<Rule>,
     /// Whether a timeline is recorded.
     pub trace: bool,
+    /// Whether it is recorded what every cluster did, for a model of time.
+    pub record: bool,
+    /// Linear numbers of the clusters that run; none is all. Others leave no trace, so results are incomplete.
+    pub clusters: Vec<u32>,
     /// Host threads; 0 is one per core.
     pub threads: usize,
     /// What it may use of the host.
@@ -64,6 +68,8 @@ impl Default for Options {
             pedantic: false,
             allow: Vec::new(),
             trace: false,
+            record: false,
+            clusters: Vec::new(),
             threads: 0,
             limits: Limits::default(),
         }

@@ -83,6 +83,8 @@ pub struct Report {
     pub counters: Counters,
     /// The timeline, if one was asked for.
     pub trace: Option<crate::Trace>,
+    /// What each cluster did, if that was asked for.
+    pub recordings: Vec<crate::record::Recording>,
     /// Broken rules that the options allow, by line.
     pub allowed: Vec<crate::Allowed>,
     /// Things worth knowing that are not errors.

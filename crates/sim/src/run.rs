@@ -156,6 +156,8 @@ struct Device {
     report: Report,
     /// What was written by launches that the last one did not wait for.
     behind: Option<Written>,
+    /// Launches so far.
+    launched: usize,
     /// Whether clusters met in memory on several host threads.
     raced: bool,
     /// Loads whose values must not be used.
@@ -170,6 +172,7 @@ impl Device {
             global,
             report: Report::default(),
             behind: None,
+            launched: 0,
             raced: false,
             doubts: Vec::new(),
             variables: HashMap::new(),
@@ -264,6 +267,10 @@ impl Device {
         self.behind = state.earlier.and_then(Earlier::left_behind);
         self.report.counters += results.counters;
         self.report.notes.extend(results.notes);
+        let number = self.launched;
+        self.launched += 1;
+        results.recordings.iter_mut().for_each(|recording| recording.launch = number);
+        self.report.recordings.extend(results.recordings);
         self.report.allowed.extend(results.allowed);
         if options.trace {
             let trace = self.report.trace.get_or_insert_default();

@@ -269,6 +269,8 @@ pub struct Warp {
     pub global_hint: usize,
     /// Simulated time of its last instruction.
     pub time: u64,
+    /// Instructions since its last event.
+    pub(crate) mix: crate::record::Mix,
     /// Simulated time at which it last began to run.
     pub running_since: u64,
     /// Its last instructions that were more than arithmetic, branches and looks at an mbarrier.
@@ -311,6 +313,7 @@ impl Warp {
             cluster_phase: 0,
             global_hint: 0,
             time: 0,
+            mix: crate::record::Mix::default(),
             running_since: 0,
             recent: Recent::default(),
             cp_group: 0,

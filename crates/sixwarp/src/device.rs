@@ -1,10 +1,13 @@
-use crate::{Arch, DeviceName, Error, PlanOptions};
-use kernels::UnknownArch;
+use crate::{Arch, DeviceName, Error, FewHeads, PlanOptions};
+use kernels::{UnknownArch, UnknownFewHeads};
 use std::fmt;
 use std::str::FromStr;
 
 /// Names the generation whose kernels GPUs take instead of those of their own.
 const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
+
+/// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
+const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
 /// Who computes.
 ///
@@ -65,7 +68,8 @@ impl Device {
     /// `SIXWARP_ARCH` names (`sm80`).
     ///
     /// # Errors
-    /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for.
+    /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
+    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -76,6 +80,9 @@ impl Device {
             ))
         })?;
         let device = Self(Kind::Cuda { ordinal, arch, device });
+        let wrong =
+            |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
+        few_heads().map_err(wrong)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -120,9 +127,12 @@ impl Device {
         }
     }
 
-    /// The usual planner choices for this device; `None` where no kernels are planned.
+    /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them.
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
+        let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
+        let usual = PlanOptions { few_heads, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -143,6 +153,11 @@ impl Device {
             Kind::Simulated { arch, .. } => format!("a simulated {arch} GPU"),
         }
     }
+}
+
+/// What the environment says about the kernel for few heads.
+fn few_heads() -> Result<Option<FewHeads>, UnknownFewHeads> {
+    std::env::var(FEW_HEADS_VARIABLE).ok().map(|choice| choice.parse()).transpose()
 }
 
 impl fmt::Display for Device {

@@ -49,7 +49,7 @@ pub use device_name::{DeviceName, UnknownDevice};
 pub use error::Error;
 pub use executable::Executable;
 pub use kernels::merge::{MOST_PARTS, MergeSlot};
-pub use kernels::{Arch, Loads, PlanOptions, Probabilities, Split};
+pub use kernels::{Arch, FewHeads, Loads, PlanOptions, Probabilities, Split};
 pub use memory::{available_bytes, ensure_memory};
 pub use merge::{apply_sink, merge};
 pub use merge_plan::{MergeExecutable, MergePlan, plan_merge};

@@ -24,15 +24,18 @@ pub const RACY: &CStr = c".version 8.7
     ret;
 }";
 
-/// Does not end while a word is not zero.
+/// Does not end while a word is not zero. It counts meanwhile, so that the simulator does not see a deadlock.
 pub const ENDLESS: &CStr = c".version 8.7
 .target sm_90a
 .address_size 64
 .visible .entry k(.param .u64 words)
 {
-    .reg .pred %p; .reg .b32 %r; .reg .b64 %rd;
+    .reg .pred %p; .reg .b32 %r; .reg .b32 %count; .reg .b64 %rd;
     ld.param.u64 %rd, [words];
+    mov.u32 %count, 0;
 again:
+    add.u32 %count, %count, 1;
+    st.volatile.global.u32 [%rd+128], %count;
     ld.volatile.global.u32 %r, [%rd];
     setp.ne.u32 %p, %r, 0;
     @%p bra again;

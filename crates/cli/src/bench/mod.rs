@@ -1,8 +1,13 @@
 //! `sixwarp bench`: times of a suite on a device, beside the least they could be.
 
 mod chart;
+mod compare;
+mod constants;
 mod floor;
+mod predicted;
 mod suites;
+
+pub use predicted::machine;
 
 use crate::problem_args::describe;
 use crate::{Outcome, output, timing};
@@ -19,13 +24,19 @@ alone), or its bytes at the rate of a copy (on the CPU: of reading), whichever i
 are medians of CUDA graph replays.
 
   sixwarp bench --device cuda --suite dense --json dense.json --plot dense.svg
-  sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'";
+  sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'
+  sixwarp bench --device sim-sm90 --suite mqa
+  sixwarp bench --device cuda --constants constants.json
+  sixwarp bench --device sim-sm90 --compare docs/h200/h200.json --plot model.svg
+
+On sim-sm90 and sim-sm100 nothing is measured: the model of time predicts what an H200 and a B200 take, and says
+what bounds it. How far it is off is in docs/model-of-time.md.";
 
 /// Times a suite of shapes and shows how near each comes to the floor
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu or cuda[:n]
+    /// cpu, cuda[:n], or sim-sm90 and sim-sm100 for what the model of time predicts
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     /// Takes the kernels of another generation that the device runs, as sm80 on a newer GPU
@@ -49,6 +60,13 @@ pub struct Args {
     /// Writes JSON; - is standard output, and then nothing else is printed there
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Predicts the rows of a file of measured times and prints both as a table of Markdown: what `benches/h200.py`
+    /// wrote, or what `sixwarp bench` printed
+    #[arg(long, value_name = "FILE")]
+    compare: Vec<PathBuf>,
+    /// Runs the microbenchmarks of the model of time instead, and writes its constants beside what was measured
+    #[arg(long, value_name = "FILE")]
+    constants: Option<PathBuf>,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -67,6 +85,8 @@ struct Measured {
     floor_microseconds: Option<f64>,
     /// The floor as a percentage of the time.
     percent: Option<f64>,
+    /// What bounds it, where that is predicted.
+    bound: Option<String>,
     /// Why there is no time.
     why: Option<String>,
 }
@@ -83,8 +103,14 @@ struct Report {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Outcome {
+    if let Some(path) = &args.constants {
+        return constants::run(args.device, path);
+    }
     let device = crate::engine::open(args.device, args.arch)?;
-    let gpu = matches!(args.device, DeviceName::Cuda(_));
+    if !args.compare.is_empty() {
+        return compare::run(&args, &args.compare, &device);
+    }
+    let gpu = matches!(args.device, DeviceName::Cuda(_) | DeviceName::Simulated(_));
     let suite = args.suite.unwrap_or(if gpu { Suite::Dense } else { Suite::Cpu });
     let rates = Rates::of(args.device, &device.describe(), args.matmul_tflops, args.copy_gbs);
     let quiet = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
@@ -169,7 +195,14 @@ fn measure(
         }
         Err(error) => return Err(error.into()),
     };
-    let time = time(args, &plan, row)?;
+    let time = match args.device {
+        DeviceName::Simulated(arch) => {
+            let prediction = predicted::predict(arch, device, &plan, row)?;
+            result.bound = prediction.longest().map(|launch| launch.bound.to_string());
+            prediction.microseconds
+        }
+        _ => time(args, &plan, row)?,
+    };
     result.kernel = Some(plan.summary());
     result.microseconds = Some(time);
     result.tflops = Some(problem.flops() / time / 1e6);
@@ -206,8 +239,9 @@ impl std::fmt::Display for Measured {
         };
         write!(f, "{shape:28} {time:11.1} {tflops:10.3} {gbs:10.1}")?;
         match (self.floor_microseconds, self.percent) {
-            (Some(floor), Some(percent)) => writeln!(f, " {floor:10.1} {percent:12.1}"),
-            _ => writeln!(f, " {:>10} {:>12}", "-", "-"),
-        }
+            (Some(floor), Some(percent)) => write!(f, " {floor:10.1} {percent:12.1}"),
+            _ => write!(f, " {:>10} {:>12}", "-", "-"),
+        }?;
+        writeln!(f, "{}", self.bound.as_ref().map_or(String::new(), |bound| format!("   {bound}")))
     }
 }

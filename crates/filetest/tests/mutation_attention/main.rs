@@ -183,6 +183,11 @@ fn sm90_wide_fp8() {
 }
 
 #[test]
+fn sm90_few_heads() {
+    check(&subjects::SM90_FEW_HEADS);
+}
+
+#[test]
 fn sm90_merge() {
     check(&subjects::SM90_MERGE);
 }

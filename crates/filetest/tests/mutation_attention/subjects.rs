@@ -4,7 +4,7 @@
 //! and of first keys hold the loader back, queries that leave warpgroups without rows.
 
 use cases::CaseData;
-use kernels::{Arch, PlanOptions, Probabilities, RowBlocks, Split, plan};
+use kernels::{Arch, FewHeads, PlanOptions, Probabilities, RowBlocks, Split, plan};
 use program::Program;
 
 /// A kernel and a problem for it.
@@ -252,6 +252,28 @@ pub const SM90_WIDE_FP8: Subject = Subject {
         page = 5
     "#,
     options: alone,
+    function: None,
+    files: &[],
+};
+
+/// Hopper, few heads: rows of fp8 numbers, unpacked to registers.
+pub const SM90_FEW_HEADS: Subject = Subject {
+    name: "sm90-few-heads",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 8
+        kv_heads = 1
+        batch = 6
+        queries = 1
+        amplitude = 1.5
+        keys = [330, 0, 50, 50, 0, 330]
+        shared = true
+        model1 = true
+        layout = "paged"
+        page = 5
+    "#,
+    options: |options| PlanOptions { few_heads: FewHeads::Always, ..alone(options) },
     function: None,
     files: &[],
 };

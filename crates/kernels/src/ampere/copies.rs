@@ -81,7 +81,7 @@ impl Copier {
 
     /// The same of a row of bytes.
     #[track_caller]
-    pub fn from_bytes(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
+    pub fn bytes_of_row(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
         let byte = b.mul_wide(self.vector, UNIT);
         b.global_add(row, byte)
     }

@@ -100,7 +100,7 @@ impl<'a> Ring<'a> {
     fn first_column(&self, b: &mut Builder, row: GlobalPtr, what: What) -> GlobalPtr {
         let narrow = self.frame.config.e4m3.is_some();
         let from = match narrow {
-            true => self.copier.from_bytes(b, row),
+            true => self.copier.bytes_of_row(b, row),
             false => self.copier.from(b, row),
         };
         match self.column {

@@ -1,7 +1,11 @@
 //! Products of f32 numbers on tensor cores that multiply tf32, as accurate as f32.
 //!
 //! A number is the sum of two tf32 ones, `x = h + l`, up to 2^-22 of it. Of the four products three are computed,
-//! `l·h + h·l + h·h`; the fourth, `l·l`, is 2^-22 of the whole. Tensor cores do not round sums to the nearest number
+//! `l·h + h·l + h·h`; the fourth, `l·l`, is 2^-22 of the whole. `h` is `x` rounded, by integer arithmetic: `cvt.rna`
+//! takes three instructions on every chip, because it looks for infinity. An infinite number makes `l` NaN, and rows
+//! that become NaN are computed again ([`crate::math::exact`]).
+//!
+//! Tensor cores do not round sums to the nearest number
 //! but cut them off, and such errors add up. So they add at most [`RUN`] products to a sum, which is then added to the
 //! others by an instruction that rounds.
 
@@ -11,6 +15,9 @@ use ptx::build::{Builder, Reg};
 pub const RUN: u32 = 32;
 /// Products of one instruction.
 pub const STEP: u32 = 8;
+
+/// The lowest bit of a tf32 number.
+const UNIT: u32 = 1 << 13;
 
 /// Numbers as pairs of tf32 ones.
 pub struct Split<const N: usize> {
@@ -22,20 +29,29 @@ impl<const N: usize> Split<N> {
     /// Splits numbers.
     #[track_caller]
     pub fn new(b: &mut Builder, numbers: [Reg<f32>; N]) -> Self {
-        let high = numbers.map(|number| b.round_to_tf32(number));
-        let low = std::array::from_fn(|i| {
-            let high = b.float_from_bits(high[i]);
-            let rest = b.sub(numbers[i], high);
-            b.round_to_tf32(rest)
-        });
-        Split { high, low }
+        let bits = numbers.map(|number| b.bits(number));
+        Self::of(b, numbers, bits)
     }
 
     /// Splits the numbers with these bits.
     #[track_caller]
     pub fn of_bits(b: &mut Builder, bits: [Reg<u32>; N]) -> Self {
         let numbers = bits.map(|bits| b.float_from_bits(bits));
-        Self::new(b, numbers)
+        Self::of(b, numbers, bits)
+    }
+
+    #[track_caller]
+    fn of(b: &mut Builder, numbers: [Reg<f32>; N], bits: [Reg<u32>; N]) -> Self {
+        let high = bits.map(|bits| {
+            let above = b.add(bits, UNIT / 2);
+            b.and(above, !(UNIT - 1))
+        });
+        let low = std::array::from_fn(|i| {
+            let high = b.float_from_bits(high[i]);
+            let rest = b.sub(numbers[i], high);
+            b.bits(rest)
+        });
+        Split { high, low }
     }
 }
 

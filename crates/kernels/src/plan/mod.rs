@@ -93,7 +93,7 @@ fn check_problem(problem: &Problem, arch: Arch) -> Result<(), Unsupported> {
         let why = "kernels take inputs of bf16, f16 and f32";
         return Err(Unsupported::new("dtype f64", why).nearest("f32"));
     }
-    // (Kernels of f32 inputs, where there are any, read f32 keys.)
+    // (Kernels of f32 queries read f32 keys.)
     if problem.has_e4m3() && !matches!(problem.dtype(), DType::F16 | DType::Bf16) {
         let what = format!("e4m3 keys beside queries of {}", problem.dtype());
         let why = "e4m3 numbers are unpacked to 16-bit floats";

@@ -163,6 +163,31 @@ pub enum FewHeads {
     Always,
 }
 
+/// A name that is no choice of [`FewHeads`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFewHeads(String);
+
+impl fmt::Display for UnknownFewHeads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not known: there are `always` and `never`", self.0)
+    }
+}
+
+impl std::error::Error for UnknownFewHeads {}
+
+impl FromStr for FewHeads {
+    type Err = UnknownFewHeads;
+
+    /// Reads `always` or `never`.
+    fn from_str(name: &str) -> Result<Self, UnknownFewHeads> {
+        match name {
+            "always" => Ok(FewHeads::Always),
+            "never" => Ok(FewHeads::Never),
+            other => Err(UnknownFewHeads(other.to_string())),
+        }
+    }
+}
+
 /// Choices that are not part of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanOptions {
@@ -206,6 +231,14 @@ impl PlanOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn choices_of_the_kernel_for_few_heads_are_read() {
+        assert_eq!("always".parse(), Ok(FewHeads::Always));
+        assert_eq!("never".parse(), Ok(FewHeads::Never));
+        let error = "16".parse::<FewHeads>().expect_err("no choice").to_string();
+        assert!(error.contains("`16`") && error.contains("`always`"), "{error}");
+    }
 
     #[test]
     fn generations_are_read_with_and_without_their_underscore() {

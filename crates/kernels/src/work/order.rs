@@ -59,9 +59,9 @@ impl TileList {
         }
         let divisors =
             (1..=most.clamp(1, self.heads())).filter(|n| self.heads().is_multiple_of(*n));
-        let sections = divisors.map(|heads| Sections { heads, clusters });
+        let mut sections = divisors.map(|heads| Sections { heads, clusters });
         let best = if self.len() > MOST_COMPARED {
-            sections.last()
+            sections.next_back()
         } else {
             sections.min_by_key(|sections| sections.longest_turn(&self))
         };

@@ -335,14 +335,6 @@ impl Builder {
         d
     }
 
-    /// Bits of the nearest tf32 number, which are those of a float; the lowest 13 are 0.
-    #[track_caller]
-    pub fn round_to_tf32(&mut self, a: Reg<f32>) -> Reg<u32> {
-        let d: Reg<u32> = self.reg();
-        self.emit("cvt.rna.tf32.f32", vec![d.operand(), a.operand()]);
-        d
-    }
-
     /// Rounds two floats to 16-bit ones, `low` in the lower half. `half` is `bf16` or `f16`.
     #[track_caller]
     pub fn pack(&mut self, half: HalfType, low: Reg<f32>, high: Reg<f32>) -> Reg<u32> {

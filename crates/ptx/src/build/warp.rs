@@ -179,7 +179,8 @@ impl Builder {
         self.emit(&text, vec![acc.clone(), left, right, acc]);
     }
 
-    /// `d = a·b + d` of one warp: m16n8k8, tf32 inputs, f32 accumulator.
+    /// `d = a·b + d` of one warp: m16n8k8, tf32 inputs, f32 accumulator. Inputs are the bits of floats, of which the
+    /// upper 19 are read.
     #[track_caller]
     pub fn mma_m16n8k8_tf32(&mut self, d: &[Reg<f32>; 4], a: &[Reg<u32>; 4], b: &[Reg<u32>; 2]) {
         let acc = Operand::Vector(d.iter().map(|r| r.operand()).collect());

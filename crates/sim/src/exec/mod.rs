@@ -72,9 +72,13 @@ impl Execution<'_, '_> {
             used += 1;
             lanes += u64::from(mask.count_ones());
             warp.time += u64::from(inst.cost);
+            warp.mix.count(inst.unit.0, inst.unit.1);
             self.machine.counters.classes[inst.class as usize] += 1;
             if inst.class == Class::Mufu {
                 self.machine.counters.mufu += u64::from(mask.count_ones());
+            }
+            if inst.touches_load && self.machine.recorder.is_some() {
+                self.machine.record_use(w, inst);
             }
             if inst.touches_wgmma || inst.touches_tmem || self.judge.follows(w) {
                 self.check_registers(w, inst, mask)?;
@@ -118,7 +122,11 @@ impl Execution<'_, '_> {
         if op.is_deed() {
             warp.recent.note(warp.fragments[0].pc, warp.time);
         }
+        let before = self.machine.recorder.is_some().then_some(self.machine.counters);
         let flow = self.execute(w, op, mask)?;
+        if let Some(before) = before {
+            self.machine.record_access(w, op, &before);
+        }
         let warp = &mut self.machine.warps[w];
         let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };
         let pc = fragment.pc;

@@ -197,8 +197,14 @@ impl Execution<'_, '_> {
         let clocks = self.judge.note_issue(self.machine, w, stream, group, &work)?;
         let ready = self.machine.steps + LATENCY * self.machine.warps.len() as u64;
         let (pc, time) = (self.machine.pc(w), self.machine.warps[w].time);
+        let operation = match work {
+            // The warps of a warpgroup have recorded it.
+            Work::Wgmma(_) => 0,
+            _ => self.machine.record_issue(w, (stream, group), &work),
+        };
         self.machine.engines.issue(Pending {
             warp: w,
+            operation,
             pc,
             stream,
             group,
@@ -231,6 +237,7 @@ impl Execution<'_, '_> {
 
     /// Completes, in order, the pending operations whose group `wanted` names; the warp knows them.
     pub(crate) fn finish_group(&mut self, w: WarpId, wanted: impl Fn(Group) -> bool) -> Run<()> {
+        self.machine.record_groups(w, &wanted);
         self.complete_group(&wanted)?;
         self.machine.wait_time(w, &wanted);
         self.judge.join_groups(w, &wanted);
@@ -262,6 +269,7 @@ impl Execution<'_, '_> {
                     bar.note_signal_from_afar(by);
                 }
             }
+            self.machine.record_signal(pending.operation, id);
             let result = match arrives {
                 true => self.arrive_as(by, time, id, 1),
                 false => self.transact_as(by, time, id, -i64::from(bytes)),

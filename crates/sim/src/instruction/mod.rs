@@ -65,6 +65,10 @@ pub struct Inst {
     pub follows: bool,
     /// How what its sources hold shows in its results, if it is arithmetic.
     pub flow: Flow,
+    /// Whether it uses a register that some load from global memory writes.
+    pub touches_load: bool,
+    /// The unit it occupies, and its issue slots, in a recording.
+    pub unit: (crate::record::Unit, u8),
     /// Issue cycles.
     pub cost: u8,
     /// Kind, for counters.

@@ -324,16 +324,24 @@ impl<'m> Loader<'m> {
             || matches!(opcode, "rcp" | "sqrt") && i.instruction.has("approx");
         let flow = op.flow(Some(i.instruction));
         let cost = if mufu { timing::MUFU } else { op.cost() };
-        self.push(guard, op, cost, flow);
+        let unit = crate::record::unit(&op, Some(i.instruction), mufu);
+        self.push(guard, op, (cost, unit), flow);
     }
 
     pub(crate) fn emit_unguarded(&mut self, op: impl Into<Op>) {
         let op = op.into();
         let (cost, flow) = (op.cost(), op.flow(None));
-        self.push(None, op, cost, flow);
+        let unit = crate::record::unit(&op, None, false);
+        self.push(None, op, (cost, unit), flow);
     }
 
-    fn push(&mut self, guard: Option<(P, bool)>, op: Op, (cost, class): Cost, flow: Flow) {
+    fn push(
+        &mut self,
+        guard: Option<(P, bool)>,
+        op: Op,
+        ((cost, class), unit): (Cost, (crate::record::Unit, u8)),
+        flow: Flow,
+    ) {
         if matches!(
             op,
             Op::Control(Control::Branch { .. }) | Op::Control(Control::BranchIndex { .. })
@@ -349,6 +357,8 @@ impl<'m> Loader<'m> {
             copies: false,
             follows: false,
             flow,
+            touches_load: false,
+            unit,
             cost,
             class,
         });

@@ -1,9 +1,9 @@
 //! Registers of matrix instructions that are not done when they are issued.
 
 use super::{Fill, Loader};
-use crate::instruction::{Arithmetic, MatrixSource, Op, Tcgen05, WarpgroupMma};
+use crate::instruction::{Arithmetic, MatrixSource, MemoryAccess, Op, Tcgen05, WarpgroupMma};
 use crate::register::{R32, Reg};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl Loader<'_> {
     /// Marks instructions that use registers of a `wgmma` or of a `tcgen05.ld`.
@@ -47,7 +47,16 @@ impl Loader<'_> {
             let sources = copied.get(&d).into_iter().flatten();
             left.extend(sources.filter(|a| !std::mem::replace(&mut wgmma[a.0 as usize], true)));
         }
+        let mut loads: HashSet<Reg> = HashSet::new();
+        for inst in &self.code {
+            if let Op::MemoryAccess(MemoryAccess::Load(load)) = &inst.op
+                && load.space.holds_global()
+            {
+                loads.extend(load.dst.iter().flatten());
+            }
+        }
         for inst in &mut self.code {
+            inst.op.registers(&mut |reg, _| inst.touches_load |= loads.contains(&reg));
             inst.copies = match &inst.op {
                 Op::Arithmetic(Arithmetic::Mov32 { a, .. }) => !constant[a.0 as usize],
                 Op::Arithmetic(Arithmetic::Pack { .. })

@@ -22,6 +22,7 @@ use crate::load::Kernel;
 use crate::mbarrier::{Mbarrier, Touch};
 use crate::memory::Shared;
 use crate::options::Random;
+use crate::record::Recorder;
 use crate::report::Counters;
 use crate::timing::EngineTimes;
 use crate::trace::Trace;
@@ -76,6 +77,8 @@ pub(crate) struct Machine<'a> {
     /// When groups of asynchronous work were done.
     pub(crate) group_times: Vec<(Group, u64)>,
     pub(crate) trace: Trace,
+    /// What a model of time asks for, where one does.
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// What the kernel printed, and other notes for the user.
     pub(crate) notes: Vec<String>,
 }

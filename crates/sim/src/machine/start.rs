@@ -7,6 +7,7 @@ use crate::launch::{LaunchState, split};
 use crate::load::{Fill, RESERVED_SHARED, SHARED_SCRATCH, Special};
 use crate::memory::{Shared, address};
 use crate::options::Random;
+use crate::record::Recorder;
 use crate::register::{Registers, Row32, Row64};
 use crate::report::Counters;
 use crate::timing::EngineTimes;
@@ -41,9 +42,13 @@ impl<'a> Machine<'a> {
             engine_times: (0..size).map(|_| EngineTimes::default()).collect(),
             group_times: Vec::new(),
             trace: Trace::default(),
+            recorder: None,
             notes: Vec::new(),
         };
         (0..size).for_each(|rank| machine.add_cta(rank, launch.cta(number, rank)));
+        if launch.options.record {
+            machine.recorder = Some(Box::new(Recorder::new(&machine)));
+        }
         machine
     }
 

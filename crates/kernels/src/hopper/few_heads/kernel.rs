@@ -5,7 +5,7 @@ use super::loader::{self, Loader};
 use super::warp;
 use crate::call::task::Params;
 use layout::Layout;
-use ptx::build::{Budget, Builder, Cmp, Pipeline, SharedArray};
+use ptx::build::{Budget, Builder, Cmp, Pipeline, Reg, Scalar, SharedArray, SmemPtr};
 
 /// Registers of a thread that loads.
 const LOADER_REGISTERS: u32 = 40;
@@ -66,7 +66,19 @@ impl Shared {
     }
 }
 
-fn array<T: ptx::build::Scalar>(
+/// The place in stage `stage` of a ring's array that `at` is in its first stage.
+#[track_caller]
+pub fn at_stage<T: Scalar>(
+    b: &mut Builder,
+    array: &SharedArray<T>,
+    at: SmemPtr,
+    stage: Reg<u32>,
+) -> SmemPtr {
+    let offset = b.mul(stage, array.offset(&[0, 0, 1]));
+    b.smem_add(at, offset)
+}
+
+fn array<T: Scalar>(
     b: &mut Builder,
     layout: Result<Layout, impl std::fmt::Debug>,
 ) -> SharedArray<T> {

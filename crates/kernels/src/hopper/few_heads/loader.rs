@@ -80,6 +80,7 @@ impl<'f> Loader<'f> {
         self.frame.params.for_each_segment(b, open, |b, segment, open| {
             let source = self.source(b, segment, open);
             let lookup = source.lookup;
+            lookup.prefetch_list(b, open);
             let first = open.range.end.before(b, 1);
             let rows = lookup.look_up(b, open, first);
             let next = first.before(b, 1);
@@ -142,7 +143,6 @@ impl<'f> Loader<'f> {
             let bytes = b.mul(rows, ROW_BYTES);
             full.arrive_expect(b, bytes);
         });
-        b.warp_sync();
         b.if_(exists, |b| b.bulk_load(to, from, ROW_BYTES, full));
         let bytes = b.select::<u32>(exists, SCALE_BYTES, 0);
         let to = shared.scales.element(b, &at);

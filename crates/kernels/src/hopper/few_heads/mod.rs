@@ -36,7 +36,7 @@
 //! twice (2 KiB for scores, 1 KiB for values), scales 512 bytes: 41.5 KiB, five stages. Probabilities 2 × 2 KiB.
 //! Shared-memory traffic of a tile: 36 KiB written by copies, 36 KiB read for scores, 36 KiB for values, 18 KiB of
 //! probabilities: 1,000 cycles at 128 bytes each, where the bytes take 1,750 from memory.
-//! Registers: queries 128, output 32, scores 16 (four independent sums).
+//! Registers: queries 128, output 32, scores 8 (two independent sums).
 
 mod config;
 mod kernel;

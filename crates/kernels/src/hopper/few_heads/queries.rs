@@ -32,6 +32,9 @@ impl Queries {
         quarter: Reg<u32>,
     ) {
         let output = BlockOutput { params, open, block };
+        // Zero, but the assembler does not know. It keeps the words of a load in neighbouring registers, and without this
+        // would move those of an operand, which come from two rows, to neighbouring ones again for every product.
+        let nothing = b.special("%ctaid.y");
         for (half, words) in (0..).zip(&self.words) {
             let row = b.add(row, half * 8);
             let place = output.place(b, row);
@@ -39,7 +42,8 @@ impl Queries {
             let at = at.map(|number| b.select::<u32>(place.live, number, 0));
             let from = params.exact_queries.row(b, at);
             words.iter().for_each(|word| b.assign(*word, 0));
-            load_row(b, place.live, from, quarter, words);
+            // Row after row: there are no registers for two on their way.
+            b.if_(place.live, |b| load_row(b, from, quarter, words, nothing));
         }
     }
 
@@ -56,20 +60,21 @@ impl Queries {
 #[track_caller]
 fn load_row(
     b: &mut Builder,
-    live: Reg<bool>,
     row: GlobalPtr,
     quarter: Reg<u32>,
     words: &[Reg<u32>],
+    nothing: Reg<u32>,
 ) {
     let (wide, narrow) = (b.mul_wide(quarter, 2 * VECTOR_BYTES), b.mul_wide(quarter, VECTOR_BYTES));
     let (wide, narrow) = (b.global_add(row, wide), b.global_add(row, narrow));
-    for (block, words) in (0..).zip(words.chunks_exact(WORDS)) {
-        let (from, apart) = match block {
-            SCALED => (narrow, BLOCK),
-            _ => (wide, VECTOR_BYTES),
-        };
+    let mut loaded = Vec::new();
+    for block in 0..WARPS {
+        let (from, apart) = if block == SCALED { (narrow, BLOCK) } else { (wide, VECTOR_BYTES) };
         let from = from.plus((block * BLOCK * 2).into());
-        b.ld_global_if(live, from, &words[..WORDS / 2]);
-        b.ld_global_if(live, from.plus(apart.into()), &words[WORDS / 2..]);
+        loaded.extend(b.ld_global_vector::<u32>(from, WORDS / 2));
+        loaded.extend(b.ld_global_vector::<u32>(from.plus(apart.into()), WORDS / 2));
+    }
+    for (&word, loaded) in words.iter().zip(loaded) {
+        b.assign(word, loaded ^ nothing);
     }
 }

@@ -17,11 +17,7 @@ pub struct RowSoftmax {
     references: [Reference; 2],
     /// Where the lane leaves its probabilities in the first of two buffers.
     to: SmemPtr,
-    /// Where the warp leaves a number for the first of the lane's rows, and where those of all warps are.
-    own: SmemPtr,
-    of_all: SmemPtr,
-    /// True in the first of the four lanes of a row.
-    leads: Reg<bool>,
+    warp: Reg<u32>,
 }
 
 impl RowSoftmax {
@@ -29,15 +25,11 @@ impl RowSoftmax {
     #[track_caller]
     pub fn new(b: &mut Builder, shared: &Shared, warp: Reg<u32>, lane: Reg<u32>) -> Self {
         let (half, step) = (b.eval((warp % 2) << 1), b.eval(warp / 2));
-        let (row, zero) = (b.eval(lane / 4), b.value(0));
-        let quarter = b.eval(lane % 4);
         RowSoftmax {
             rows: [RowState::new(b), RowState::new(b)],
             references: [Reference::new(b), Reference::new(b)],
             to: shared.probabilities.element(b, &[half, lane, step]),
-            own: shared.of_warps.element(b, &[warp, row]),
-            of_all: shared.of_warps.element(b, &[zero, row]),
-            leads: b.setp(Cmp::Eq, quarter, 0),
+            warp,
         }
     }
 
@@ -126,14 +118,20 @@ impl RowSoftmax {
         shared: &Shared,
         numbers: [Reg<f32>; 2],
     ) -> [Vec<Reg<f32>>; 2] {
+        // Seldom wanted, and found anew: registers are short.
+        let lane = b.special("%laneid");
+        let (row, quarter, zero) = (b.eval(lane / 4), b.eval(lane % 4), b.value(0));
+        let own = shared.of_warps.element(b, &[self.warp, row]);
+        let of_all = shared.of_warps.element(b, &[zero, row]);
+        let leads = b.setp(Cmp::Eq, quarter, 0);
         let lower = shared.of_warps.offset(&[0, 8]);
         for (number, at) in numbers.into_iter().zip([0, lower]) {
-            b.st_shared_if(self.leads, self.own.plus(at), number);
+            b.st_shared_if(leads, own.plus(at), number);
         }
         b.barrier_sync(BARRIER, THREADS);
         [0, lower].map(|at| {
             let vectors = [0, 16].map(|half| {
-                let from = self.of_all.plus(at + half);
+                let from = of_all.plus(at + half);
                 b.ld_shared_vector::<f32>(from, 4)
             });
             vectors.concat()

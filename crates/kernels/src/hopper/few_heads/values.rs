@@ -1,7 +1,7 @@
 //! `O += P·V` of a warp's 64 columns, unpacked from shared memory.
 
 use super::config::{BLOCK, SCALED, TILE};
-use super::kernel::Shared;
+use super::kernel::{Shared, at_stage};
 use super::order;
 use super::unpack::{half_of_two_keys, number_of_two_keys};
 use ptx::build::{Builder, Cmp, HalfType, Reg, SmemPtr};
@@ -13,15 +13,12 @@ const COLUMNS: u32 = 8;
 
 /// Where a lane finds its columns of values.
 pub struct ValuePlace {
-    /// Rows, of eight, of the lane's two keys.
-    rows: [Reg<u32>; 2],
-    /// Word of a row.
-    word: Reg<u32>,
-    /// In the order of columns, the first of the two keys.
-    column: Reg<u32>,
+    /// The lane's two keys of the first eight in the first stage.
+    keys: [SmemPtr; 2],
+    /// Their factors.
+    factors: SmemPtr,
     /// The lane's words of the first probabilities.
     probabilities: SmemPtr,
-    warp: Reg<u32>,
     /// Whether the warp has the columns that are bf16.
     is_last: Reg<bool>,
 }
@@ -39,21 +36,20 @@ impl ValuePlace {
     pub fn new(b: &mut Builder, shared: &Shared, warp: Reg<u32>, lane: Reg<u32>) -> Self {
         let (group, quarter) = (b.eval(lane / 4), b.eval(lane % 4));
         let column = b.eval(quarter << 1);
-        let rows = [0, 1].map(|half| {
-            let column = b.eval(column + half);
-            order::row_of(b, column)
-        });
         let is_last = b.setp(Cmp::Eq, warp, SCALED);
         // Eight columns are two words of fp8 numbers, and four of bf16.
         let (narrow, wide) = (b.eval(group * 2), b.eval(group * 4));
         let within = b.select::<u32>(is_last, wide, narrow);
+        let word = b.eval(warp * (BLOCK / 4) + within);
         let zero = b.value(0);
         ValuePlace {
-            rows,
-            word: b.eval(warp * (BLOCK / 4) + within),
-            column,
+            keys: [0, 1].map(|half| {
+                let column = b.eval(column + half);
+                let row = order::row_of(b, column);
+                shared.rows.element(b, &[word, row])
+            }),
+            factors: shared.key_factors.element(b, &[column, warp]),
             probabilities: shared.probabilities.element(b, &[zero, lane]),
-            warp,
             is_last,
         }
     }
@@ -69,8 +65,8 @@ impl ValuePlace {
     ) {
         let offset = b.mul(buffer, shared.probabilities.offset(&[0, 0, 0, 1]));
         let place = TilePlace {
-            keys: self.rows.map(|row| shared.rows.element(b, &[self.word, row, stage])),
-            factors: shared.key_factors.element(b, &[self.column, self.warp, stage]),
+            keys: self.keys.map(|key| at_stage(b, &shared.rows, key, stage)),
+            factors: at_stage(b, &shared.key_factors, self.factors, stage),
             probabilities: b.smem_add(self.probabilities, offset),
         };
         b.if_else(

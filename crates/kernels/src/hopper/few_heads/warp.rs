@@ -39,7 +39,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
         number,
         lane,
         lead: b.setp(Cmp::Eq, lane, 0),
-        keys: KeyPlace::new(b, number, lane),
+        keys: KeyPlace::new(b, shared, number, lane),
         values: ValuePlace::new(b, shared, number, lane),
         softmax: RowSoftmax::new(b, shared, number, lane),
         queries: Queries::new(b),

@@ -2,7 +2,7 @@
 
 use super::Scattered;
 use super::WARPS;
-use super::share::{LANES, NOWHERE, ROWS};
+use super::share::{LANES, LINE_BYTES, NOWHERE, ROWS};
 use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::sequence::element;
@@ -325,6 +325,19 @@ impl<'p> Lookup<'p> {
             Some(page_rows) => page_rows.divide(b, row.token),
         };
         (b.select::<u32>(exists, outer, 0), b.select::<u32>(exists, token, 0))
+    }
+
+    /// Brings the first entries of the list of a tile's token, where there is one, to L2: a line per lane.
+    #[track_caller]
+    pub fn prefetch_list(&self, b: &mut Builder, open: &OpenTile) {
+        if self.keys.lists.is_none() {
+            return;
+        }
+        let list = self.list(b, open);
+        let first = b.eval(self.lane * (LINE_BYTES / 4));
+        let exists = b.setp(Cmp::Lt, first, open.sequence.k_len);
+        let line = element(b, list, first);
+        b.if_(exists, |b| b.prefetch_to_l2(line));
     }
 
     /// The number of the first key of tile `n` that this lane looks up.

@@ -5,6 +5,7 @@ use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{BarKind, Barrier, Fence, Op};
 use crate::machine::{CtaRank, Machine, NamedBarrier, Run};
+use crate::record::Event;
 use crate::register::lanes;
 use crate::register::{Lane, P, R32, Reg};
 use crate::warp::{Wait, WarpId};
@@ -81,6 +82,7 @@ impl Execution<'_, '_> {
             (self.machine.warps[w].registers.p(*p) ^ if *negated { u32::MAX } else { 0 }) & mask
         });
         let time = self.machine.warps[w].time;
+        self.machine.record_named(w, id, kind != BarKind::Arrive);
         let bar = &mut self.machine.ctas[cta].named[id as usize];
         bar.expected = count;
         bar.arrived += threads;
@@ -112,6 +114,7 @@ impl Execution<'_, '_> {
             return;
         }
         let bar = std::mem::take(&mut self.machine.ctas[cta].named[id as usize]);
+        self.machine.record_named_complete(cta, id);
         for w in self.machine.ctas[cta].warps.clone().map(WarpId) {
             self.release_waiters(w, id, &bar);
         }
@@ -166,6 +169,7 @@ impl Execution<'_, '_> {
         let threads = (mask & self.machine.warps[w].live).count_ones();
         let (phase, time) = (self.machine.barrier.phase, self.machine.warps[w].time);
         self.machine.warps[w].cluster_phase = phase + 1;
+        self.machine.record_cluster(w, phase, false);
         self.machine.barrier.arrived += threads;
         self.machine.barrier.time = self.machine.barrier.time.max(time);
         self.judge.arrive_with_lanes(w, &mut self.machine.barrier.incoming);
@@ -174,6 +178,7 @@ impl Execution<'_, '_> {
 
     fn cluster_wait(&mut self, w: WarpId) -> Flow {
         let wanted = self.machine.warps[w].cluster_phase;
+        self.machine.record_cluster(w, wanted.saturating_sub(1), true);
         if self.machine.barrier.phase >= wanted {
             let published = self.machine.barrier.published.clone();
             self.judge.acquire(w, &published);
@@ -212,6 +217,9 @@ impl Execution<'_, '_> {
     fn fence(&mut self, w: WarpId, fence: Fence, mask: u32) -> Run<Flow> {
         if matches!(fence, Fence::MbarrierInit | Fence::ProxyAsync) {
             self.machine.fence_barriers(w);
+        }
+        if fence == Fence::EarlierGrids {
+            self.machine.record_plain(w, Event::WaitGrid);
         }
         self.judge.note_fence(w, fence);
         if fence == Fence::ProxyAsync {

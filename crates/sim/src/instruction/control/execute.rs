@@ -4,6 +4,7 @@ use crate::exec::Execution;
 use crate::exec::Flow;
 use crate::instruction::{Control, Pc};
 use crate::machine::{Machine, Run};
+use crate::record::Event;
 use crate::register::{Lane, R32, Reg, lanes};
 use crate::warp::WarpId;
 
@@ -27,6 +28,7 @@ impl Execution<'_, '_> {
             Control::Sleep => Ok(Flow::Yield),
             Control::SetRegisters(count) => self.machine.set_registers(w, *count),
             Control::Clock { d, shift } => {
+                self.machine.record_plain(w, Event::Clock);
                 let time = self.machine.warps[w].time >> shift;
                 Ok(self.machine.set_lanes(w, *d, time, mask))
             }

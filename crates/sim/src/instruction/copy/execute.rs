@@ -9,6 +9,7 @@ use crate::instruction::{Access, Order, Place, lane_address};
 use crate::instruction::{Addr, AsyncCopy, BulkCopy, MemSpace, TensorCopy, TensorDirection};
 use crate::judge::Judge;
 use crate::machine::{CtaRank, Machine, Run};
+use crate::record::Event;
 use crate::register::lanes;
 use crate::register::{Lane, Reg, Registers, bits};
 use crate::rules::Rule;
@@ -48,6 +49,12 @@ impl Execution<'_, '_> {
                 Ok(Flow::Next)
             }
             AsyncCopy::Tensor(copy) if copy.direction == TensorDirection::Prefetch => {
+                if self.machine.recorder.is_some()
+                    && let Ok(map) = self.tensor_map(w, Lane::first(mask), copy.map)
+                {
+                    let bytes = u32::try_from(map.pitched_bytes()).unwrap_or(u32::MAX);
+                    self.machine.record_plain(w, Event::Prefetch(bytes));
+                }
                 Ok(Flow::Next)
             }
             AsyncCopy::Tensor(copy) => {
@@ -384,6 +391,7 @@ impl Execution<'_, '_> {
         let of_this = move |g: Group| matches!(g, Group::Bulk(who, n) if who == w && n < below);
         if read {
             // Sources may be overwritten from here on.
+            self.machine.record_groups(w, &of_this);
             self.complete_group(of_this)?;
             self.machine.wait_time(w, &of_this);
             self.judge.finish_reads(w, of_this);

@@ -143,6 +143,7 @@ impl Execution<'_, '_> {
         self.machine.ctas[id.0].shared.write(id.1 as usize, 8).fill(0);
         self.machine.ctas[id.0].invalidated.remove(&id.1);
         self.machine.ctas[id.0].mbarriers.insert(id.1, bar);
+        self.machine.record_init(id);
         Ok(())
     }
 
@@ -183,6 +184,7 @@ impl Execution<'_, '_> {
 
     /// `count` arrivals by a lane.
     pub(crate) fn arrive(&mut self, w: WarpId, lane: Lane, id: BarrierId, count: i64) -> Run<()> {
+        self.machine.record_arrival(w, id);
         let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.arrive_as(by, time, id, count) {
             Ok(()) => Ok(()),
@@ -191,6 +193,7 @@ impl Execution<'_, '_> {
     }
 
     fn transact(&mut self, w: WarpId, lane: Lane, id: BarrierId, bytes: i64) -> Run<()> {
+        self.machine.record_arrival(w, id);
         let (by, time) = (Touch { warp: w, pc: self.machine.pc(w) }, self.machine.warps[w].time);
         match self.transact_as(by, time, id, bytes) {
             Ok(()) => Ok(()),
@@ -277,7 +280,9 @@ impl Execution<'_, '_> {
     fn observe(&mut self, w: WarpId, mask: u32, id: BarrierId, phase: u64) {
         let Some(bar) = self.machine.ctas[id.0].mbarriers.get_mut(&id.1) else { return };
         bar.observe(w, mask, phase);
-        let (start, done) = (self.machine.warps[w].time, bar.done_time);
+        let done_time = bar.done_time;
+        self.machine.record_wait(w, id, phase);
+        let (start, done) = (self.machine.warps[w].time, done_time);
         if done > start {
             self.machine.trace_wait(w, "wait for mbarrier", start, done);
             self.machine.warps[w].time = done;

@@ -15,6 +15,7 @@ use crate::matrix::{
     SharedMatrix, SharedOperands, TMEM_COLUMNS, TensorMemory, TmemAddress, TmemCopy, TmemRect,
     TmemTransfer, shifted,
 };
+use crate::record::Event;
 use crate::register::lanes;
 use crate::register::{FULL, Lane, R32, R64, Reg, Row32, bits};
 use crate::rules::Rule;
@@ -123,7 +124,10 @@ impl Execution<'_, '_> {
                 self.machine.event();
                 self.tmem_store(w, first, *transfer, s, *address, *immediate)?;
             }
-            Tcgen05::Wait { loads } => self.judge.tmem_wait(w, *loads),
+            Tcgen05::Wait { loads } => {
+                self.machine.record_plain(w, Event::WaitTensor);
+                self.judge.tmem_wait(w, *loads);
+            }
             Tcgen05::Fence { after } => each.for_each(|lane| self.tensor_fence(w, lane, *after)),
             Tcgen05::Mma(mma) => each.try_for_each(|lane| self.tcgen05_mma(w, lane, mma))?,
             Tcgen05::Copy { copy, address, descriptor, pair } => each.try_for_each(|lane| {

@@ -7,6 +7,7 @@ use crate::exec::Work;
 use crate::instruction::{Inst, MatrixSource, Pc, Use, WarpgroupMma, WgmmaOp};
 use crate::machine::{Machine, Run};
 use crate::matrix::{Lanes, WgmmaA, WgmmaOperands};
+use crate::record::OperationId;
 use crate::register::{FULL, Reg, Row32, Row64};
 use crate::warp::{Wait, WarpId};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct WgmmaWork {
 pub(crate) struct PartialWgmma {
     arrived: u8,
     group: u64,
+    /// Its number in a recording.
+    operation: OperationId,
     work: WgmmaWork,
 }
 
@@ -77,9 +80,14 @@ impl Execution<'_, '_> {
             let a = vec![[0; 32]; 4 * a.len()];
             let op = op.clone();
             let work = WgmmaWork { first_warp: first, pc, op, a, descriptors, accumulate };
-            queue.push(PartialWgmma { arrived: 0, group, work });
+            let operation = self.machine.record_product((first, Group::Wgmma(first, group)), &work);
+            let queue = self.machine.warpgroups.entry(first).or_default();
+            queue.push(PartialWgmma { arrived: 0, group, operation, work });
             queue.len() - 1
         });
+        let operation = self.machine.warpgroups[&first][slot].operation;
+        self.machine.record_part(w, operation);
+        let queue = self.machine.warpgroups.entry(first).or_default();
         let partial = &mut queue[slot];
         let other = partial.work.pc;
         if other != pc {

@@ -1,0 +1,167 @@
+//! From a few clusters to a whole program: waves, bandwidth over all multiprocessors, clock, launches.
+
+mod bound;
+
+pub use bound::Bound;
+
+use crate::machine::Machine;
+use crate::replay::{Replayed, Share, replay};
+use program::{Access, Launch, Program};
+use sim::record::Recording;
+
+/// What is predicted of one launch.
+#[derive(Clone, Debug)]
+pub struct Launched {
+    /// Kernel.
+    pub kernel: String,
+    /// Microseconds from its first CTA's start to its last one's end.
+    pub microseconds: f64,
+    /// Clock in GHz.
+    pub clock_ghz: f64,
+    /// Share of the time that tensor cores are busy.
+    pub tensor: f64,
+    /// What it takes at least for the bandwidth of memory, in microseconds.
+    pub memory_us: f64,
+    /// The same for L2.
+    pub l2_us: f64,
+    /// Share of multiprocessors' time in which they have no CTA.
+    pub idle: f64,
+    /// What bounds it.
+    pub bound: Bound,
+    /// The slowest cluster of those that were recorded.
+    pub slowest: Replayed,
+}
+
+/// What is predicted of a program.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// Microseconds of one call among many in a graph.
+    pub microseconds: f64,
+    /// Its launches.
+    pub launches: Vec<Launched>,
+}
+
+impl Prediction {
+    /// The launch that takes longest.
+    pub fn longest(&self) -> Option<&Launched> {
+        self.launches.iter().max_by(|a, b| a.microseconds.total_cmp(&b.microseconds))
+    }
+}
+
+/// Clusters that stand for all clusters of a launch: the first, one in the middle, and the last.
+pub fn sample(launch: &Launch) -> Vec<u32> {
+    let clusters = clusters(launch);
+    let mut sample = vec![0, clusters / 2, clusters.saturating_sub(1)];
+    sample.sort_unstable();
+    sample.dedup();
+    sample
+}
+
+/// Predicts a program of which clusters of every launch were recorded. Where they were recorded with fewer sequences,
+/// each of its clusters does `more` times what theirs do.
+pub fn predict(
+    machine: &Machine,
+    program: &Program,
+    recordings: &[Recording],
+    more: f64,
+) -> Prediction {
+    let mut launches = Vec::new();
+    let mut microseconds = 0.0;
+    for (number, launch) in program.launches.iter().enumerate() {
+        let of_launch: Vec<&Recording> =
+            recordings.iter().filter(|recording| recording.launch == number).collect();
+        let launched = predict_launch(machine, program, launch, (&of_launch, more));
+        let overlaps = number > 0 && launch.overlaps_previous;
+        microseconds += launched.microseconds;
+        microseconds += if overlaps { machine.dependent_us } else { machine.launch_us };
+        launches.push(launched);
+    }
+    Prediction { microseconds, launches }
+}
+
+fn clusters(launch: &Launch) -> u32 {
+    (0..3).map(|i| launch.grid[i] / launch.cluster[i].max(1)).product()
+}
+
+fn product(extent: [u32; 3]) -> u32 {
+    extent.iter().product()
+}
+
+/// Threads that fit a multiprocessor with 64 registers each.
+const THREADS: u32 = 1024;
+
+/// Clusters that run at one time.
+fn resident(machine: &Machine, launch: &Launch) -> u32 {
+    let by_threads = THREADS / product(launch.block).max(1);
+    let by_shared = machine.shared_size / (launch.shared_bytes + 1024);
+    let ctas = by_threads.min(by_shared).max(1);
+    (machine.processors / product(launch.cluster).max(1)).max(1) * ctas
+}
+
+/// Bytes that a program touches, each counted once.
+fn footprint(program: &Program, read: bool) -> f64 {
+    let counts = |access: Access| match access {
+        Access::Read => read,
+        Access::Write => !read,
+        _ => true,
+    };
+    let buffers = program.buffers.iter().filter(|buffer| counts(buffer.access));
+    buffers.map(|buffer| buffer.bytes as f64).sum()
+}
+
+/// Share of the data that is not in L2 when a call begins, of many like it.
+fn cold(machine: &Machine, program: &Program) -> f64 {
+    let all: f64 = program.buffers.iter().map(|buffer| buffer.bytes as f64).sum();
+    ((all / machine.l2_size - 0.6) / 0.6).clamp(0.0, 1.0)
+}
+
+fn predict_launch(
+    machine: &Machine,
+    program: &Program,
+    launch: &Launch,
+    (recordings, more): (&[&Recording], f64),
+) -> Launched {
+    let clusters = f64::from(clusters(launch));
+    let resident = f64::from(resident(machine, launch));
+    let size = f64::from(product(launch.cluster));
+    let cold = cold(machine, program);
+    let mut share = Share { l2: 30.0, memory: 20.0, misses: 0.0 };
+    let mut clock = machine.clock(0.7);
+    let mut runs: Vec<Replayed> = Vec::new();
+    let mut result = None;
+    for _ in 0..2 {
+        let active = (clusters.min(resident) * size).min(f64::from(machine.processors)).max(1.0);
+        let per_cycle = |bytes: f64| bytes / active / (clock * 1e9);
+        share.l2 = per_cycle(machine.l2_bytes);
+        share.memory = per_cycle(machine.memory_bytes);
+        runs =
+            recordings.iter().map(|recording| replay(machine, recording, share, false)).collect();
+        let mean = |of: &dyn Fn(&Replayed) -> f64| {
+            more * runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+        };
+        let (read, written) =
+            (mean(&|run| run.read) * clusters, mean(&|run| run.written) * clusters);
+        let from_memory = (footprint(program, true) * cold).min(read);
+        let ahead = mean(&|run| run.prefetched) * clusters;
+        share.misses = if read > 0.0 { (from_memory - ahead).max(0.0) / read } else { 0.0 };
+        let to_memory = (footprint(program, false) * cold).min(written);
+        let memory_us = (from_memory + to_memory) / machine.memory_bytes * 1e6;
+        let l2_us = (read + written) / machine.l2_bytes * 1e6;
+        let slowest = more * runs.iter().map(|run| run.cycles).fold(0.0, f64::max);
+        let waves = clusters / resident;
+        let cycles = if waves <= 1.0 { slowest } else { mean(&|run| run.cycles) * waves.ceil() };
+        let work = mean(&|run| run.tensor) * (clusters / resident).max(1.0);
+        let busy = waves / waves.ceil().max(1.0);
+        // Power is the whole chip's.
+        let chip = active / f64::from(machine.processors);
+        clock = machine.clock(chip * work / cycles.max(1.0));
+        let microseconds = (cycles / clock / 1e3).max(memory_us).max(l2_us);
+        let tensor = work / (microseconds * clock * 1e3);
+        result = Some((microseconds, clock, tensor, memory_us, l2_us, 1.0 - busy));
+    }
+    let (microseconds, clock_ghz, tensor, memory_us, l2_us, idle) = result.unwrap_or_default();
+    let slowest = runs.into_iter().max_by(|a, b| a.cycles.total_cmp(&b.cycles)).unwrap_or_default();
+    let bound = Bound::of(&slowest, microseconds, memory_us.max(0.0), l2_us, idle);
+    let kernel = launch.kernel.to_string();
+    Launched { kernel, microseconds, clock_ghz, tensor, memory_us, l2_us, idle, bound, slowest }
+}
