@@ -23,8 +23,7 @@ pub struct Subject {
 }
 
 /// What gathers rows, and waits for what that says about them.
-const GATHERING: &[&str] =
-    &["gatherers.rs", "unpackers.rs", "softmax.rs", "step.rs", "queries.rs", "build/sync.rs"];
+const GATHERING: &[&str] = &["gatherers.rs", "unpackers.rs", "softmax.rs", "step.rs", "queries.rs"];
 
 /// What hands parts of work tiles from one CTA to another.
 const EXCHANGE: &[&str] = &["work/exchange.rs", "blackwell/parts.rs"];
