@@ -8,8 +8,10 @@
 
 mod kernel;
 mod machine;
+mod microbenchmarks;
 mod replay;
 
 pub use kernel::{Bound, Launched, Prediction, predict, sample};
 pub use machine::{B200, H200, Machine};
+pub use microbenchmarks::microbenchmark;
 pub use replay::{Cause, Replayed, Row, Share, Span, replay};

@@ -6,7 +6,7 @@
 //! - **M**: measured on an H200, in `docs/h200.md`, `docs/notes/h200.md` or `docs/h200/h200.json`.
 //! - **P**: a public measurement, named beside the entry.
 //! - **F**: fitted to rows of `docs/h200/h200.json`, as `docs/model-of-time.md` tells.
-//! - **A**: assumed; a microbenchmark of `benches/time` measures it.
+//! - **A**: assumed; a [`microbenchmark`](crate::microbenchmark) measures it.
 
 /// What a kernel's time is computed from. Cycles are of a multiprocessor's clock, bytes per cycle of one
 /// multiprocessor unless the whole chip is named.

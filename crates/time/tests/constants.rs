@@ -9,9 +9,8 @@ const SHARE: Share = Share { l2: 32.0, memory: 20.0, misses: 0.0 };
 
 /// Runs a microbenchmark with some warps, and records it.
 fn record(name: &str, warps: u32, buffers: usize) -> Recording {
-    let path = format!("{}/../../benches/time/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("a microbenchmark");
-    let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let text = sixwarp_time::microbenchmark(name).expect("a microbenchmark");
+    let module = ptx::parse(text).unwrap_or_else(|error| panic!("{name}.ptx: {error}"));
     let buffer = |i: usize| Buffer::new(format!("b{i}"), 1 << 16, 256, Access::ReadWrite);
     let launch = Launch {
         kernel: name.into(),

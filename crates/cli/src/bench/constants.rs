@@ -1,4 +1,4 @@
-//! `sixwarp bench --constants`: the microbenchmarks of `benches/time` on a GPU beside what the model of time says of
+//! `sixwarp bench --constants`: the microbenchmarks of `time` on a GPU beside what the model of time says of
 //! them, or on the model alone.
 
 use super::predicted;
@@ -12,10 +12,9 @@ use time::{H200, Share, replay};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A kernel of `benches/time` and what it is about.
+/// A microbenchmark and what it is about.
 struct Bench {
     kernel: &'static str,
-    text: &'static str,
     /// Entry of the table of constants.
     constant: &'static str,
     warps: u32,
@@ -23,37 +22,29 @@ struct Bench {
     times: f64,
 }
 
-macro_rules! bench {
-    ($kernel:literal, $constant:literal, $warps:literal, $times:literal) => {
-        Bench {
-            kernel: $kernel,
-            text: include_str!(concat!("../../../../benches/time/", $kernel, ".ptx")),
-            constant: $constant,
-            warps: $warps,
-            times: $times,
-        }
-    };
+const fn bench(kernel: &'static str, constant: &'static str, warps: u32, times: f64) -> Bench {
+    Bench { kernel, constant, warps, times }
 }
 
 /// Loops on one multiprocessor. `shared` with eight warps and products of four have units of their own rates.
 const BENCHES: [Bench; 17] = [
-    bench!("mufu", "mufu, 1 warp", 1, 1024.0),
-    bench!("mufu", "mufu, 2 warps of a partition", 8, 1024.0),
-    bench!("fma", "fma, 1 warp", 1, 1024.0),
-    bench!("fma", "fma, 2 warps of a partition", 8, 1024.0),
-    bench!("alu", "alu, 1 warp", 1, 1024.0),
-    bench!("alu", "alu, 2 warps of a partition", 8, 1024.0),
-    bench!("convert", "convert, 1 warp", 1, 1024.0),
-    bench!("convert", "convert, 2 warps of a partition", 8, 1024.0),
-    bench!("shared", "shared memory, 512 bytes, 8 warps", 8, 8192.0),
-    bench!("mbarrier", "mbarrier, one way", 2, 32.0),
-    bench!("copy", "copy of 16 KiB", 1, 1.0),
-    bench!("wgmma_ss_64", "product of 64 columns, A from shared memory", 4, 128.0),
-    bench!("wgmma_ss_128", "product of 128 columns, A from shared memory", 4, 128.0),
-    bench!("wgmma_ss_256", "product of 256 columns, A from shared memory", 4, 128.0),
-    bench!("wgmma_rs_64", "product of 64 columns, A from registers", 4, 128.0),
-    bench!("wgmma_rs_128", "product of 128 columns, A from registers", 4, 128.0),
-    bench!("wgmma_rs_256", "product of 256 columns, A from registers", 4, 128.0),
+    bench("mufu", "mufu, 1 warp", 1, 1024.0),
+    bench("mufu", "mufu, 2 warps of a partition", 8, 1024.0),
+    bench("fma", "fma, 1 warp", 1, 1024.0),
+    bench("fma", "fma, 2 warps of a partition", 8, 1024.0),
+    bench("alu", "alu, 1 warp", 1, 1024.0),
+    bench("alu", "alu, 2 warps of a partition", 8, 1024.0),
+    bench("convert", "convert, 1 warp", 1, 1024.0),
+    bench("convert", "convert, 2 warps of a partition", 8, 1024.0),
+    bench("shared", "shared memory, 512 bytes, 8 warps", 8, 8192.0),
+    bench("mbarrier", "mbarrier, one way", 2, 32.0),
+    bench("copy", "copy of 16 KiB", 1, 1.0),
+    bench("wgmma_ss_64", "product of 64 columns, A from shared memory", 4, 128.0),
+    bench("wgmma_ss_128", "product of 128 columns, A from shared memory", 4, 128.0),
+    bench("wgmma_ss_256", "product of 256 columns, A from shared memory", 4, 128.0),
+    bench("wgmma_rs_64", "product of 64 columns, A from registers", 4, 128.0),
+    bench("wgmma_rs_128", "product of 128 columns, A from registers", 4, 128.0),
+    bench("wgmma_rs_256", "product of 256 columns, A from registers", 4, 128.0),
 ];
 
 /// Both values of a constant.
@@ -77,7 +68,7 @@ pub fn run(device: DeviceName, json: &Path) -> Outcome {
     };
     let mut constants = Vec::new();
     for bench in &BENCHES {
-        let program = program(bench.kernel, bench.text, bench.warps, 1, &[])?;
+        let program = program(bench.kernel, bench.warps, 1, &[])?;
         let model = modelled(&program)? / bench.times;
         let measured = match &gpu {
             Some(gpu) => Some(measured(gpu, &program)? / bench.times),
@@ -96,7 +87,8 @@ pub fn run(device: DeviceName, json: &Path) -> Outcome {
 }
 
 /// A program of one launch whose first arguments are buffers.
-fn program(kernel: &str, text: &str, warps: u32, ctas: u32, numbers: &[u32]) -> Result<Program> {
+fn program(kernel: &str, warps: u32, ctas: u32, numbers: &[u32]) -> Result<Program> {
+    let text = time::microbenchmark(kernel).ok_or_else(|| format!("no microbenchmark {kernel}"))?;
     let module = ptx::parse(text).map_err(|error| format!("{kernel}.ptx: {error}"))?;
     let parameters = text.matches(".param .u64").count();
     let buffer = |i: usize| Buffer::new(format!("buffer{i}"), BYTES, 256, Access::ReadWrite);
@@ -157,14 +149,12 @@ const TILES: [(&str, u32); 2] = [("L2, TB/s", 1024), ("memory, TB/s", 1 << 18)];
 
 /// What all multiprocessors do together: launches and bandwidth.
 fn whole_chip(gpu: Option<&Device>) -> Result<Vec<Constant>> {
-    let text = include_str!("../../../../benches/time/empty.ptx");
-    let empty = program("empty", text, 1, H200.processors, &[])?;
+    let empty = program("empty", 1, H200.processors, &[])?;
     let launch = gpu.map(|gpu| graph(gpu, &empty)).transpose()?;
     let name = "launch of an empty kernel in a graph, us".to_string();
     let mut constants = vec![Constant { name, model: H200.launch_us, measured: launch }];
     for ((name, tiles), model) in TILES.into_iter().zip([H200.l2_bytes, H200.memory_bytes]) {
-        let text = include_str!("../../../../benches/time/stream.ptx");
-        let mut program = program("stream", text, 1, H200.processors, &[tiles, ROUNDS])?;
+        let mut program = program("stream", 1, H200.processors, &[tiles, ROUNDS])?;
         program.buffers[1].bytes = u64::from(tiles) << 14;
         let bytes = f64::from(H200.processors) * f64::from(ROUNDS) * 16384.0;
         let measured = gpu.map(|gpu| graph(gpu, &program)).transpose()?;
