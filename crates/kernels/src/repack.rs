@@ -257,7 +257,7 @@ impl Rows {
         let element = view.dtype.bytes();
         let base = args.pointer(b, name, buffer);
         let strides =
-            [0, 1, 2].map(|d| args.u64(b, &format!("{name}_stride{d}"), view.strides[d] * element));
+            [0, 1, 2].map(|d| args.u64(b, &format!("{name}_stride{d}"), view.step_bytes(d)));
         Rows { base, strides, columns: view.dim() as u32, element: element as u32 }
     }
 

@@ -54,6 +54,12 @@ impl View {
         batch * self.strides[0] + head * self.strides[1] + token * self.strides[2]
     }
 
+    /// Bytes from one index of dimension `d` to the next; 0 where there is no next, whatever the stride is.
+    pub fn step_bytes(&self, d: usize) -> u64 {
+        let step = self.strides[d].saturating_mul(self.dtype.bytes());
+        if self.shape[d] > 1 { step } else { 0 }
+    }
+
     /// Elements from the first to one past the last, `None` on overflow; 0 if a dimension is 0.
     pub fn span(&self) -> Option<u64> {
         span(&self.shape, &self.strides)

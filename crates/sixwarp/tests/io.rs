@@ -98,7 +98,7 @@ fn mistakes_are_named() {
     assert!(header("[]").starts_with("the header is not a JSON object"));
     assert_eq!(
         entry("C64", "[1]", "[0,8]"),
-        "tensor `x`: element type `C64` is not one of F64, F32, F16, BF16, I32, I64, U8, BOOL"
+        "tensor `x`: element type `C64` is not one of F64, F32, F16, BF16, F8_E4M3, I32, I64, U8, BOOL"
     );
     assert_eq!(entry("F32", "[3]", "[0,8]"), "tensor `x`: shape [3] needs 12 bytes of data, not 8");
     assert_eq!(

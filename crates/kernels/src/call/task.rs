@@ -679,10 +679,8 @@ impl Output {
         match task.destination {
             Destination::Output => {
                 let out = args.pointer(b, "out", memory.slot(Slot::Out));
-                let bytes = problem.out.dtype.bytes();
-                let strides = [0, 1, 2].map(|d| {
-                    args.u64(b, &format!("out_stride{d}"), problem.out.strides[d] * bytes)
-                });
+                let strides = [0, 1, 2]
+                    .map(|d| args.u64(b, &format!("out_stride{d}"), problem.out.step_bytes(d)));
                 let lse =
                     problem.return_lse.then(|| args.pointer(b, "lse", memory.slot(Slot::Lse)));
                 let rows = Some((out, strides));

@@ -32,13 +32,9 @@ impl Tensor {
         view: &View,
         buffer: BufferId,
     ) -> Self {
-        let bytes = view.dtype.bytes();
         let base = args.pointer(b, &format!("{name}_rows"), buffer);
-        let strides = [0, 1, 2].map(|d| {
-            // The stride of a dimension of extent 1 is never used and may be anything.
-            let stride = if view.shape[d] > 1 { view.strides[d] * bytes } else { 0 };
-            args.u64(b, &format!("{name}_rows_stride{d}"), stride)
-        });
+        let strides =
+            [0, 1, 2].map(|d| args.u64(b, &format!("{name}_rows_stride{d}"), view.step_bytes(d)));
         Tensor { base, strides, columns: view.dim() as u32, e4m3: view.dtype == DType::E4m3 }
     }
 
