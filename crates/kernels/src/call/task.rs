@@ -584,9 +584,10 @@ impl Keys {
         let part = |p| memory.slot(Slot::Segment(n, p));
         let Tiling { tile, panel, .. } = *tiling;
         let rows_per_copy = tensors::rows_per_copy(segment, tiling.copied_rows);
+        let mapped = b.target().gathers_rows() && !tiling.finds_rows && gather::mapped(segment);
         let mut source = |b: &mut Builder, name: &str, view: &View, buffer| {
             let gathered = match segment.storage {
-                Storage::Elements if b.target().gathers_rows() && gather::mapped(segment) => {
+                Storage::Elements if mapped => {
                     Some(Scattered::Mapped(Mapped::declare(b, args, name, view, buffer)))
                 }
                 Storage::Elements if tiling.gathers => {
