@@ -216,8 +216,8 @@ impl Library {
     /// Hands a tensor to Python; null, with Python's error set, on failure.
     pub(super) fn give(&self, tensor: Allocated) -> *mut Object {
         let mut object = null_mut();
-        let made = tensor.0.as_ptr();
-        std::mem::forget(tensor);
+        // Given up, not freed.
+        let made = std::mem::ManuallyDrop::new(tensor).0.as_ptr();
         // SAFETY: the tensor is the library's own and is given up to it.
         match unsafe { (self.api().to_object)(made, &mut object) } {
             0 => object,
