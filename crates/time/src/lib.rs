@@ -11,7 +11,7 @@ mod machine;
 mod microbenchmarks;
 mod replay;
 
-pub use kernel::{Bound, Launched, Prediction, predict, sample};
+pub use kernel::{Bound, Launched, Prediction, predict, sample, spread};
 pub use machine::{B200, H200, Machine};
 pub use microbenchmarks::microbenchmark;
 pub use replay::{Cause, Replayed, Row, Share, Span, replay};

@@ -4,6 +4,7 @@ mod chart;
 mod compare;
 mod constants;
 mod floor;
+mod launch;
 mod predicted;
 mod suites;
 
@@ -28,6 +29,7 @@ are medians of CUDA graph replays.
   sixwarp bench --device sim-sm90 --suite mqa
   sixwarp bench --device cuda --constants constants.json
   sixwarp bench --device sim-sm90 --compare docs/h200/h200.json --plot model.svg
+  sixwarp bench --device sim-sm100 --launch captured/launch.json
 
 On sim-sm90 and sim-sm100 nothing is measured: the model of time predicts what an H200 and a B200 take, and says
 what bounds it. How far it is off is in docs/model-of-time.md.";
@@ -67,6 +69,13 @@ pub struct Args {
     /// Runs the microbenchmarks of the model of time instead, and writes its constants beside what was measured
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
+    /// Predicts a launch of any kernel instead: a folder's `launch.json`, which `sixwarp capture` writes and
+    /// `sixwarp sim --help` describes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "compare", "constants", "plot", "arch"])]
+    launch: Option<PathBuf>,
+    /// Clusters of the launch that the simulator runs and that stand for all, spread over its grid
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "launch")]
+    clusters: u32,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -105,6 +114,9 @@ struct Report {
 pub fn run(args: Args) -> Outcome {
     if let Some(path) = &args.constants {
         return constants::run(args.device, path);
+    }
+    if let Some(path) = &args.launch {
+        return launch::run(args.device, path, args.clusters, args.json.as_deref());
     }
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
