@@ -193,8 +193,9 @@ pub const B200: Machine = Machine {
     memory_latency: H200.memory_latency,
     load_latency: H200.load_latency,
     link_bytes: 64.0,
-    // P: ffpa-attn reports 1,517 TFLOP/s at head dim 512 with 128 rows per pair of CTAs: 128 FLOP per byte from L2.
-    l2_bytes: 12.0e12,
+    // P: cutile-rs reports 2.07 PFLOP/s for a GEMM on a B200 (arXiv 2606.15991). The largest tiles of a pair of CTAs,
+    // 256 x 256, are 128 FLOP per byte from L2, so L2 gives at least this.
+    l2_bytes: 16.2e12,
     // D: 8 TB/s, of which Hopper's share is reached.
     memory_bytes: 7.2e12,
     // D
