@@ -207,6 +207,47 @@ pub const B200: Machine = Machine {
 };
 
 impl Machine {
+    /// The same machine with another value of the constant called `name`, as its field is.
+    ///
+    /// # Errors
+    /// If no constant that can be changed has this name, or the value is none that a machine can have.
+    pub fn with(mut self, name: &str, value: f64) -> Result<Machine, String> {
+        if !value.is_finite() || value < 0.0 {
+            return Err(format!("{name} = {value}: a constant is a number from 0 on"));
+        }
+        let constant = self.constants().into_iter().find(|(known, _)| *known == name);
+        let Some((_, constant)) = constant else {
+            let names = self.constants().map(|(name, _)| name).join(", ");
+            return Err(format!("the model of time has no constant `{name}` to change: {names}"));
+        };
+        *constant = value;
+        Ok(self)
+    }
+
+    /// Constants that are neither counts nor from a data sheet alone, by name.
+    fn constants(&mut self) -> [(&'static str, &mut f64); 18] {
+        [
+            ("tensor_clock_ghz", &mut self.tensor_clock_ghz),
+            ("fma_pair", &mut self.fma_pair),
+            ("alu", &mut self.alu),
+            ("convert", &mut self.convert),
+            ("mufu_ports", &mut self.mufu_ports),
+            ("alone", &mut self.alone),
+            ("product_latency", &mut self.product_latency),
+            ("commit_latency", &mut self.commit_latency),
+            ("mbarrier_latency", &mut self.mbarrier_latency),
+            ("mbarrier_look", &mut self.mbarrier_look),
+            ("barrier_latency", &mut self.barrier_latency),
+            ("cluster_latency", &mut self.cluster_latency),
+            ("tensor_memory_latency", &mut self.tensor_memory_latency),
+            ("copy_latency", &mut self.copy_latency),
+            ("load_latency", &mut self.load_latency),
+            ("l2_bytes", &mut self.l2_bytes),
+            ("memory_bytes", &mut self.memory_bytes),
+            ("cta_start", &mut self.cta_start),
+        ]
+    }
+
     /// The clock in GHz while tensor cores are busy a share of the time.
     pub fn clock(&self, tensor: f64) -> f64 {
         let range = self.power_full - self.power_free;

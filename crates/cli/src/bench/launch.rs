@@ -1,5 +1,7 @@
-//! What the model of time says of a launch that others made: a captured one, or a PTX file with the options of `sim`.
+//! What the model of time says of a launch of any kernel.
 
+use super::Args;
+use super::predicted::machine_with;
 use crate::{Outcome, output};
 use filetest::{Capture, Prepared};
 use program::Launch;
@@ -32,16 +34,15 @@ struct Predicted {
 }
 
 /// Predicts the launch that `path` describes.
-pub fn run(device: DeviceName, path: &Path, samples: u32, json: Option<&Path>) -> Outcome {
-    let DeviceName::Simulated(arch) = device else {
-        return Err(
-            "--launch is predicted by the model of time: --device sim-sm90 or sim-sm100".into()
-        );
+pub(super) fn run(args: &Args, path: &Path) -> Outcome {
+    let DeviceName::Simulated(arch) = args.device else {
+        let text = "--launch is predicted by the model of time: --device sim-sm90 or sim-sm100";
+        return Err(text.into());
     };
-    let machine = super::machine(arch)?;
+    let machine = machine_with(arch, &args.constant)?;
     let prepared = Capture::read(path)?.load(false)?;
-    let predicted = predict(machine, &prepared, samples)?;
-    match json {
+    let predicted = predict(&machine, &prepared, args.clusters)?;
+    match args.json.as_deref() {
         Some(path) if path.as_os_str() == "-" => output::print_json(&predicted),
         Some(path) => {
             files::write(path, serde_json::to_string_pretty(&predicted)? + "\n")?;
@@ -51,7 +52,7 @@ pub fn run(device: DeviceName, path: &Path, samples: u32, json: Option<&Path>) -
     }
 }
 
-fn predict(machine: &'static Machine, prepared: &Prepared, samples: u32) -> Result<Predicted> {
+fn predict(machine: &Machine, prepared: &Prepared, samples: u32) -> Result<Predicted> {
     let program = &prepared.program;
     let launch = program.launches.first().ok_or("no launch")?;
     let clusters = time::spread(launch, samples);
@@ -69,7 +70,7 @@ fn predict(machine: &'static Machine, prepared: &Prepared, samples: u32) -> Resu
 
 impl Predicted {
     fn new(
-        machine: &'static Machine,
+        machine: &Machine,
         launch: &Launch,
         launched: &Launched,
         (clusters, microseconds): (Vec<u32>, f64),

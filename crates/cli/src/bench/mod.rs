@@ -76,6 +76,9 @@ pub struct Args {
     /// Clusters of the launch that the simulator runs and that stand for all, spread over its grid
     #[arg(long, value_name = "N", default_value_t = 3, requires = "launch")]
     clusters: u32,
+    /// Gives a constant of the model of time another value, to see what depends on it
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["compare", "constants"])]
+    constant: Vec<String>,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -116,7 +119,7 @@ pub fn run(args: Args) -> Outcome {
         return constants::run(args.device, path);
     }
     if let Some(path) = &args.launch {
-        return launch::run(args.device, path, args.clusters, args.json.as_deref());
+        return launch::run(&args, path);
     }
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
@@ -209,7 +212,8 @@ fn measure(
     };
     let time = match args.device {
         DeviceName::Simulated(arch) => {
-            let prediction = predicted::predict(arch, device, &plan, row)?;
+            let machine = predicted::machine_with(arch, &args.constant)?;
+            let prediction = predicted::predict(&machine, device, &plan, row)?;
             result.bound = prediction.longest().map(|launch| launch.bound.to_string());
             prediction.microseconds
         }

@@ -24,9 +24,19 @@ pub fn machine(arch: Arch) -> Result<&'static Machine> {
     }
 }
 
+/// The machine of an architecture with constants that the command line changes, each as `NAME=VALUE`.
+pub fn machine_with(arch: Arch, changes: &[String]) -> Result<Machine> {
+    let change = |machine: Machine, change: &String| {
+        let (name, value) =
+            change.split_once('=').ok_or_else(|| format!("--constant {change}: NAME=VALUE"))?;
+        let value = value.parse().map_err(|_| format!("--constant {change}: no number"))?;
+        machine.with(name, value)
+    };
+    Ok(changes.iter().try_fold(*machine(arch)?, change)?)
+}
+
 /// Predicts a row whose plan for the device is `plan`.
-pub fn predict(arch: Arch, device: &Device, plan: &Plan, row: &Row) -> Result<Prediction> {
-    let machine = machine(arch)?;
+pub fn predict(machine: &Machine, device: &Device, plan: &Plan, row: &Row) -> Result<Prediction> {
     let program = plan.program().ok_or("a plan without kernels")?;
     let small = smaller(device, plan, &row.case)?;
     let recorded = small.as_ref().map_or(plan, |(plan, _)| plan);

@@ -69,7 +69,7 @@ fn pair(
     let DeviceName::Simulated(arch) = args.device else { return Ok(None) };
     let Some(row) = measurement.row() else { return Ok(None) };
     let plan = sixwarp::plan(&row.case.problem()?, device)?;
-    let prediction = predicted::predict(arch, device, &plan, &row)?;
+    let prediction = predicted::predict(predicted::machine(arch)?, device, &plan, &row)?;
     let Some(launch) = prediction.longest() else { return Ok(None) };
     Ok(Some(Pair {
         suite: measurement.suite.clone(),
