@@ -28,9 +28,10 @@ fn saved(ctas: u32) -> PathBuf {
     folder
 }
 
-fn predicted(folder: &Path, device: &str) -> serde_json::Value {
+fn predicted(folder: &Path, device: &str, more: &[&str]) -> serde_json::Value {
     let launch = folder.join("launch.json");
-    let output = bench(&["--device", device, "--launch", launch.to_str().unwrap(), "--json", "-"]);
+    let plain = ["--device", device, "--launch", launch.to_str().unwrap(), "--json", "-"];
+    let output = bench(&[&plain, more].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -38,7 +39,7 @@ fn predicted(folder: &Path, device: &str) -> serde_json::Value {
 #[test]
 fn a_kernel_takes_what_its_busiest_unit_takes() {
     let folder = saved(132);
-    let json = predicted(&folder, "sim-sm90");
+    let json = predicted(&folder, "sim-sm90", &[]);
     assert_eq!((json["machine"].as_str(), json["kernel"].as_str()), (Some("H200"), Some("mufu")));
     assert_eq!(json["bound"], "special functions");
     let cycles = (json["microseconds"].as_f64().unwrap() - 0.9) * 1980.0;
@@ -50,7 +51,7 @@ fn a_kernel_takes_what_its_busiest_unit_takes() {
 fn clusters_that_do_not_fit_come_later() {
     // Two CTAs of 512 threads fit a multiprocessor.
     let [some, more] = [264, 265].map(saved);
-    let us = |folder| predicted(folder, "sim-sm90")["microseconds"].as_f64().unwrap() - 0.9;
+    let us = |folder| predicted(folder, "sim-sm90", &[])["microseconds"].as_f64().unwrap() - 0.9;
     let ratio = us(&more) / us(&some);
     assert!((ratio - 2.0).abs() < 0.01, "{ratio}");
     [some, more].into_iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
@@ -72,6 +73,29 @@ fn a_launch_is_predicted_and_not_measured() {
         assert_eq!(refused.status.code(), Some(1));
         let message = String::from_utf8(refused.stderr).unwrap();
         assert!(message.contains("sim-sm90"), "{message}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_constant_of_the_model_takes_another_value() {
+    let folder = saved(3);
+    let us = |more: &[&str]| predicted(&folder, "sim-sm90", more)["microseconds"].as_f64().unwrap();
+    // 198,000 cycles later than the table says.
+    let later = us(&["--constant", "cta_start=198100"]) - us(&[]);
+    assert!((later - 100.0).abs() < 0.01, "{later} us");
+    let launch = folder.join("launch.json");
+    for (wrong, why) in [
+        ("cta_starts=1", "mbarrier_latency"),
+        ("cta_start", "NAME=VALUE"),
+        ("cta_start=soon", "no number"),
+        ("cta_start=-1", "from 0 on"),
+    ] {
+        let arguments = ["--launch", launch.to_str().unwrap(), "--constant", wrong];
+        let refused = bench(&[&["--device", "sim-sm90"], &arguments[..]].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert!(message.contains(why), "{wrong}: {message}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
