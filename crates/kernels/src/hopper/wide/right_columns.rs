@@ -7,7 +7,7 @@ use crate::hopper::epilogue::Columns;
 use crate::hopper::fragment;
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SignalCursor, Slot, WgmmaA};
 
 struct RightColumns<'f> {
     frame: &'f Frame,
@@ -16,6 +16,8 @@ struct RightColumns<'f> {
     lead: Reg<bool>,
     v: Cursor<Consumer>,
     p: Cursor<Consumer>,
+    /// Whether the next tile's scores are computed, where products wait for that.
+    scored: Option<SignalCursor>,
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
     watch: Watch,
@@ -33,6 +35,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         lead: b.setp(Cmp::Eq, lane, 0),
         v: shared.v_rings[1].consumer(b),
         p: shared.p_ring.consumer(b),
+        scored: shared.scored.map(|scored| scored.cursor(b)),
         out: b.regs(frame.config.right_columns() as usize / 2),
         yes: b.predicate(true),
         watch: frame.params.watch(b),
@@ -104,6 +107,10 @@ impl RightColumns<'_> {
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = p_operand.at(b, at);
         let products = self.frame.products(b, &values, 1, &self.out);
+        if let Some(scored) = &self.scored {
+            scored.wait(b);
+            scored.advance(b);
+        }
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
             let a = WgmmaA::Shared(p_operand.step(b, probabilities, step), false);

@@ -300,6 +300,8 @@ impl<'p> Unpack<'p> {
     fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
         let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
         let scales = self.take_scales(b, now);
+        // Before the wait for a place: behind it every instruction delays who multiplies.
+        let exist = self.marks.map(|marks| (marks, self.existing(b, now)));
         let base = self.base_of(b, segments, n);
         let coming = self.lane.quarter_of(b, self.format, base, next);
         self.load_scales(b, &coming);
@@ -323,8 +325,8 @@ impl<'p> Unpack<'p> {
                 self.load_step(b, &coming, step);
             }
         }
-        if let Some(marks) = self.marks {
-            self.write_marks(b, marks, now, slots[0].stage());
+        if let Some((marks, exist)) = exist {
+            marks.write_bytes(b, self.warp, slots[0].stage(), &[exist], self.lane.lead);
         }
         b.fence_proxy_async();
         b.warp_sync();
@@ -334,12 +336,11 @@ impl<'p> Unpack<'p> {
         }
     }
 
-    /// Says which of this warp's rows exist.
+    /// Which of this warp's rows exist, a bit each.
     #[track_caller]
-    fn write_marks(&self, b: &mut Builder, marks: &Marks, place: &Place, stage: Reg<u32>) {
+    fn existing(&self, b: &mut Builder, place: &Place) -> Reg<u32> {
         let exists = place.exists(b);
-        let byte = self.lane.existing(b, exists);
-        marks.write_bytes(b, self.warp, stage, &[byte], self.lane.lead);
+        self.lane.existing(b, exists)
     }
 }
 
