@@ -45,9 +45,7 @@ impl Marks {
     #[track_caller]
     pub fn read(&self, b: &mut Builder, stage: Reg<u32>) -> Vec<Reg<u32>> {
         let lane = b.special("%laneid");
-        let (upper, odd) = (b.and(lane, 2), b.and(lane, 1));
-        let upper = b.shl(upper, 2);
-        let shift = b.mad(odd, 2, upper);
+        let shift = b.eval((lane & 1) * 2 + ((lane & 2) << 2));
         let at = self.at(b, stage);
         let mut words = Vec::new();
         for first in (0..self.per_tile).step_by(4) {

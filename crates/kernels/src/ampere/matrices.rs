@@ -29,12 +29,7 @@ impl Order {
         let lane = b.special("%laneid");
         match self {
             Order::Columns => [b.eval(lane % 16), b.eval(lane / 16)],
-            Order::Rows => {
-                let (within, lower) = (b.and(lane, 7), b.and(lane, 16));
-                let lower = b.shr(lower, 1);
-                let right = b.shr(lane, 3);
-                [b.or(within, lower), b.and(right, 1)]
-            }
+            Order::Rows => [b.eval((lane % 8) | ((lane & 16) >> 1)), b.eval(lane / 8 % 2)],
         }
     }
 }

@@ -82,9 +82,8 @@ pub fn e2m1_pairs(b: &mut Builder, word: Reg<u32>) -> [Reg<u32>; 4] {
     [0, 8, 16, 24].map(|bit| {
         // The low half byte at bit 0, the high one at bit 16.
         let spread = b.eval(byte(word, bit) * 0x1001);
-        let (magnitude, sign) = (b.and(spread, 0x0007_0007), b.and(spread, 0x0008_0008));
-        let (magnitude, sign) = (b.shl(magnitude, 6), b.shl(sign, 12));
-        let bits = b.or(magnitude, sign);
+        let (magnitude, sign) = (spread & 0x0007_0007, spread & 0x0008_0008);
+        let bits = b.eval((magnitude << 6) | (sign << 12));
         b.mul_halves(HalfType::Bf16, bits, lift)
     })
 }
