@@ -125,6 +125,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(path) = &args.constants {
         return constants::run(args.device, path);
     }
+    let machine = args.machine()?;
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
         return compare::run(&args, &args.compare, &device);
@@ -135,7 +136,7 @@ pub fn run(args: Args) -> Outcome {
     let quiet = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let show = |text: String| if quiet { Ok(()) } else { output::print(&text) };
     show(heading(&device, suite, &rates))?;
-    if let (Some(machine), Some(arch)) = (args.machine()?, device.arch()) {
+    if let (Some(machine), Some(arch)) = (machine, device.arch()) {
         let accuracy = predicted::accuracy(machine, arch);
         show(format!("model of time: {}, {arch} kernels; {accuracy}\n", machine.name))?;
     }
