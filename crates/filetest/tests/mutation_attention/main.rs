@@ -173,6 +173,11 @@ fn sm90_wide_shared() {
 }
 
 #[test]
+fn sm90_wide_cut() {
+    check(&subjects::SM90_WIDE_CUT);
+}
+
+#[test]
 fn sm90_wide_lists() {
     check(&subjects::SM90_WIDE_LISTS);
 }

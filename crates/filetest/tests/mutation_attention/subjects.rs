@@ -213,6 +213,26 @@ pub const SM90_WIDE_SHARED: Subject = Subject {
     files: &[],
 };
 
+/// Hopper, wide rows of a work tile that three clusters have parts of.
+pub const SM90_WIDE_CUT: Subject = Subject {
+    name: "sm90-wide-cut",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        queries = [1, 6]
+        keys = [1000, 40]
+        mask = "causal"
+        shared = true
+        layout = "paged"
+        page = 64
+    "#,
+    options: |options| PlanOptions { processors: 6, ..options },
+    function: None,
+    files: &["work/exchange.rs", "hopper/parts.rs", "hopper/wide/right_columns.rs"],
+};
+
 /// Hopper, wide rows that lists name, keys that are values.
 pub const SM90_WIDE_LISTS: Subject = Subject {
     name: "sm90-wide-lists",

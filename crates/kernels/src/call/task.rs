@@ -393,11 +393,17 @@ impl Params {
         }
     }
 
-    /// Waits for the CTA's threads, which find its work together where it is shared out by lengths.
+    /// Waits for the threads of the CTA, or of all CTAs of its cluster. Where work is shared out by lengths, those
+    /// of a CTA find its share together.
     pub fn share_out(&self, b: &mut Builder) {
+        let clustered = self.tiling.cluster > 1;
         match &self.order {
+            Order::List(_) if clustered => b.cluster_barrier(),
             Order::List(_) => b.barrier_all(),
             Order::Shares(shares) => {
+                if clustered {
+                    b.cluster_barrier();
+                }
                 self.begin(b);
                 shares.find(b, self);
             }
@@ -414,6 +420,11 @@ impl Params {
             Some(words) => words.begin(b),
             None => Watch::Register(Finite::new(b)),
         }
+    }
+
+    /// Whether work tiles are cut.
+    pub fn cuts(&self) -> bool {
+        matches!(&self.order, Order::Shares(shares) if shares.exchange().is_some())
     }
 
     /// How a tile's part of a work tile is exchanged, where work tiles are cut.

@@ -304,7 +304,8 @@ fn cuts(
         Split::Auto => {
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
-            (work_tiles * tuning.few_work_tiles >= options.processors.into()).then_some(true)
+            let shares = options.processors / schedule.cluster();
+            (work_tiles * tuning.few_work_tiles >= shares.into()).then_some(true)
         }
     }
 }
