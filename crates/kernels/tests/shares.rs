@@ -170,3 +170,46 @@ fn whole_work_tiles_have_the_same_bits_in_any_batch() {
         }
     }
 }
+
+/// A batch so large that its last part goes to the CTAs that are done first, and how many there are.
+fn with_tail() -> (Case, u32) {
+    let mut batch = (vec![1; 8], vec![800; 8]);
+    batch.0.extend([70, 1, 40]);
+    batch.1.extend([600, 900, 300]);
+    (case("with-a-tail", (Arch::Sm90, RowBlocks::Auto, 64), &batch), 2)
+}
+
+fn simulated_with_tail(processors: u32) -> Simulated {
+    let mut engine = simulated((Arch::Sm90, RowBlocks::Auto, 64));
+    engine.options.processors = processors;
+    engine.options.tail_from = Some(16);
+    engine
+}
+
+/// Outputs of a run, and how many pieces of the tail were taken.
+fn run_with_tail(case: &Case, processors: u32, mode: &str, seed: u64) -> (Vec<u8>, u32) {
+    let (problem, data) = (case.problem().expect("valid"), CaseData::new(case).expect("valid"));
+    let mut engine = simulated_with_tail(processors);
+    engine.simulator = sim::Options::mode(mode, seed).expect("a mode");
+    let program = planned(&engine, &problem);
+    let report = sim::run(&program, &memory(&program, &problem, &data), &engine.simulator);
+    let buffers = report.unwrap_or_else(|error| panic!("{mode} {seed}: {error}")).buffers;
+    let buffer = |name: &str| &buffers[program.buffer(name).expect("a buffer").0];
+    // The counter is the last of the flags.
+    let taken = buffer("flags").as_chunks::<4>().0.last().map(|word| u32::from_le_bytes(*word));
+    (buffer("out").clone(), taken.unwrap_or(0))
+}
+
+/// Whoever takes a piece of the tail, every part is added to the same sum.
+#[test]
+fn a_tail_gives_the_right_numbers_and_the_same_bits() {
+    let (case, processors) = with_tail();
+    let mut engine = simulated_with_tail(processors);
+    let outcome = cases::check(&case, &mut engine);
+    assert!(matches!(outcome, Outcome::Passed(_)), "{outcome}");
+    let first = run_with_tail(&case, processors, "eager", 0);
+    assert_eq!(first.1, processors, "pieces of the tail");
+    for (mode, seed) in [("adversarial", 0), ("random", 1), ("random", 2)] {
+        assert!(run_with_tail(&case, processors, mode, seed) == first, "{mode} {seed}");
+    }
+}

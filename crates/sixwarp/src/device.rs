@@ -6,6 +6,9 @@ use std::str::FromStr;
 /// Names the generation whose kernels GPUs take instead of those of their own.
 const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 
+/// KV tiles of a share from which on Hopper GPUs leave the last part of a batch to the CTAs that are done first.
+const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
+
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
@@ -69,7 +72,7 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`.
+    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`, or `SIXWARP_TAIL` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -83,6 +86,7 @@ impl Device {
         let wrong =
             |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
         few_heads().map_err(wrong)?;
+        tail_from()?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -128,11 +132,13 @@ impl Device {
     }
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them.
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them; a number in `SIXWARP_TAIL` is
+    /// [`PlanOptions::tail_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
-        let usual = PlanOptions { few_heads, ..usual };
+        let tail_from = tail_from().ok().flatten().or(usual.tail_from);
+        let usual = PlanOptions { few_heads, tail_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -153,6 +159,13 @@ impl Device {
             Kind::Simulated { arch, .. } => format!("a simulated {arch} GPU"),
         }
     }
+}
+
+/// What the environment says about the last part of a batch.
+fn tail_from() -> Result<Option<u32>, Error> {
+    let Ok(tiles) = std::env::var(TAIL_VARIABLE) else { return Ok(None) };
+    let wrong = |_| Error::NoDevice(format!("{TAIL_VARIABLE}: `{tiles}` is no number of KV tiles"));
+    tiles.parse().map(Some).map_err(wrong)
 }
 
 /// What the environment says about the kernel for few heads.

@@ -158,6 +158,11 @@ fn sm90_cut() {
 }
 
 #[test]
+fn sm90_tail() {
+    check(&subjects::SM90_TAIL);
+}
+
+#[test]
 fn sm90_combine() {
     check(&subjects::SM90_COMBINE);
 }

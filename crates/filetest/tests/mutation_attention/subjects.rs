@@ -161,6 +161,21 @@ pub const SM90_CUT: Subject = Subject {
     files: EXCHANGE,
 };
 
+/// Hopper, a batch whose last part goes to the CTAs that are done first.
+pub const SM90_TAIL: Subject = Subject {
+    name: "sm90-tail",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 64
+        queries = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 40]
+        keys = [800, 800, 800, 800, 100, 100, 100, 100, 100, 100, 100, 60]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { processors: 2, tail_from: Some(8), ..options },
+    function: None,
+    files: &["work/shares.rs", "work/tail.rs"],
+};
+
 /// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
 pub const SM90_COMBINE: Subject = Subject {
     name: "sm90-combine",

@@ -321,12 +321,8 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
     let shares = options.processors / schedule.cluster();
     let shares = most_work_tiles.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
     let exchange = cuts.then(|| {
-        let size = schedule.part_size();
-        Buffers {
-            parts: memory.workspace("parts", size.bytes(shares)),
-            flags: memory.workspace("flags", u64::from(size.flags(shares)) * 4),
-            size,
-        }
+        let tail = has_tail(problem, &schedule, options);
+        Buffers::reserve(&mut memory, schedule.part_size(), shares, tail)
     });
     let of = SharesOf {
         batch: problem.batch() as u32,
@@ -335,6 +331,7 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
         threads: schedule.threads(),
         lonely_tile: schedule.lonely_tile(),
         exchange,
+        tail_from: options.tail_from.unwrap_or(u32::MAX),
         tuning: tuning.shares,
     };
     let task = Task {
@@ -349,11 +346,20 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
             .stamps
             .then(|| memory.output("stamps", Stamps::bytes(shares * schedule.cluster()))),
     };
-    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers, shares));
+    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers));
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
     finished(request, memory, kernels, launches, summary)
+}
+
+/// Whether the last part of the work goes to the CTAs that are done first. Single tokens wait for memory alone, which
+/// those that are done leave to the others. (The search for the tail goes over sequences once.)
+fn has_tail(problem: &Problem, schedule: &Schedule, options: &PlanOptions) -> bool {
+    options.tail_from.is_some()
+        && schedule.leads()
+        && problem.query_lengths != QueryLengths::Full
+        && problem.batch() <= schedule.threads().into()
 }
 
 /// Tiles of queries that there can be, whatever the lengths.

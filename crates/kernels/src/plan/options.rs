@@ -207,6 +207,10 @@ pub struct PlanOptions {
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
+    /// KV tiles of a CTA's share from which on the last sixteenth of the work is left to the CTAs that are done first,
+    /// where work is shared out by lengths on the device, on Hopper. The usual choice is never, until it has been
+    /// measured on a GPU.
+    pub tail_from: Option<u32>,
     /// Whether queries, keys and values may begin at any address that their elements may, not only at multiples of
     /// 16 bytes. Slower: every call copies them into the workspace first.
     pub any_address: bool,
@@ -223,6 +227,7 @@ impl PlanOptions {
             row_blocks: RowBlocks::Auto,
             few_heads: FewHeads::Never,
             stamps: false,
+            tail_from: None,
             any_address: false,
         }
     }

@@ -154,6 +154,11 @@ impl Schedule {
         }
     }
 
+    /// Whether a role of the kernel takes pieces of the tail for its CTA.
+    pub fn leads(&self) -> bool {
+        matches!(self, Schedule::Hopper(_) | Schedule::HopperWide(_)) && self.cluster() == 1
+    }
+
     /// CTAs that a multiprocessor has room for.
     pub fn resident(&self) -> u32 {
         match self {
