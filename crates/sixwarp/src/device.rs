@@ -9,6 +9,9 @@ const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 /// KV tiles of a share from which on Hopper GPUs leave the last part of a batch to the CTAs that are done first.
 const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
 
+/// KV tiles for which processors wait from which on Hopper GPUs share dense problems out evenly.
+const EVEN_VARIABLE: &str = "SIXWARP_EVEN";
+
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
@@ -72,7 +75,8 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`, or `SIXWARP_TAIL` is no number.
+    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`, or `SIXWARP_TAIL` or
+    /// `SIXWARP_EVEN` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -86,7 +90,8 @@ impl Device {
         let wrong =
             |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
         few_heads().map_err(wrong)?;
-        tail_from()?;
+        tiles(TAIL_VARIABLE)?;
+        tiles(EVEN_VARIABLE)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -132,13 +137,14 @@ impl Device {
     }
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them; a number in `SIXWARP_TAIL` is
-    /// [`PlanOptions::tail_from`].
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Numbers in `SIXWARP_TAIL` and
+    /// `SIXWARP_EVEN` are [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
-        let tail_from = tail_from().ok().flatten().or(usual.tail_from);
-        let usual = PlanOptions { few_heads, tail_from, ..usual };
+        let tiles = |name| tiles(name).ok().flatten();
+        let (tail_from, even_from) = (tiles(TAIL_VARIABLE), tiles(EVEN_VARIABLE));
+        let usual = PlanOptions { few_heads, tail_from, even_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -161,10 +167,10 @@ impl Device {
     }
 }
 
-/// What the environment says about the last part of a batch.
-fn tail_from() -> Result<Option<u32>, Error> {
-    let Ok(tiles) = std::env::var(TAIL_VARIABLE) else { return Ok(None) };
-    let wrong = |_| Error::NoDevice(format!("{TAIL_VARIABLE}: `{tiles}` is no number of KV tiles"));
+/// A number of KV tiles in the environment.
+fn tiles(variable: &str) -> Result<Option<u32>, Error> {
+    let Ok(tiles) = std::env::var(variable) else { return Ok(None) };
+    let wrong = |_| Error::NoDevice(format!("{variable}: `{tiles}` is no number of KV tiles"));
     tiles.parse().map(Some).map_err(wrong)
 }
 

@@ -281,7 +281,7 @@ fn finished(
 }
 
 /// How work is shared out by lengths on the device: whether work tiles may be cut. `None` where there are no
-/// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
+/// such lengths and processors wait little for each other, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
 fn cuts(
     problem: &Problem,
     n: u8,
@@ -293,8 +293,11 @@ fn cuts(
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
         || segment.lengths.packed.is_some();
-    if !on_device || !schedule.shares_out() || problem.has_attn_mask() {
+    if !schedule.shares_out() || problem.has_attn_mask() {
         return None;
+    }
+    if !on_device {
+        return waits_long(problem, n, schedule, options).then_some(true);
     }
     match options.split {
         Split::Never => Some(false),
@@ -308,6 +311,18 @@ fn cuts(
             (work_tiles * tuning.few_work_tiles >= shares.into()).then_some(true)
         }
     }
+}
+
+/// Whether processors wait long in the last round of a dense problem, in which all work tiles are equally long.
+fn waits_long(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
+    let full = problem.segments[n as usize].mask == Mask::Full && options.split == Split::Auto;
+    let hopper = matches!(schedule, Schedule::Hopper(_) | Schedule::HopperWide(_));
+    let (Some(from), true, true) = (options.even_from, full, hopper) else { return false };
+    let shares = u64::from(options.processors / schedule.cluster()).max(1);
+    let work_tiles = u64::from(schedule.tiles(problem)) * problem.kv_heads() * problem.batch();
+    let unused = work_tiles.next_multiple_of(shares) - work_tiles;
+    let waited = unused * u64::from(key_tiles(problem, n, schedule)) / shares;
+    work_tiles > shares && waited >= from.into()
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.
