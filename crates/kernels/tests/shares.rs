@@ -7,7 +7,7 @@ use common::{Simulated, memory};
 use problem::{Problem, SegmentSlot, Slot};
 use program::Program;
 use sim::Row;
-use sixwarp_kernels::{Arch, RowBlocks, Split, plan};
+use sixwarp_kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
 
 /// Processors among which work is shared out.
 const PROCESSORS: u32 = 8;
@@ -226,4 +226,21 @@ fn dense_problems_are_shared_out_evenly() {
     planned(&engine, &case.problem().expect("valid"));
     let outcome = cases::check(&case, &mut engine);
     assert!(matches!(outcome, Outcome::Passed(_)), "{outcome}");
+}
+
+/// Wide decodes are shared out where keys are long, and take a list where a window leaves few of them.
+#[test]
+fn short_windows_of_wide_heads_take_a_list() {
+    let options = PlanOptions::for_arch(Arch::Sm90);
+    let summary = |mask: &str| {
+        let text = format!(
+            "[[case]]\nname = \"x\"\nbatch = 128\nheads = 64\nkv_heads = 1\ndim = 512\nshared = true\nqueries = 1\n\
+             keys = {:?}\nmask = \"{mask}\"\nlayout = \"paged\"\npage = 64\n",
+            [4096; 128]
+        );
+        let case = cases::parse(&text).expect("a case").remove(0);
+        plan(&case.problem().expect("valid"), Arch::Sm90, &options).expect("supported").summary
+    };
+    assert!(summary("full").ends_with("shared out by lengths on the device"));
+    assert!(summary("window(127,0)").ends_with("split(s)"));
 }

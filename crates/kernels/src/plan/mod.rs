@@ -308,9 +308,25 @@ fn cuts(
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
             let shares = options.processors / schedule.cluster();
-            (work_tiles * tuning.few_work_tiles >= shares.into()).then_some(true)
+            let many = work_tiles * tuning.few_work_tiles >= shares.into();
+            let least = u64::from(shares * schedule.least_share());
+            let work = work_tiles.saturating_mul(visible_tiles(problem, n, schedule));
+            let ragged = problem.query_lengths != QueryLengths::Full;
+            (many && (ragged || work >= least)).then_some(true)
         }
     }
+}
+
+/// KV tiles that a work tile visits at most.
+fn visible_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u64 {
+    let segment = &problem.segments[n as usize];
+    let seen = match segment.mask {
+        Mask::Window { left: Some(left), right } => {
+            left.saturating_add(right.unwrap_or(0)).saturating_add(problem.longest_query())
+        }
+        _ => segment.longest(),
+    };
+    seen.min(segment.longest()).div_ceil(schedule.tile().into()) + 1
 }
 
 /// Whether processors wait long in the last round of a dense problem, in which all work tiles are equally long.

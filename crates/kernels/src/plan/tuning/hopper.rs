@@ -22,6 +22,9 @@ pub const TIME: TimeModel = TimeModel {
 pub const SHARES: ShareTuning =
     ShareTuning { ends: 1.0, least: 4.0, whole: 6, smallest: 1.0 / 64.0 };
 
+/// KV tiles of a share from which on decodes of wide heads are shared out by their lengths. Not measured.
+pub const WIDE_SHARE: u32 = 16;
+
 /// Larger clusters do not fill their cluster of processors (GPC): 32 clusters of 4, or 16 of 8, take two rounds on the
 /// 132 processors.
 const LOST_CLUSTERS: u32 = 8;
