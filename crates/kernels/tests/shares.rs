@@ -242,19 +242,20 @@ fn dense_problems_are_shared_out_evenly() {
     assert!(matches!(outcome, Outcome::Passed(_)), "{outcome}");
 }
 
-/// Wide decodes are shared out where keys are long, and take a list where a window leaves few of them.
+/// Wide decodes are shared out where there are many of long keys. Others take a list.
 #[test]
-fn short_windows_of_wide_heads_take_a_list() {
+fn few_or_short_decodes_of_wide_heads_take_a_list() {
     let options = PlanOptions::for_arch(Arch::Sm90);
-    let summary = |mask: &str| {
+    let summary = |batch: usize, mask: &str| {
         let text = format!(
-            "[[case]]\nname = \"x\"\nbatch = 128\nheads = 64\nkv_heads = 1\ndim = 512\nshared = true\nqueries = 1\n\
-             keys = {:?}\nmask = \"{mask}\"\nlayout = \"paged\"\npage = 64\n",
-            [4096; 128]
+            "[[case]]\nname = \"x\"\nbatch = {batch}\nheads = 64\nkv_heads = 1\ndim = 512\nshared = true\n\
+             queries = 1\nkeys = {:?}\nmask = \"{mask}\"\nlayout = \"paged\"\npage = 64\n",
+            vec![4096; batch]
         );
         let case = cases::parse(&text).expect("a case").remove(0);
         plan(&case.problem().expect("valid"), Arch::Sm90, &options).expect("supported").summary
     };
-    assert!(summary("full").ends_with("shared out by lengths on the device"));
-    assert!(summary("window(127,0)").ends_with("split(s)"));
+    assert!(summary(64, "full").ends_with("shared out by lengths on the device"));
+    assert!(summary(16, "full").ends_with("split(s)"));
+    assert!(summary(128, "window(127,0)").ends_with("split(s)"));
 }

@@ -26,6 +26,7 @@ use schedule::Schedule;
 use splits::Work;
 use std::sync::Arc;
 use tuning::Tuning;
+use tuning::hopper::{WIDE_FEW, WIDE_SHARE};
 
 /// A program and why it looks the way it does.
 #[derive(Clone, Debug)]
@@ -308,11 +309,16 @@ fn cuts(
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
             let shares = options.processors / schedule.cluster();
-            let many = work_tiles * tuning.few_work_tiles >= shares.into();
-            let least = u64::from(shares * schedule.least_share());
-            let work = work_tiles.saturating_mul(visible_tiles(problem, n, schedule));
-            let ragged = problem.query_lengths != QueryLengths::Full;
-            (many && (ragged || work >= least)).then_some(true)
+            let many = |few: u64| work_tiles * few >= shares.into();
+            let wide = matches!(schedule, Schedule::HopperWide(_));
+            let pays = match problem.query_lengths {
+                QueryLengths::Full if wide => {
+                    let work = work_tiles.saturating_mul(visible_tiles(problem, n, schedule));
+                    many(WIDE_FEW) && work >= u64::from(shares * WIDE_SHARE)
+                }
+                _ => many(tuning.few_work_tiles),
+            };
+            pays.then_some(true)
         }
     }
 }

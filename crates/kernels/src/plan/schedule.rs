@@ -6,7 +6,6 @@ use crate::call::memory::Memory;
 use crate::call::task::{Params, Task, Tiling};
 use crate::hopper::{few_heads, narrow, wide};
 use crate::plan::options::{Arch, PlanOptions};
-use crate::plan::tuning::hopper::WIDE_SHARE;
 use crate::work::exchange::Size;
 use problem::Problem;
 use program::Argument;
@@ -152,15 +151,6 @@ impl Schedule {
             Schedule::HopperWide(config) => config.shares_out(),
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shares_out(),
             Schedule::MmaSync(_) | Schedule::HopperFewHeads(_) | Schedule::PairOfCtas(_) => false,
-        }
-    }
-
-    /// KV tiles of a share, at most, from which on queries of equal lengths are shared out by those of their keys. Wide
-    /// rows have few heads, and short windows took 9 µs by a list, of which finding shares would be a fifth.
-    pub fn least_share(&self) -> u32 {
-        match self {
-            Schedule::HopperWide(_) => WIDE_SHARE,
-            _ => 0,
         }
     }
 
