@@ -6,6 +6,12 @@ use std::str::FromStr;
 /// Names the generation whose kernels GPUs take instead of those of their own.
 const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 
+/// KV tiles of a share from which on Hopper GPUs leave the last part of a batch to the CTAs that are done first.
+const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
+
+/// KV tiles for which processors wait from which on Hopper GPUs share dense problems out evenly.
+const EVEN_VARIABLE: &str = "SIXWARP_EVEN";
+
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
@@ -69,7 +75,8 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`.
+    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`, or `SIXWARP_TAIL` or
+    /// `SIXWARP_EVEN` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -83,6 +90,8 @@ impl Device {
         let wrong =
             |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
         few_heads().map_err(wrong)?;
+        tiles(TAIL_VARIABLE)?;
+        tiles(EVEN_VARIABLE)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -126,11 +135,14 @@ impl Device {
     }
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them.
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Numbers in `SIXWARP_TAIL` and
+    /// `SIXWARP_EVEN` are [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
-        let usual = PlanOptions { few_heads, ..usual };
+        let tiles = |name| tiles(name).ok().flatten();
+        let (tail_from, even_from) = (tiles(TAIL_VARIABLE), tiles(EVEN_VARIABLE));
+        let usual = PlanOptions { few_heads, tail_from, even_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -162,6 +174,13 @@ pub(crate) fn other_kernels(arch: Arch, gpu: impl fmt::Display, own: Arch) -> Un
 /// Kernels of `arch` are asked for where none run.
 pub(crate) fn no_kernels(arch: Arch, device: impl fmt::Display) -> Unsupported {
     Unsupported::new(format!("arch {arch}"), format!("{device} runs no kernels"))
+}
+
+/// A number of KV tiles in the environment.
+fn tiles(variable: &str) -> Result<Option<u32>, Error> {
+    let Ok(tiles) = std::env::var(variable) else { return Ok(None) };
+    let wrong = |_| Error::NoDevice(format!("{variable}: `{tiles}` is no number of KV tiles"));
+    tiles.parse().map(Some).map_err(wrong)
 }
 
 /// What the environment says about the kernel for few heads.

@@ -212,6 +212,14 @@ pub struct PlanOptions {
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
+    /// KV tiles of a CTA's share from which on the last sixteenth of the work is left to the CTAs that are done first,
+    /// where work is shared out by lengths on the device, on Hopper. The usual choice is never, until it has been
+    /// measured on a GPU.
+    pub tail_from: Option<u32>,
+    /// KV tiles for which processors wait in the last round of a dense problem without a mask, on average, from which on
+    /// its work tiles are cut and shared out evenly, on Hopper. The usual choice is never, until it has been measured
+    /// on a GPU.
+    pub even_from: Option<u32>,
     /// Whether queries, keys and values may begin at any address that their elements may, not only at multiples of
     /// 16 bytes. Slower: every call copies them into the workspace first.
     pub any_address: bool,
@@ -228,6 +236,8 @@ impl PlanOptions {
             row_blocks: RowBlocks::Auto,
             few_heads: FewHeads::Never,
             stamps: false,
+            tail_from: None,
+            even_from: None,
             any_address: false,
         }
     }

@@ -7,11 +7,13 @@ use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
+use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
+use crate::math::softmax::RowState;
 use crate::moves::marks::Marks;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, SharedArray, Slot, WgmmaA};
 
 struct Scoring<'f> {
     frame: &'f Frame,
@@ -100,10 +102,27 @@ impl Scoring<'_> {
     }
 
     fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        if self.frame.params.cuts() {
+            return self.finish_or_give(b, output);
+        }
         let factors = epilogue::finish(b, &self.scores, output);
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
         self.columns().write(b, output, factors);
+    }
+
+    /// Tells the right warpgroup the rows' states, and finishes the rows or leaves them to another CTA.
+    fn finish_or_give(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let (params, thread) = (&self.frame.params, self.scores.thread);
+        let rows = self.scores.totals(b);
+        let message = self.open_message(b);
+        self.send_states(b, &message, rows);
+        let held = HeldRows { params, rows, out: &self.out };
+        let warp = self.frame.row_warp(b, thread, false);
+        self.frame.exchange(b, output, &held, warp, |b| {
+            let factors = epilogue::finish_rows(b, thread, rows, output, true);
+            self.columns().write(b, output, factors);
+        });
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -364,17 +383,45 @@ impl Scoring<'_> {
             let to = slot.tile(b, shared.p);
             b.store_fragment(self.scores.thread, &self.scores.probabilities, to);
         }
+        self.store_of_rows(b, slot, &[(&shared.factors, factors)]);
+        if probabilities {
+            b.fence_proxy_async();
+        }
+        self.publish(b, slot);
+    }
+
+    /// Hands the right warpgroup the states of both rows, as the last message of a row block that may be cut.
+    fn send_states(&self, b: &mut Builder, slot: &Option<Slot<Producer>>, rows: [RowState; 2]) {
+        let Some(slot) = slot else { return };
+        let shared = &self.frame.shared;
+        let sums = shared.sums.as_ref().expect("work tiles that are cut");
+        let (max, sum) = (rows.map(|row| row.max), rows.map(|row| row.sum));
+        self.store_of_rows(b, slot, &[(&shared.factors, max), (sums, sum)]);
+        self.publish(b, slot);
+    }
+
+    /// Stores numbers of both rows of a thread, once per row, in the arrays of a message.
+    fn store_of_rows(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Producer>,
+        numbers: &[(&SharedArray<f32>, [Reg<f32>; 2])],
+    ) {
         let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         b.if_(first_of_row, |b| {
             let row = fragment::first_row(b, self.scores.thread);
-            let at = shared.factors.element(b, &[row, slot.stage()]);
-            b.st_shared(at, factors[0]);
-            b.st_shared(at.plus(shared.factors.offset(&[8])), factors[1]);
+            for (to, [upper, lower]) in numbers {
+                let at = to.element(b, &[row, slot.stage()]);
+                b.st_shared(at, *upper);
+                b.st_shared(at.plus(to.offset(&[8])), *lower);
+            }
         });
-        if probabilities {
-            b.fence_proxy_async();
-        }
+    }
+
+    /// Says, once per warp, that a message is complete.
+    #[track_caller]
+    fn publish(&self, b: &mut Builder, slot: &Slot<Producer>) {
         b.warp_sync();
         let full = slot.full(b);
         full.arrive_if(b, self.lead);
