@@ -1,6 +1,7 @@
 //! From a few clusters to a whole program: waves, bandwidth over all multiprocessors, clock, launches.
 
 mod bound;
+mod waves;
 
 pub use bound::Bound;
 
@@ -26,6 +27,8 @@ pub struct Launched {
     pub l2_us: f64,
     /// Share of multiprocessors' time in which they have no CTA.
     pub idle: f64,
+    /// FLOP of its products, masked or not.
+    pub flops: f64,
     /// What bounds it.
     pub bound: Bound,
     /// The slowest cluster of those that were recorded.
@@ -50,8 +53,22 @@ impl Prediction {
 
 /// Clusters that stand for all clusters of a launch: the first, one in the middle, and the last.
 pub fn sample(launch: &Launch) -> Vec<u32> {
+    spread(launch, 3)
+}
+
+/// The golden ratio, whose multiples fall between all multiples before them.
+const GOLDEN: f64 = 0.618_033_988_749_895;
+
+/// `count` clusters that stand for all of a launch: the first, the last, and one in each of as many equal ranges as
+/// are left, at another place in each. Ranges of work that repeat are met everywhere so.
+pub fn spread(launch: &Launch, count: u32) -> Vec<u32> {
     let clusters = clusters(launch);
-    let mut sample = vec![0, clusters / 2, clusters.saturating_sub(1)];
+    let ranges = f64::from(count.saturating_sub(2));
+    let place = |range: u32| (0.5 + GOLDEN * f64::from(range)).fract();
+    let inner = |range| (f64::from(range) + place(range)) / ranges * f64::from(clusters);
+    let mut sample = vec![0];
+    sample.extend((0..count.saturating_sub(2)).map(|range| inner(range) as u32));
+    sample.extend((count > 1).then(|| clusters.saturating_sub(1)));
     sample.sort_unstable();
     sample.dedup();
     sample
@@ -175,7 +192,14 @@ fn predict_launch(
         let l2_us = (read + written) / machine.l2_bytes * 1e6;
         let slowest = more * runs.iter().map(|run| run.cycles).fold(0.0, f64::max);
         let waves = clusters / resident;
-        let cycles = if waves <= 1.0 { slowest } else { mean(&|run| run.cycles) * waves.ceil() };
+        let cycles = if waves <= 1.0 {
+            slowest
+        } else {
+            let numbers = recordings.iter().map(|recording| recording.cluster);
+            let samples: Vec<(u32, f64)> =
+                numbers.zip(&runs).map(|(number, run)| (number, more * run.cycles)).collect();
+            waves::schedule(&samples, clusters as u32, resident as u32)
+        };
         let work = mean(&|run| run.tensor) * (clusters / resident).max(1.0);
         let busy = waves / waves.ceil().max(1.0);
         // Power is the whole chip's.
@@ -186,8 +210,55 @@ fn predict_launch(
         result = Some((microseconds, clock, tensor, memory_us, l2_us, 1.0 - busy));
     }
     let (microseconds, clock_ghz, tensor, memory_us, l2_us, idle) = result.unwrap_or_default();
+    let of_samples: f64 = runs.iter().map(|run| run.flops).sum();
+    let flops = more * of_samples / runs.len().max(1) as f64 * clusters * size;
     let slowest = runs.into_iter().max_by(|a, b| a.cycles.total_cmp(&b.cycles)).unwrap_or_default();
     let bound = Bound::of(&slowest, microseconds, memory_us.max(0.0), l2_us, idle);
     let kernel = launch.kernel.to_string();
-    Launched { kernel, microseconds, clock_ghz, tensor, memory_us, l2_us, idle, bound, slowest }
+    Launched {
+        kernel,
+        microseconds,
+        clock_ghz,
+        tensor,
+        memory_us,
+        l2_us,
+        idle,
+        flops,
+        bound,
+        slowest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{sample, spread};
+    use program::Launch;
+
+    fn launch(ctas: u32) -> Launch {
+        Launch {
+            kernel: "kernel".into(),
+            grid: [ctas, 1, 1],
+            block: [32, 1, 1],
+            cluster: [1, 1, 1],
+            shared_bytes: 0,
+            args: Vec::new(),
+            overlaps_previous: false,
+        }
+    }
+
+    #[test]
+    fn the_first_the_middle_and_the_last_stand_for_all() {
+        assert_eq!(sample(&launch(100)), [0, 50, 99]);
+        assert_eq!(sample(&launch(2)), [0, 1]);
+        assert_eq!(spread(&launch(100), 1), [0]);
+    }
+
+    #[test]
+    fn a_spread_meets_repeated_work_at_all_its_places() {
+        // Work that repeats every 64 clusters, and a number of samples that divides their number.
+        let sample = spread(&launch(1024), 66);
+        assert_eq!(sample.len(), 66);
+        let mean = sample.iter().map(|cluster| f64::from(cluster % 64)).sum::<f64>() / 66.0;
+        assert!((mean - 31.5).abs() < 3.0, "{mean}");
+    }
 }

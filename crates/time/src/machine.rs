@@ -203,8 +203,9 @@ pub const B200: Machine = Machine {
     memory_latency: H200.memory_latency,
     load_latency: H200.load_latency,
     link_bytes: 64.0,
-    // P: ffpa-attn reports 1,517 TFLOP/s at head dim 512 with 128 rows per pair of CTAs: 128 FLOP per byte from L2.
-    l2_bytes: 12.0e12,
+    // P: cutile-rs reports 2.07 PFLOP/s for a GEMM on a B200 (arXiv 2606.15991). The largest tiles of a pair of CTAs,
+    // 256 x 256, are 128 FLOP per byte from L2, so L2 gives at least this.
+    l2_bytes: 16.2e12,
     // D: 8 TB/s, of which Hopper's share is reached.
     memory_bytes: 7.2e12,
     // D
@@ -217,6 +218,47 @@ pub const B200: Machine = Machine {
 };
 
 impl Machine {
+    /// The same machine with another value of the constant called `name`, as its field is.
+    ///
+    /// # Errors
+    /// If no constant that can be changed has this name, or the value is none that a machine can have.
+    pub fn with(mut self, name: &str, value: f64) -> Result<Machine, String> {
+        if !value.is_finite() || value < 0.0 {
+            return Err(format!("{name} = {value}: a constant is a number from 0 on"));
+        }
+        let constant = self.constants().into_iter().find(|(known, _)| *known == name);
+        let Some((_, constant)) = constant else {
+            let names = self.constants().map(|(name, _)| name).join(", ");
+            return Err(format!("the model of time has no constant `{name}` to change: {names}"));
+        };
+        *constant = value;
+        Ok(self)
+    }
+
+    /// Constants that are neither counts nor from a data sheet alone, by name.
+    fn constants(&mut self) -> [(&'static str, &mut f64); 18] {
+        [
+            ("tensor_clock_ghz", &mut self.tensor_clock_ghz),
+            ("fma_pair", &mut self.fma_pair),
+            ("alu", &mut self.alu),
+            ("convert", &mut self.convert),
+            ("mufu_ports", &mut self.mufu_ports),
+            ("alone", &mut self.alone),
+            ("product_latency", &mut self.product_latency),
+            ("commit_latency", &mut self.commit_latency),
+            ("mbarrier_latency", &mut self.mbarrier_latency),
+            ("mbarrier_look", &mut self.mbarrier_look),
+            ("barrier_latency", &mut self.barrier_latency),
+            ("cluster_latency", &mut self.cluster_latency),
+            ("tensor_memory_latency", &mut self.tensor_memory_latency),
+            ("copy_latency", &mut self.copy_latency),
+            ("load_latency", &mut self.load_latency),
+            ("l2_bytes", &mut self.l2_bytes),
+            ("memory_bytes", &mut self.memory_bytes),
+            ("cta_start", &mut self.cta_start),
+        ]
+    }
+
     /// The clock in GHz while tensor cores are busy a share of the time.
     pub fn clock(&self, tensor: f64) -> f64 {
         let range = self.power_full - self.power_free;

@@ -4,6 +4,7 @@ mod chart;
 mod compare;
 mod constants;
 mod floor;
+mod launch;
 mod predicted;
 mod suites;
 
@@ -30,6 +31,7 @@ are medians of CUDA graph replays.
   sixwarp bench --device sim-sm89 --chip L40S --only 'd128*'
   sixwarp bench --device cuda --constants constants.json
   sixwarp bench --device sim-sm90 --compare docs/h200/h200.json --plot model.svg
+  sixwarp bench --device sim-sm100 --launch captured/launch.json
 
 On simulated devices nothing is measured: the model of time predicts what a chip takes, and says what bounds it.
 The chips are A100 (sim-sm80), A40 (sim-sm86), RTX 4090 and L40S (sim-sm89), H200 (sim-sm90), B200 (sim-sm100) and
@@ -73,6 +75,16 @@ pub struct Args {
     /// Runs the microbenchmarks of the model of time instead, and writes its constants beside what was measured
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
+    /// Predicts a launch of any kernel instead: a folder's `launch.json`, which `sixwarp capture` writes and
+    /// `sixwarp sim --help` describes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "compare", "constants", "plot", "arch"])]
+    launch: Option<PathBuf>,
+    /// Clusters of the launch that the simulator runs and that stand for all, spread over its grid
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "launch")]
+    clusters: u32,
+    /// Gives a constant of the model of time another value, to see what depends on it
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["compare", "constants"])]
+    constant: Vec<String>,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -80,9 +92,12 @@ pub struct Args {
 
 impl Args {
     /// The machine that is predicted; none where times are measured.
-    fn machine(&self) -> Result<Option<&'static Machine>, Box<dyn std::error::Error>> {
+    fn machine(&self) -> Result<Option<Machine>, Box<dyn std::error::Error>> {
         match (self.device, &self.chip) {
-            (DeviceName::Simulated(arch), chip) => machine(arch, chip.as_deref()).map(Some),
+            (DeviceName::Simulated(arch), chip) => {
+                let machine = machine(arch, chip.as_deref())?;
+                predicted::changed(machine, &self.constant).map(Some)
+            }
             (_, None) => Ok(None),
             (device, Some(_)) => {
                 Err(format!("{device} is measured: --chip goes with sim-sm80 to sim-sm120").into())
@@ -125,6 +140,9 @@ pub fn run(args: Args) -> Outcome {
     if let Some(path) = &args.constants {
         return constants::run(args.device, path);
     }
+    if let Some(path) = &args.launch {
+        return launch::run(&args, path);
+    }
     let machine = args.machine()?;
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
@@ -136,7 +154,7 @@ pub fn run(args: Args) -> Outcome {
     let quiet = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let show = |text: String| if quiet { Ok(()) } else { output::print(&text) };
     show(heading(&device, suite, &rates))?;
-    if let (Some(machine), Some(arch)) = (machine, device.arch()) {
+    if let (Some(machine), Some(arch)) = (&machine, device.arch()) {
         let accuracy = predicted::accuracy(machine, arch);
         show(format!("model of time: {}, {arch} kernels; {accuracy}\n", machine.name))?;
     }
@@ -211,7 +229,7 @@ fn measure(
         ..Measured::default()
     };
     let machine = args.machine()?;
-    let planned = match machine {
+    let planned = match &machine {
         Some(machine) => predicted::plan(machine, device, &problem),
         None => sixwarp::plan(&problem, device),
     };
@@ -223,7 +241,7 @@ fn measure(
         }
         Err(error) => return Err(error.into()),
     };
-    let time = match machine {
+    let time = match &machine {
         Some(machine) => {
             let prediction = predicted::predict(machine, device, &plan, row)?;
             result.bound = prediction.longest().map(|launch| launch.bound.to_string());

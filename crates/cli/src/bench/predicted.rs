@@ -68,6 +68,17 @@ pub fn plan(
     sixwarp::plan_with(problem, device, options)
 }
 
+/// A machine with constants that the command line changes, each as `NAME=VALUE`.
+pub fn changed(machine: &Machine, changes: &[String]) -> Result<Machine> {
+    let change = |machine: Machine, change: &String| {
+        let (name, value) =
+            change.split_once('=').ok_or_else(|| format!("--constant {change}: NAME=VALUE"))?;
+        let value = value.parse().map_err(|_| format!("--constant {change}: no number"))?;
+        machine.with(name, value)
+    };
+    Ok(changes.iter().try_fold(*machine, change)?)
+}
+
 /// Predicts a row whose plan for the device is `plan`.
 pub fn predict(machine: &Machine, device: &Device, plan: &Plan, row: &Row) -> Result<Prediction> {
     let program = plan.program().ok_or("a plan without kernels")?;

@@ -151,6 +151,8 @@ pub(crate) struct Loader<'m> {
     /// The carry flag of `add.cc` and its readers.
     pub(crate) carry: P,
     pub(crate) source: u32,
+    /// A comparison that the assembler may join with the next one.
+    pub(crate) comparison: Option<&'m ptx::ast::Instruction>,
 }
 
 /// Decodes the kernel called `name`.
@@ -189,6 +191,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
         code: Vec::new(),
         carry,
         source: 0,
+        comparison: None,
     };
     loader.instructions()?;
     loader.source = loader.sources.len() as u32;
@@ -324,8 +327,21 @@ impl<'m> Loader<'m> {
             || matches!(opcode, "rcp" | "sqrt") && i.instruction.has("approx");
         let flow = op.flow(Some(i.instruction));
         let cost = if mufu { timing::MUFU } else { op.cost() };
-        let unit = crate::record::unit(&op, Some(i.instruction), mufu);
+        let unit = match self.joins_last(i.instruction) {
+            true => (crate::record::Unit::Issue, 0),
+            false => crate::record::unit(&op, Some(i.instruction), mufu),
+        };
         self.push(guard, op, (cost, unit), flow);
+    }
+
+    /// Whether the assembler makes one instruction of the last one and this one.
+    fn joins_last(&mut self, instruction: &'m ptx::ast::Instruction) -> bool {
+        let last = self.comparison.take();
+        let joins = last.is_some_and(|last| crate::record::joins(last, instruction));
+        if !joins && crate::record::joinable(self.module, instruction) {
+            self.comparison = Some(instruction);
+        }
+        joins
     }
 
     pub(crate) fn emit_unguarded(&mut self, op: impl Into<Op>) {

@@ -5,9 +5,11 @@
 //! schedule, if a kernel has no races. A model of time replays it with the rates and latencies of a machine.
 
 mod describe;
+mod joined;
 mod recorder;
 
 pub(crate) use describe::unit;
+pub(crate) use joined::{joinable, joins};
 pub(crate) use recorder::Recorder;
 
 /// Units that instructions of a warp occupy.

@@ -47,7 +47,7 @@ pub fn run(args: &Args, paths: &[PathBuf], device: &Device) -> Outcome {
     for path in paths {
         for measurement in read(path)? {
             if cases::matches_glob(glob, &measurement.name) {
-                pairs.extend(pair(machine, device, &measurement)?);
+                pairs.extend(pair(&machine, device, &measurement)?);
             }
         }
     }
