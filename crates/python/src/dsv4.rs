@@ -9,7 +9,7 @@ use sixwarp::dsv4::{Call, Decode, Input, Prefill, PrefillPages};
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Asked {
-    Decode(Decode),
+    Decode(Box<Decode>),
     Prefill(Box<Prefill>),
     PrefillPages(Box<PrefillPages>),
 }
