@@ -127,6 +127,8 @@ pub struct Tiling {
     pub panel: Panel,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
+    /// Whether tensor copies bring the bytes of packed rows.
+    pub raw: bool,
     /// Whether threads copy queries, keys and values, and find their rows one by one.
     pub finds_rows: bool,
 }
@@ -594,7 +596,13 @@ impl Keys {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
                 Storage::Elements => None,
-                _ => Some(Scattered::Packed(Packed::declare(b, args, segment, buffer))),
+                _ => {
+                    let rows = Packed::declare(b, args, segment, buffer);
+                    Some(Scattered::Packed(match tiling.raw {
+                        true => rows.mapped(b, args, segment, buffer),
+                        false => rows,
+                    }))
+                }
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);
