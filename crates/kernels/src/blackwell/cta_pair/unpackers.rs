@@ -91,7 +91,6 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
         Some(_) => Held::scales(b, format),
         None => Held::new(b, format),
     };
-    let held = [held(b), held(b)];
     let unpacker = Unpacker {
         frame,
         rows,
@@ -101,7 +100,7 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
         warp,
         lane: UnpackingLane::new(b, warp),
         even: b.setp(Cmp::Eq, frame.rank, 0),
-        held,
+        held: [held(b), held(b)],
         behind: (format.panels() > 2 * PANELS).then(|| Held::behind(b, format)),
         raw,
     };

@@ -244,6 +244,7 @@ impl<'p> Lookup<'p> {
                 b.eval(key + sequence.k_start)
             }
             Some(pages) => {
+                let key = sequence.key_in_pages(b, key);
                 let (entry, token) = pages.page_rows.divide(b, key);
                 let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
                 load_if(b, exists, pages.table, entry, row.outer);
