@@ -112,8 +112,8 @@ def main():
         right &= triton(f"{scratch}/triton")
         right &= endless(f"{scratch}/endless")
         if subprocess.run([sys.executable, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
-            pathlib.Path(f"{scratch}/torch.py").write_text(TORCH)
-            right &= torch(f"{scratch}/torch")
+            pathlib.Path(f"{scratch}/with_torch.py").write_text(TORCH)
+            right &= torch(f"{scratch}/with_torch")
         if SMOKE.exists():
             right &= cudarc(f"{scratch}/cudarc")
     sys.exit(0 if right else 1)

@@ -20,6 +20,15 @@ def call(name, *arguments):
     assert result == 0, f"{name}: error {result}"
 
 
+def make_current():
+    """Makes the device's context current, which memory needs. Triton does it with its first launch."""
+    call("cuInit", ctypes.c_uint(0))
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+
+
 class Array:
     """Numbers on the device."""
 
@@ -127,8 +136,7 @@ def map_list(function, numbers):
 
 
 def main():
-    # The first question to the driver makes its context current, which memory needs.
-    triton.runtime.driver.active.get_current_device()
+    make_current()
     n = 300
     x, y = [i / 8 for i in range(n)], [n - i for i in range(n)]
     out = Array([0] * n)
