@@ -92,6 +92,37 @@ mod tests {
         assert_eq!(how, wanted);
     }
 
+    /// Every number of a request in turn becomes another, and every list is cut short: an answer or an error, no panic.
+    #[test]
+    fn nonsense_is_no_panic() {
+        const PAGES: &str = r#"{"prefill_pages": {
+            "q": {"name": "q", "shape": [5, 4, 512], "strides": [2048, 512, 1], "numbers": "bf16"},
+            "cu_seqlens": {"name": "cu_seqlens", "shape": [3], "strides": [1], "numbers": "i32"},
+            "positions": {"name": "positions", "shape": [2], "strides": [1], "numbers": "i32"},
+            "lengths": {"name": "lengths", "shape": [2], "strides": [1], "numbers": "i32"},
+            "window": {"name": "window", "shape": [5, 9344], "strides": [9792, 1], "numbers": "u8"},
+            "window_table": {"name": "window_table", "shape": [2, 7], "strides": [7, 1], "numbers": "i32"},
+            "compressed": {"name": "compressed", "shape": [5, 8, 512], "strides": [4096, 512, 1], "numbers": "bf16"},
+            "page_table": {"name": "page_table", "shape": [2, 1], "strides": [1, 1], "numbers": "i32"},
+            "page_rows": 16, "compressed_page_rows": 8, "longest": 5
+        }}"#;
+        for good in [DECODE, PAGES] {
+            call(good).unwrap();
+            let digit = |c: char| c.is_ascii_digit();
+            let starts = good.char_indices().filter(|(at, c)| {
+                digit(*c) && !good[..*at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            });
+            for (at, _) in starts {
+                let rest = good[at..].trim_start_matches(digit);
+                for other in ["0", "1", "3", "9223372036854775808", "18446744073709551615", "1, 1"]
+                {
+                    let _ = call(&format!("{}{other}{rest}", &good[..at]));
+                }
+                let _ = call(&format!("{}{}", &good[..at], rest.trim_start_matches([',', ' '])));
+            }
+        }
+    }
+
     #[test]
     fn mistakes_have_the_callers_names() {
         let error = |from: &str, to: &str| call(&DECODE.replace(from, to)).unwrap_err().to_string();

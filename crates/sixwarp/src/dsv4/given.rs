@@ -94,6 +94,16 @@ impl Given {
         self.numbers == Numbers::Known(of) && (even || self.shape.contains(&0))
     }
 
+    /// Refuses a tensor whose dimensions do not all have strides.
+    pub(super) fn ensure_strides(&self) -> Result<(), Mismatch> {
+        if self.shape.len() == self.strides.len() {
+            return Ok(());
+        }
+        let found = format!("has strides {}", tuple(&self.strides));
+        let needed = format!("one for each dimension of {} is needed", tuple(&self.shape));
+        Err(self.mismatch(found, needed))
+    }
+
     /// Refuses any shape but `wanted`.
     pub(super) fn ensure_shape(&self, wanted: &[u64]) -> Result<(), Mismatch> {
         if self.shape == wanted { Ok(()) } else { Err(self.misshapen(tuple(wanted))) }
@@ -109,6 +119,7 @@ impl Given {
 
     /// Rows `[rows, dim]` of floating-point numbers.
     pub(super) fn rows(&self, dim: u64) -> Result<View, Mismatch> {
+        self.ensure_strides()?;
         let [rows, columns] = self.shape[..] else {
             return Err(self.misshapen(format!("[rows, {dim}]")));
         };

@@ -168,6 +168,7 @@ fn ended(builder: ProblemBuilder, inputs: Inputs, q: &Given) -> Result<Call, Err
 
 /// Queries `[tokens, heads, 512]`.
 fn queries(q: &Given) -> Result<View, Mismatch> {
+    q.ensure_strides()?;
     let (&[tokens, heads, HEAD_DIM], Some(dtype)) = (&q.shape[..], q.float()) else {
         let found = format!("has shape {} of {}", tuple(&q.shape), q.numbers);
         return Err(q.mismatch(found, format!("floats of [tokens, heads, {HEAD_DIM}] are needed")));

@@ -53,6 +53,7 @@ impl Pages {
     /// # Errors
     /// If the tensor is nothing of this.
     pub fn of(x: &Given, page_rows: Option<u64>, scales: Scales) -> Result<Self, Mismatch> {
+        x.ensure_strides()?;
         match x.numbers {
             Numbers::Known(Element::U8) => Self::of_bytes(x, page_rows, scales),
             _ => Self::of_elements(x, page_rows),

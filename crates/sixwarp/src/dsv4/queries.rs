@@ -18,6 +18,7 @@ impl Queries {
     /// Queries of four dimensions, or of three, which are those of one token per request. Rows must be `dim` long, if
     /// that is given.
     pub fn of(x: &Given, dim: Option<u64>) -> Result<Self, Mismatch> {
+        x.ensure_strides()?;
         let four = match x.shape[..] {
             [requests, heads, dim] => Some([requests, 1, heads, dim]),
             [requests, tokens, heads, dim] => Some([requests, tokens, heads, dim]),
