@@ -195,3 +195,76 @@ impl Cache {
         Ok(segment.used())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Core, Layer, Numbers, Pool, Requests};
+    use super::*;
+    use problem::{DType, Element, Storage};
+
+    fn given(name: &str, shape: &[u64], element: Element) -> Given {
+        let (shape, strides) = (shape.to_vec(), super::super::given::dense(shape));
+        Given { name: name.into(), shape, strides, numbers: Numbers::Known(element) }
+    }
+
+    /// Tensors that lie one behind the other are the problem that shapes alone give.
+    #[test]
+    fn tensors_are_what_their_shapes_say() {
+        let page_bytes = Storage::model1_page_bytes(64);
+        let cache = |width| Cache {
+            pages: given("pages", &[9, page_bytes], Element::U8),
+            page_rows: None,
+            inline_scales: false,
+            lists: Some(given("lists", &[3, 2, width], Element::I32)),
+            table: None,
+            lengths: None,
+        };
+        let decode = Decode {
+            q: given("q", &[3, 2, 16, 512], Element::Float(DType::Bf16)),
+            caches: vec![cache(128), cache(512)],
+            sinks: Some(given("sinks", &[16], Element::Float(DType::F32))),
+            out: None,
+            dim: Some(512),
+            value_dim: 512,
+            scale: None,
+            return_lse: true,
+        };
+        let core = Core { heads: 16, layer: Layer::Csa { top_k: 512 } };
+        let storage = Storage::Model1;
+        let pool = Pool { pages: 9, page_rows: 64, pages_per_request: 0, storage };
+        let requests = Requests { count: 3, tokens: 2, lengths: false };
+        let problem = core.decode(requests, pool, Some(pool)).unwrap();
+        assert_eq!(decode.call().unwrap().problem, problem);
+    }
+
+    #[test]
+    fn lengths_of_tokens_make_requests_of_them() {
+        let mut cache = Cache {
+            pages: given("pages", &[9, 4, 512], Element::Float(DType::Bf16)),
+            page_rows: None,
+            inline_scales: false,
+            lists: None,
+            table: Some(given("table", &[3, 5], Element::I32)),
+            lengths: Some(given("lengths", &[3, 2], Element::I32)),
+        };
+        let q = given("q", &[3, 2, 16, 512], Element::Float(DType::Bf16));
+        let decode = |cache: &Cache| Decode {
+            q: q.clone(),
+            caches: vec![cache.clone()],
+            sinks: None,
+            out: None,
+            dim: None,
+            value_dim: 512,
+            scale: None,
+            return_lse: true,
+        };
+        let call = decode(&cache).call().unwrap();
+        assert_eq!((call.per_token, call.problem.batch()), (true, 6));
+        let repeats = call.inputs.iter().map(|input| (input.argument.as_str(), input.repeat));
+        let repeats: Vec<_> = repeats.collect();
+        assert_eq!(repeats, [("q", 1), ("pages", 1), ("table", 2), ("lengths", 1)]);
+        cache.lengths = Some(given("lengths", &[2], Element::I32));
+        let error = decode(&cache).call().unwrap_err().to_string();
+        assert_eq!(error, "lengths has shape (2,): (3,) or (3, 2) is needed");
+    }
+}

@@ -36,15 +36,15 @@ impl Pages {
     /// ```
     /// use sixwarp::dsv4::{Given, Numbers, Pages};
     /// use sixwarp::{Element, Scales, Storage};
-    /// // Two pages of 64 rows as serving engines view them, 37,440 bytes apart.
+    /// // Two pages of 64 rows as serving engines view them, 40,000 bytes apart.
     /// let window = Given {
     ///     name: "window".into(),
     ///     shape: vec![2, 64, 1, 584],
-    ///     strides: vec![37_440, 584, 584, 1],
+    ///     strides: vec![40_000, 584, 584, 1],
     ///     numbers: Numbers::Known(Element::U8),
     /// };
     /// let pages = Pages::of(&window, None, Scales::Footer)?;
-    /// assert_eq!((pages.storage, pages.page_bytes), (Storage::Model1, Some(37_440)));
+    /// assert_eq!((pages.storage, pages.page_bytes), (Storage::Model1, Some(40_000)));
     /// let error = Pages::of(&window, Some(32), Scales::Footer).unwrap_err();
     /// assert_eq!(error.to_string(), "window has shape (2, 64, 1, 584): pages of 32 rows are needed");
     /// # Ok::<(), sixwarp::dsv4::Mismatch>(())
@@ -112,8 +112,8 @@ impl Pages {
             return Err(x.apart("pages"));
         }
         let view = View::bhsd(DType::Bf16, [x.shape[0], 1, rows, format.dim]);
-        let page_bytes = if x.shape[0] > 1 { x.strides[0] } else { stride };
-        Ok(Pages { view, storage, page_bytes: Some(page_bytes) })
+        let apart = x.shape[0] > 1 && x.strides[0] != stride;
+        Ok(Pages { view, storage, page_bytes: apart.then(|| x.strides[0]) })
     }
 
     /// A segment that reads them, whose values are the first `value_dim` columns of keys.
