@@ -98,6 +98,18 @@ fn twenty_random_orders() {
     }
 }
 
+/// Wide rows whose work is cut between clusters, by the strictest rules.
+#[test]
+fn wide_rows_of_a_mixed_batch_in_any_order() {
+    const CASES: &[&str] = &["mixed-d512", "mixed-d576-pages-of-64"];
+    for (mode, seed) in [("eager", 0), ("latest", 0), ("adversarial", 0), ("random", 1)] {
+        let mut engine = hopper();
+        let simulator = sim::Options::mode(mode, seed).expect("a mode");
+        engine.simulator = sim::Options { pedantic: true, ..simulator };
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+}
+
 /// Rows that threads gather, and what those tell about them, by the strictest rules.
 #[test]
 fn gathered_rows_in_any_order() {

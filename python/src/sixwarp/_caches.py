@@ -11,6 +11,7 @@ import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ._library import library, raise_error, reason
+from ._options import arch_name
 from ._plan import Bound, Plan
 from ._tensor import CPU
 
@@ -50,13 +51,14 @@ class Known:
 
     __slots__ = ("bound", "inputs", "lse_shape", "out_is_apart", "out_shape", "per_token", "problem")
 
-    def __init__(self, request: dict) -> None:
+    def __init__(self, request: dict, arch: Optional[str]) -> None:
         kind = ctypes.c_int32()
         answer = library.sixwarp_dsv4(json.dumps(request).encode(), ctypes.byref(kind))
         if answer is None:
             raise_error(kind.value)
         call = json.loads(answer.decode())
-        self.problem: dict = call["problem"]
+        # With how it is planned.
+        self.problem: dict = {**call["problem"], "arch": arch}
         self.inputs: List[Input] = [Input(**x) for x in call["inputs"]]
         self.out_shape, self.lse_shape = tuple(call["out_shape"]), tuple(self.problem["q"]["shape"][:3])
         self.out_is_apart: bool = call["out_is_apart"]
@@ -80,15 +82,18 @@ class Call:
     """Attention on tensors by their names, described and not yet computed.
 
     `options` are all that `request` depends on beside the tensors. `request` is given a function that describes the
-    tensor of a name, None where there is none.
+    tensor of a name, None where there is none. `arch` names the generation whose kernels are asked for.
     """
 
-    def __init__(self, a: Any, tensors: dict, options: tuple, request: Callable[[Callable], dict]) -> None:
+    def __init__(
+        self, a: Any, tensors: dict, options: tuple, request: Callable[[Callable], dict], arch: Optional[str] = None
+    ) -> None:
         self.a, self.tensors = a, tensors
-        key = (a, options, *[None if x is None else a.key(x) for x in tensors.values()])
+        arch = None if arch is None else arch_name("arch", arch)
+        key = (a, options, arch, *[None if x is None else a.key(x) for x in tensors.values()])
         known = _known.get(key)
         if known is None:
-            known = Known(request(self._given))
+            known = Known(request(self._given), arch)
             if len(_known) >= _MOST:
                 _known.pop(next(iter(_known)))
             _known[key] = known
@@ -152,7 +157,7 @@ class Cache(NamedTuple):
 
 def decode(
     a: Any, tensors: dict, caches: Tuple[Cache, ...], sinks: str, value_dim: int, scale: Optional[float],
-    dim: Optional[int] = None, return_lse: bool = True,
+    dim: Optional[int] = None, return_lse: bool = True, arch: Optional[str] = None,
 ) -> Call:  # fmt: skip
     """The call of queries `q` over one or two caches, into `out` if it is given."""
 
@@ -162,4 +167,5 @@ def decode(
             "out": given("out"), "dim": dim, "value_dim": value_dim, "scale": scale, "return_lse": return_lse,
         }}  # fmt: skip
 
-    return Call(a, tensors, ("decode", caches, dim, value_dim, scale, return_lse, tuple(tensors)), request)
+    options = ("decode", caches, dim, value_dim, scale, return_lse, tuple(tensors))
+    return Call(a, tensors, options, request, arch)

@@ -77,6 +77,7 @@ def decode(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """A few queries for each of several requests: `(out, lse)` for `q` of `[requests, tokens, heads, 512]`.
 
@@ -91,6 +92,8 @@ def decode(
 
     Lists may be views with gaps between them, and are not copied then. Pages may lie apart. Their rows are counted by
     the tensor's shape; only MODEL1 pages given as `[pages, page_bytes]` need `page_rows` (64 if it is not given).
+
+    `arch` names the generation whose kernels a GPU takes instead of its own, as in `sixwarp.attention`.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -121,6 +124,7 @@ def supports(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Optional[str]:
     """Why `device` cannot compute `decode` of tensors like these; None if it can (see `sixwarp.supports`).
 
@@ -140,7 +144,7 @@ def supports(
 def _decode(
     q: Any, window: Any, window_lists: Any, sinks: Any, page_rows: Optional[int], window_lengths: Any, compressed: Any,
     compressed_lists: Any, page_table: Any, compressed_lengths: Any, compressed_page_rows: Optional[int], scale: Any,
-    out: Any,
+    out: Any, arch: Optional[str],
 ) -> Call:  # fmt: skip
     ensure_given(q=q, window=window, window_lists=window_lists)
     tensors = {
@@ -163,7 +167,8 @@ def _decode(
             raise ValueError("compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)")
         rows = rows if compressed_page_rows is None else _page_rows(compressed_page_rows)
         caches += (Cache("compressed", "compressed_lists", "page_table", "compressed_lengths", rows),)
-    return decode_call(a, tensors, caches, "sinks", DIM, None if scale is None else real("scale", scale), DIM)
+    scale = None if scale is None else real("scale", scale)
+    return decode_call(a, tensors, caches, "sinks", DIM, scale, DIM, arch=arch)
 
 
 def prefill(
@@ -175,6 +180,7 @@ def prefill(
     compressed_lists: Any = None,
     position: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of one request: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -203,7 +209,7 @@ def prefill(
         tensors["position"] = _full(a, 0 if position is None else position, q)
     else:
         _refuse("beside compressed_lists", position=position)
-    return _prefill("prefill", a, tensors, ("window", "compressed", "compressed_lists", "position"), scale)
+    return _prefill("prefill", a, tensors, ("window", "compressed", "compressed_lists", "position"), scale, arch)
 
 
 def prefill_pages(
@@ -221,6 +227,7 @@ def prefill_pages(
     page_table: Any = None,
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of several requests, from pages: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -265,18 +272,20 @@ def prefill_pages(
         "cu_seqlens", "positions", "lengths", "window", "window_table", "compressed", "compressed_lists", "page_table",
     )  # fmt: skip
     return _prefill(
-        "prefill_pages", a, tensors, names, scale, page_rows=_page_rows(page_rows),
+        "prefill_pages", a, tensors, names, scale, arch, page_rows=_page_rows(page_rows),
         compressed_page_rows=_page_rows(compressed_page_rows), longest=None if longest is None else whole("longest", longest),
     )  # fmt: skip
 
 
-def _prefill(form: str, a: Any, tensors: dict, names: tuple, scale: Any, **options: Any) -> Tuple[Any, Any]:
+def _prefill(
+    form: str, a: Any, tensors: dict, names: tuple, scale: Any, arch: Optional[str], **options: Any
+) -> Tuple[Any, Any]:
     options["scale"] = None if scale is None else real("scale", scale)
 
     def request(given: Callable) -> dict:
         return {form: {**{name: given(name) for name in ("q", "sinks", *names)}, **options}}
 
-    return Call(a, tensors, (form, *options.values(), *tensors), request).run()
+    return Call(a, tensors, (form, *options.values(), *tensors), request, arch).run()
 
 
 def _adapter(tensors: dict) -> Any:

@@ -15,7 +15,7 @@ use crate::math::softmax::Softmax;
 use crate::moves::gather::{self, Elements, Mapped, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
-use crate::work::shares::{Shares, SharesOf};
+use crate::work::shares::{Lead, Shares, SharesOf};
 use crate::work::stamps::Stamps;
 use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
@@ -395,11 +395,17 @@ impl Params {
         }
     }
 
-    /// Waits for the CTA's threads, which find its work together where it is shared out by lengths.
+    /// Waits for the threads of the CTA, or of all CTAs of its cluster. Where work is shared out by lengths, those
+    /// of a CTA find its share together.
     pub fn share_out(&self, b: &mut Builder) {
+        let clustered = self.tiling.cluster > 1;
         match &self.order {
+            Order::List(_) if clustered => b.cluster_barrier(),
             Order::List(_) => b.barrier_all(),
             Order::Shares(shares) => {
+                if clustered {
+                    b.cluster_barrier();
+                }
                 self.begin(b);
                 shares.find(b, self);
             }
@@ -416,6 +422,11 @@ impl Params {
             Some(words) => words.begin(b),
             None => Watch::Register(Finite::new(b)),
         }
+    }
+
+    /// Whether work tiles are cut.
+    pub fn cuts(&self) -> bool {
+        matches!(&self.order, Order::Shares(shares) if shares.exchange().is_some())
     }
 
     /// How a tile's part of a work tile is exchanged, where work tiles are cut.
@@ -444,8 +455,19 @@ impl Params {
     /// ended. What comes before touches no memory of the problem, and overlaps their tail.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        self.visit_tiles(b, Lead::Follows, body);
+    }
+
+    /// The same in the role that has the CTA's first thread, where that one takes work for all.
+    #[track_caller]
+    pub fn lead_tiles(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        self.visit_tiles(b, Lead::Leads, body);
+    }
+
+    #[track_caller]
+    fn visit_tiles(&self, b: &mut Builder, lead: Lead, body: impl FnOnce(&mut Builder, OpenTile)) {
         match &self.order {
-            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::Shares(shares) => shares.for_each(b, self, lead, body),
             Order::List(order) => {
                 self.begin(b);
                 self.for_each_open(b, order, body);
@@ -468,7 +490,7 @@ impl Params {
     #[track_caller]
     pub fn revisit_tiles(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
         match &self.order {
-            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::Shares(shares) => shares.for_each(b, self, Lead::Follows, body),
             Order::List(order) => self.for_each_open(b, order, body),
         }
     }
