@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FEATURES, Simulated, named, run_table};
-use problem::{DType, Problem, Segment, Unsupported, View};
+use problem::{DType, Mask, Problem, Segment, Unsupported, View};
 use program::Argument;
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
@@ -43,6 +43,24 @@ fn two_segments_in_one_launch() {
         let wanted = if combined { vec!["attention0", "combine"] } else { vec!["attention0"] };
         assert_eq!(kernels.collect::<Vec<_>>(), wanted);
     }
+}
+
+/// Where a work tile is one token's, its window begins with a KV tile: 128 keys are two tiles of 64 wherever they lie.
+#[test]
+fn the_window_of_one_token_begins_with_a_tile() {
+    let flops = |keys| {
+        let rows = |n| Segment::shared(View::bhsd(DType::Bf16, [1, 1, n, 512]), 512);
+        let near = Mask::Window { left: Some(127), right: Some(0) };
+        let q = View::bshd(DType::Bf16, [1, 64, 1, 512]);
+        let problem = Problem::builder(q).segment(rows(keys).mask(near));
+        let problem = problem.segment(rows(64).indexed(64)).build().expect("valid");
+        let options = PlanOptions { split: Split::Never, ..hopper().options };
+        let program = plan(&problem, Arch::Sm90, &options).expect("supported").program;
+        let memory: Vec<_> = program.buffers.iter().map(|b| vec![0; b.bytes as usize]).collect();
+        let options = sim::Options { checks: false, ..Default::default() };
+        sim::run(&program, &memory, &options).expect("runs").counters.mma_flops
+    };
+    assert_eq!([129, 150, 191, 1000].map(flops), [flops(128); 4]);
 }
 
 #[test]

@@ -15,6 +15,9 @@ const EVEN_VARIABLE: &str = "SIXWARP_EVEN";
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
+/// Says whether tensor copies bring packed rows on Blackwell GPUs: `always` or `never`.
+const PACKED_COPIES_VARIABLE: &str = "SIXWARP_PACKED_COPIES";
+
 /// Who computes.
 ///
 /// Devices are called by a [`DeviceName`].
@@ -75,8 +78,8 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`, or `SIXWARP_TAIL` or
-    /// `SIXWARP_EVEN` is no number.
+    /// the environment variable `SIXWARP_FEW_HEADS` or `SIXWARP_PACKED_COPIES` is neither `always` nor `never`, or
+    /// `SIXWARP_TAIL` or `SIXWARP_EVEN` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -90,6 +93,7 @@ impl Device {
         let wrong =
             |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
         few_heads().map_err(wrong)?;
+        packed_copies()?;
         tiles(TAIL_VARIABLE)?;
         tiles(EVEN_VARIABLE)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
@@ -135,14 +139,16 @@ impl Device {
     }
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Numbers in `SIXWARP_TAIL` and
-    /// `SIXWARP_EVEN` are [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Where `SIXWARP_PACKED_COPIES` is, so
+    /// are tensor copies of packed rows on Blackwell. Numbers in `SIXWARP_TAIL` and `SIXWARP_EVEN` are
+    /// [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
+        let packed_copies = packed_copies().ok().flatten().unwrap_or(usual.packed_copies);
         let tiles = |name| tiles(name).ok().flatten();
         let (tail_from, even_from) = (tiles(TAIL_VARIABLE), tiles(EVEN_VARIABLE));
-        let usual = PlanOptions { few_heads, tail_from, even_from, ..usual };
+        let usual = PlanOptions { few_heads, packed_copies, tail_from, even_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -186,6 +192,21 @@ fn tiles(variable: &str) -> Result<Option<u32>, Error> {
 /// What the environment says about the kernel for few heads.
 fn few_heads() -> Result<Option<FewHeads>, UnknownFewHeads> {
     std::env::var(FEW_HEADS_VARIABLE).ok().map(|choice| choice.parse()).transpose()
+}
+
+/// What the environment says about tensor copies of packed rows.
+fn packed_copies() -> Result<Option<bool>, Error> {
+    let Ok(choice) = std::env::var(PACKED_COPIES_VARIABLE) else { return Ok(None) };
+    match choice.as_str() {
+        "always" => Ok(Some(true)),
+        "never" => Ok(Some(false)),
+        other => {
+            let known = "there are `always` and `never`";
+            Err(Error::NoDevice(format!(
+                "{PACKED_COPIES_VARIABLE}: `{other}` is not known: {known}"
+            )))
+        }
+    }
 }
 
 impl fmt::Display for Device {

@@ -246,3 +246,8 @@ fn sm100_pair_lists() {
 fn sm100_pair_fp8() {
     check(&subjects::SM100_PAIR_FP8);
 }
+
+#[test]
+fn sm100_pair_raw() {
+    check(&subjects::SM100_PAIR_RAW);
+}

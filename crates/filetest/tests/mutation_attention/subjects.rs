@@ -498,6 +498,14 @@ pub const SM100_PAIR_FP8: Subject = Subject {
     files: GATHERING,
 };
 
+/// Blackwell, a pair of CTAs, rows of fp8 numbers whose bytes tensor copies bring.
+pub const SM100_PAIR_RAW: Subject = Subject {
+    name: "sm100-pair-raw",
+    options: |options| PlanOptions { packed_copies: true, ..pair(options) },
+    files: &["unpackers.rs", "cta_pair/raw.rs"],
+    ..SM100_PAIR_FP8
+};
+
 impl Subject {
     /// The program and the contents of its buffers.
     pub fn program(&self) -> (Program, Vec<Vec<u8>>) {

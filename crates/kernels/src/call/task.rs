@@ -127,6 +127,8 @@ pub struct Tiling {
     pub panel: Panel,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
+    /// Whether tensor copies bring the bytes of packed rows.
+    pub raw: bool,
     /// Whether threads copy queries, keys and values, and find their rows one by one.
     pub finds_rows: bool,
 }
@@ -583,12 +585,27 @@ impl Params {
         let last_block = first_block.plus(b, blocks - 1);
         let last = Block::at(b, packing, group, last_block).last_token(b);
         let last = QueryToken::new(b.eval(last.reg().min(sequence.q_len - 1)));
-        let bounds = keys.visible.bounds(b, &sequence, tile.sequence);
+        let mut bounds = keys.visible.bounds(b, &sequence, tile.sequence);
+        let mut sequence = sequence;
+        if self.begins_at_window(keys) {
+            let (first, end, own) = bounds.of_one(b, block.token);
+            sequence = sequence.of_keys(b, first, end, keys.page_table.is_some());
+            bounds = own;
+        }
         let mut range = bounds.tiles(b, block.token, last);
         if let Some(per_split) = keys.tiles_per_split {
             range = range.part(b, self.part.unwrap_or(tile.split), per_split);
         }
         OpenTile { tile, sequence, bounds, range, first_block, slice, part: None }
+    }
+
+    /// Whether the first KV tile begins with the first key that is seen, and not at a multiple of a tile: the work tile
+    /// is one token's, and its rows are looked up one by one. A window of two tiles would lie in three otherwise.
+    fn begins_at_window(&self, keys: &Keys) -> bool {
+        let Tiling { packing, group, blocks, gathers, finds_rows, .. } = self.tiling;
+        let one_token = packing.tokens == 1 && packing.head_blocks(group).is_multiple_of(blocks);
+        let listed = matches!(self.order, Order::List(_)) && gathers && !finds_rows;
+        one_token && listed && keys.visible.has_left() && keys.attn_mask.is_none()
     }
 }
 
@@ -616,7 +633,13 @@ impl Keys {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
                 Storage::Elements => None,
-                _ => Some(Scattered::Packed(Packed::declare(b, args, segment, buffer))),
+                _ => {
+                    let rows = Packed::declare(b, args, segment, buffer);
+                    Some(Scattered::Packed(match tiling.raw {
+                        true => rows.mapped(b, args, segment, buffer),
+                        false => rows,
+                    }))
+                }
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);

@@ -174,7 +174,7 @@ impl Visible {
     }
 
     /// Whether tiles at the low end can need a mask.
-    fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         self.left.is_some()
     }
 
@@ -214,6 +214,17 @@ impl Bounds {
     pub fn first(&self, b: &mut Builder, token: QueryToken) -> Option<Reg<i32>> {
         let left = self.left?;
         Some(b.eval((token.reg().reinterpret::<i32>() + self.diagonal - left).max(0)))
+    }
+
+    /// The keys that query `token` alone sees: from the first up to, not including, the end; and bounds for a sequence of
+    /// just these.
+    #[track_caller]
+    pub fn of_one(&self, b: &mut Builder, token: QueryToken) -> (Reg<i32>, Reg<i32>, Bounds) {
+        let end = self.end(b, token);
+        let first = self.first(b, token).unwrap_or_else(|| b.value(0));
+        let first = b.eval(first.min(end));
+        let k_len = b.eval(end - first);
+        (first, end, Bounds { left: None, right: Right::Open, k_len, ..*self })
     }
 
     /// Tiles with a key that some query from `token` to `last_token` sees.

@@ -209,6 +209,10 @@ pub struct PlanOptions {
     /// Which kernel takes fp8 rows, on Hopper. The usual choice is [`FewHeads::Never`] until the other kernel has been
     /// measured on a GPU.
     pub few_heads: FewHeads,
+    /// Whether tensor copies bring the bytes of MODEL1 rows to warps that unpack them from shared memory, on Blackwell,
+    /// where one tensor map reaches all rows. Otherwise lanes load them to registers, which is the usual choice until
+    /// both have been measured on a GPU.
+    pub packed_copies: bool,
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
@@ -235,6 +239,7 @@ impl PlanOptions {
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
             few_heads: FewHeads::Never,
+            packed_copies: false,
             stamps: false,
             tail_from: None,
             even_from: None,

@@ -47,7 +47,7 @@ impl Schedule {
             }
             Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {
-                Schedule::PairOfCtas(cta_pair::Config::choose(problem, n))
+                Schedule::PairOfCtas(cta_pair::Config::choose(problem, n, options))
             }
             _ => {
                 let config = blackwell::Config::choose(problem, n, options);

@@ -219,6 +219,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathers,
+            raw: false,
             finds_rows: false,
         }
     }

@@ -139,6 +139,7 @@ impl SegmentRows<'_> {
             let exists = b.predicate(true);
             return (sequence.k_batch.reg(), b.eval(key + sequence.k_start), exists);
         };
+        let key = sequence.key_in_pages(b, key);
         let (entry, row) = pages.page_rows.divide(b, key);
         let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
         let at = element(b, pages.table, entry);

@@ -3,6 +3,7 @@
 use super::format::{Format, Numbers, ScaleKind, ScalePlace};
 use super::lookup::Aside;
 use super::numbers::{e2m1_pairs, float_scale};
+use super::raw::RawMap;
 use super::share::{Share, row_at};
 use crate::call::tensors::CHUNK;
 use problem::Segment;
@@ -42,6 +43,8 @@ pub struct Packed {
     first: Option<Reg<u32>>,
     /// Columns that are read.
     columns: u32,
+    /// The map of their bytes, where tensor copies bring these.
+    pub raw: Option<RawMap>,
 }
 
 impl Packed {
@@ -62,7 +65,20 @@ impl Packed {
             page_rows: args.u32(b, "k_page_rows", rows as u32),
             first: None,
             columns: format.dim(),
+            raw: None,
         }
+    }
+
+    /// The same rows, whose bytes tensor copies bring.
+    #[track_caller]
+    pub fn mapped(
+        self,
+        b: &mut Builder,
+        args: &mut Arguments,
+        segment: &Segment,
+        buffer: BufferId,
+    ) -> Self {
+        Packed { raw: Some(RawMap::declare(b, args, segment, buffer)), ..self }
     }
 
     /// The same rows, `columns` columns from `first` on.
