@@ -46,7 +46,7 @@ pub unsafe extern "C" fn sixwarp_plan(
     }
 }
 
-/// Whether `target` (`cpu`, `sm_90a`, `sm_100a`, `sm_103a`, or a GPU of this machine, `cuda:n`) can compute a problem:
+/// Whether `target` (`cpu`, a generation such as `sm_90a`, or a GPU of this machine, `cuda:n`) can compute a problem:
 /// 0, or why not as [`sixwarp_error`] says it. Nothing is compiled.
 ///
 /// # Safety
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn sixwarp_supports(
     code(caught(|| {
         // SAFETY: the caller gives null or C strings.
         let (description, target) = unsafe { (text(description)?, text(target)?) };
-        let Request { problem, .. } = Request::parse(description)?;
+        let request = Request::parse(description)?;
         let target = match target.parse::<DeviceName>() {
-            Ok(DeviceName::Cuda(ordinal)) => Device::cuda(ordinal)?.target(),
-            _ => target.parse::<Target>()?,
+            Ok(DeviceName::Cuda(ordinal)) => request.on(Device::cuda(ordinal)?)?.target(),
+            _ => request.on_target(target.parse::<Target>()?)?,
         };
-        sixwarp::supports(&problem, target).map_or(Ok(()), Err)
+        sixwarp::supports(&request.problem, target).map_or(Ok(()), Err)
     }))
 }
 

@@ -1,4 +1,4 @@
-use crate::{Arch, DeviceName, Error, FewHeads, PlanOptions};
+use crate::{Arch, DeviceName, Error, FewHeads, PlanOptions, Unsupported};
 use kernels::{UnknownArch, UnknownFewHeads};
 use std::fmt;
 use std::str::FromStr;
@@ -107,13 +107,11 @@ impl Device {
             Kind::Cuda { ordinal, device, .. } if device.info().runs(&arch.to_string()) => {
                 Ok(Self(Kind::Cuda { ordinal, arch, device }))
             }
-            Kind::Cuda { device, .. } => {
-                Err(Error::NoDevice(format!("{} does not run {arch} kernels", device.info())))
+            Kind::Cuda { arch: own, device, .. } => {
+                Err(other_kernels(arch, device.info(), own).into())
             }
             Kind::Simulated { options, .. } => Ok(Self(Kind::Simulated { arch, options })),
-            Kind::Cpu | Kind::Oracle => {
-                Err(Error::NoDevice(format!("{self} runs no kernels, of {arch} or another")))
-            }
+            Kind::Cpu | Kind::Oracle => Err(no_kernels(arch, self).into()),
         }
     }
 
@@ -165,6 +163,17 @@ impl Device {
             Kind::Simulated { arch, .. } => format!("a simulated {arch} GPU"),
         }
     }
+}
+
+/// Kernels of `arch` are asked for where only others run, those of `own` among them.
+pub(crate) fn other_kernels(arch: Arch, gpu: impl fmt::Display, own: Arch) -> Unsupported {
+    let why = format!("{gpu} does not run its kernels");
+    Unsupported::new(format!("arch {arch}"), why).nearest(own.to_string())
+}
+
+/// Kernels of `arch` are asked for where none run.
+pub(crate) fn no_kernels(arch: Arch, device: impl fmt::Display) -> Unsupported {
+    Unsupported::new(format!("arch {arch}"), format!("{device} runs no kernels"))
 }
 
 /// A number of KV tiles in the environment.

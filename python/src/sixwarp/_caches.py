@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from . import _describe as describe
 from ._library import reason
-from ._options import real, whole
+from ._options import arch_name, real, whole
 from ._plan import Bound, Plan
 from ._tensor import CPU
 
@@ -152,8 +152,9 @@ class Call:
     """Attention of queries over one or two caches, described and not yet computed."""
 
     def __init__(
-        self, a: Any, q: Any, caches: Sequence[Cache], sink: Tuple[str, Any], value_dim: int, scale: Any, out: Any = None
-    ) -> None:
+        self, a: Any, q: Any, caches: Sequence[Cache], sink: Tuple[str, Any], value_dim: int, scale: Any, out: Any = None,
+        arch: Any = None,
+    ) -> None:  # fmt: skip
         name, sinks = sink
         queries = Queries.of(a, q)
         self.a, self.caches = a, caches
@@ -171,6 +172,7 @@ class Call:
         self.description = {
             "q": queries.view(self.flat), "out": Queries.of(a, self.out).view(self.flat), "segments": segments,
             "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
+            "arch": None if arch is None else arch_name("arch", arch),
         }  # fmt: skip
 
     def _usable(self, out: Any, queries: Queries) -> Any:

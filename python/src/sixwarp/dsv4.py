@@ -22,7 +22,7 @@ from typing import Any, Optional, Tuple
 from . import _describe as describe
 from ._caches import Cache, Call, lists_of, page_stride, pages_of, planned
 from ._library import check, library
-from ._options import real, whole
+from ._options import arch_name, real, whole
 from ._plan import Bound, packed
 from ._tensor import CPU, INT32, adapter_for, ensure_given
 
@@ -78,6 +78,7 @@ def decode(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """A few queries for each of several requests: `(out, lse)` for `q` of `[requests, tokens, heads, 512]`.
 
@@ -92,6 +93,8 @@ def decode(
 
     Lists may be views with gaps between them, and are not copied then. Pages may lie apart. Their rows are counted by
     the tensor's shape; only MODEL1 pages given as `[pages, page_bytes]` need `page_rows` (64 if it is not given).
+
+    `arch` names the generation whose kernels a GPU takes instead of its own, as in `sixwarp.attention`.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -122,6 +125,7 @@ def supports(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Optional[str]:
     """Why `device` cannot compute `decode` of tensors like these; None if it can (see `sixwarp.supports`).
 
@@ -141,7 +145,7 @@ def supports(
 def _decode(
     q: Any, window: Any, window_lists: Any, sinks: Any, page_rows: Optional[int], window_lengths: Any, compressed: Any,
     compressed_lists: Any, page_table: Any, compressed_lengths: Any, compressed_page_rows: Optional[int], scale: Any,
-    out: Any,
+    out: Any, arch: Optional[str],
 ) -> Call:  # fmt: skip
     ensure_given(q=q, window=window, window_lists=window_lists)
     a = _adapter({
@@ -165,7 +169,7 @@ def _decode(
         names = ("compressed", "compressed_lists", "page_table", "compressed_lengths")
         rows = page_rows if compressed_page_rows is None else compressed_page_rows
         caches.append(Cache(names, compressed, compressed_lists, page_table, compressed_lengths, rows))
-    return Call(a, q, caches, ("sinks", sinks), DIM, scale, out)
+    return Call(a, q, caches, ("sinks", sinks), DIM, scale, out, arch)
 
 
 def prefill(
@@ -177,6 +181,7 @@ def prefill(
     compressed_lists: Any = None,
     position: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of one request: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -213,7 +218,7 @@ def prefill(
             _refuse("beside compressed_lists", position=position)
             places, slots["segment 1 indices"] = lists_of(a, "compressed_lists", compressed_lists, a.shape(q)[0], 1)
             segments[1].update(places)
-    return _run(a, q, query, segments, sinks, slots, scale)
+    return _run(a, q, query, segments, sinks, slots, scale, arch)
 
 
 def prefill_pages(
@@ -231,6 +236,7 @@ def prefill_pages(
     page_table: Any = None,
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of several requests, from pages: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -292,13 +298,13 @@ def prefill_pages(
         slots["positions"] = first
     most = tokens if longest is None else whole("longest", longest)
     arguments = {"k": "window", "page_table": "window_table", "segment 1 page_table": "page_table"}
-    packed_queries = {"packed_queries": [requests, most]}
-    return _run(a, q, query, segments, sinks, slots, scale, packed_queries, {**_ARGUMENTS, **arguments})
+    more = {"packed_queries": [requests, most]}
+    return _run(a, q, query, segments, sinks, slots, scale, arch, more, {**_ARGUMENTS, **arguments})
 
 
 def _run(
-    a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any, more: dict = {},
-    arguments: Optional[dict] = None,
+    a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any, arch: Any,
+    more: dict = {}, arguments: Optional[dict] = None,
 ) -> Tuple[Any, Any]:  # fmt: skip
     describe.ensure_shape(a, "sinks", sinks, (query["shape"][1],))
     shape = tuple(a.shape(q))
@@ -306,7 +312,7 @@ def _run(
     description = {
         "q": query, "out": {**query, "strides": [0, DIM, shape[1] * DIM, 1]}, "segments": segments,
         "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
-        **more,
+        "arch": None if arch is None else arch_name("arch", arch), **more,
     }  # fmt: skip
     lse_shape = tuple(query["shape"][:3])
     lse = a.empty(lse_shape, "f32", q)

@@ -50,6 +50,11 @@ impl Arch {
         matches!(self, Arch::Sm80 | Arch::Sm86 | Arch::Sm89 | Arch::Sm120)
     }
 
+    /// Whether a GPU of generation `gpu` runs its kernels: those of the `mma.sync` family run on later generations too.
+    pub fn runs_on(self, gpu: Arch) -> bool {
+        self == gpu || (self.is_mma_sync() && (self as u8) < gpu as u8)
+    }
+
     /// Multiprocessors of the usual part (A100, A40, RTX 4090, H100/H200 SXM, B200, RTX 5090).
     pub fn usual_processors(self) -> u32 {
         match self {

@@ -243,6 +243,12 @@ impl Config {
         }
     }
 
+    /// Whether the right warpgroup multiplies while the left one computes a softmax, not while that one multiplies: all
+    /// wait for the left one. With one stage of keys they would wait for the right one.
+    pub fn right_waits(&self) -> bool {
+        self.output_first && self.stages > 1 && self.right_columns() > 0
+    }
+
     /// Registers of a loader thread, and of the left and the right warpgroup's.
     pub fn registers(&self) -> [u32; 3] {
         match self.storage {

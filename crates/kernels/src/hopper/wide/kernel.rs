@@ -44,6 +44,8 @@ pub struct Shared {
     pub waiting: Option<SharedArray<u32>>,
     /// Counts a piece of values whose tail must be cleared before it is published.
     pub tail: Signals,
+    /// Says that the scores of the next tile are computed, where the right warpgroup's products wait for them.
+    pub scored: Option<Signals>,
     /// Where the parts of the keys meet.
     pub meeting: Meeting,
 }
@@ -105,6 +107,7 @@ fn reserve(b: &mut Builder, config: &Config, cuts: bool) -> Shared {
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
         waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
+        scored: config.right_waits().then(|| Signals::reserve(b, base, 1)),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
 }
@@ -174,6 +177,9 @@ impl Frame {
             }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
+            if let Some(scored) = &shared.scored {
+                scored.init(b, WARPS);
+            }
             if parts > 1 {
                 shared.meeting.init(b, parts);
             }

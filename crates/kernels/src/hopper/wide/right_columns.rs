@@ -9,7 +9,7 @@ use crate::hopper::parts::HeldRows;
 use crate::math::exact::Watch;
 use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedArray, Slot, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedArray, SignalCursor, Slot, WgmmaA};
 
 struct RightColumns<'f> {
     frame: &'f Frame,
@@ -18,6 +18,8 @@ struct RightColumns<'f> {
     lead: Reg<bool>,
     v: Cursor<Consumer>,
     p: Cursor<Consumer>,
+    /// Whether the next tile's scores are computed, where products wait for that.
+    scored: Option<SignalCursor>,
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
     watch: Watch,
@@ -35,6 +37,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         lead: b.setp(Cmp::Eq, lane, 0),
         v: shared.v_rings[1].consumer(b),
         p: shared.p_ring.consumer(b),
+        scored: shared.scored.map(|scored| scored.cursor(b)),
         out: b.regs(frame.config.right_columns() as usize / 2),
         yes: b.predicate(true),
         watch: frame.params.watch(b),
@@ -129,6 +132,10 @@ impl RightColumns<'_> {
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = p_operand.at(b, at);
         let products = self.frame.products(b, &values, 1, &self.out);
+        if let Some(scored) = &self.scored {
+            scored.wait(b);
+            scored.advance(b);
+        }
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
             let a = WgmmaA::Shared(p_operand.step(b, probabilities, step), false);

@@ -230,7 +230,15 @@ impl Scoring<'_> {
             b.wgmma_wait(1);
             self.frame.release(b, &values, self.lead);
         }
+        // Who unpacks rows needs the place of the values sooner than the last scores need the tensor cores.
+        let early = self.frame.config.unpacks;
+        if early {
+            self.say_scored(b);
+        }
         self.release_keys(b, view, 0);
+        if !early {
+            self.say_scored(b);
+        }
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         self.scores.round(b);
@@ -261,7 +269,16 @@ impl Scoring<'_> {
         self.send(b, &message, self.scores.rescale, true);
     }
 
+    /// Lets the right warpgroup multiply with the values of the tile before, where it waits for that.
+    fn say_scored(&self, b: &mut Builder) {
+        if let Some(scored) = &self.frame.shared.scored {
+            let barrier = scored.cursor(b).barrier(b);
+            barrier.arrive_if(b, self.lead);
+        }
+    }
+
     fn last_output(&self, b: &mut Builder, view: &View) {
+        self.say_scored(b);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);

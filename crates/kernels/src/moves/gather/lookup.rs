@@ -345,7 +345,7 @@ impl<'p> Lookup<'p> {
     pub fn key(&self, b: &mut Builder, n: KvTile) -> Reg<i32> {
         let first = n.first_key(b, self.tile);
         let row = self.share.first(b, self.lane).reinterpret::<i32>();
-        b.add(first, row)
+        b.eval(first + row)
     }
 
     /// Whether a row that was looked up is there: a list or table may hold any number.
