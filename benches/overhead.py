@@ -137,7 +137,7 @@ def calls():
     bhsd = [x.transpose(1, 2) for x in (q, k, v)]
     lengths = torch.full((1,), k.shape[1], dtype=torch.int32, device=q.device)
     ours, operator = sixwarp.torch, torch.ops.sixwarp.attention.default
-    rest = (*[None] * 8, "bshd", False, *[None] * 7)
+    rest = (*[None] * 8, "bshd", False, *[None] * 8)
     measured = {
         "plan(q, k, v, out=out)": lambda: plan(q, k, v, out=out),
         "plan(q, k, v, out=one of 7)": lambda: plan(q, k, v, out=others[next(turn) % 7]),

@@ -10,7 +10,7 @@ import sixwarp
 import sixwarp.torch as ours
 from sixwarp import dsv4
 
-NONES, REST = (None,) * 8, ("bshd", False, None, None, None, None, None, None, None)
+NONES, REST = (None,) * 8, ("bshd", False, *[None] * 8)
 
 
 def operator(q, k, v, sinks=None):

@@ -82,7 +82,7 @@ def test_a_known_call_by_name_does_not_enter_the_dispatcher(monkeypatch):
     def calls(q, k, v, mask):
         for operator in (torch.ops.sixwarp.attention, torch.ops.sixwarp.attention.default):
             yield operator(q, k, v, *REST)
-            yield operator(q, k, v, *[None] * 5, mask, None, None, "bshd", True, 3, 0, 20.0, 0.25, None, None, None)
+            yield operator(q, k, v, *[None] * 5, mask, None, None, "bshd", True, 3, 0, 20.0, 0.25, *[None] * 4)
 
     q, k, v = tensors(*[(2, 9, 4, 16)] * 3)
     mask = torch.ones(9, 9, dtype=torch.bool)
@@ -105,7 +105,7 @@ def test_the_operators_arguments_are_torchs_to_judge():
     for operator in (torch.ops.sixwarp.attention, torch.ops.sixwarp.attention.default):
         want = [operator(q, k, v, *REST) for _ in range(2)][0]
         assert torch.equal(operator(q, k, v, **named)[0], want[0])
-        for wrong in ((q, k), (q, k, v, *REST, 1), (q, k, "v", *REST), (q, k, v, *REST[:-1], "split")):
+        for wrong in ((q, k), (q, k, v, *REST, 1), (q, k, "v", *REST), (q, k, v, *REST[:-1], 80)):
             with pytest.raises(RuntimeError, match="sixwarp::attention"):
                 operator(*wrong)
 
@@ -118,8 +118,9 @@ def test_a_script_calls_the_operator():
 
 def scripted(q, k, v):
     return torch.ops.sixwarp.attention(
-        q, k, v, None, None, None, None, None, None, None, None, "bshd", False, None, None, None, None, None, None, None
-    )[0]
+        q, k, v, None, None, None, None, None, None, None, None, "bshd", False,
+        None, None, None, None, None, None, None, None,
+    )[0]  # fmt: skip
 
 
 def test_a_known_call_lets_nothing_pass_that_is_refused():
@@ -164,7 +165,7 @@ class SeenFunctions(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-REST = (*[None] * 8, "bshd", False, *[None] * 7)
+REST = (*[None] * 8, "bshd", False, *[None] * 8)
 FUNCTIONS = {
     "the operator": lambda q, k, v: torch.ops.sixwarp.attention(q, k, v, *REST)[0],
     "its overload": lambda q, k, v: torch.ops.sixwarp.attention.default(q, k, v, *REST)[0],

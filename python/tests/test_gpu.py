@@ -111,6 +111,22 @@ def test_a_fixed_split_does_not_see_its_neighbours():
     assert torch.equal(together[1:2], alone)
 
 
+def test_a_call_may_name_the_kernels_of_an_earlier_generation():
+    q, k, v = tensors(batch=2, queries=5, keys=300)
+    own, ampere = (sixwarp.plan(q, k, v, causal=True, arch=arch) for arch in (None, "sm80"))
+    if torch.cuda.get_device_capability() >= (9, 0):
+        assert own.summary != ampere.summary
+    want = sixwarp.attention(q, k, v, causal=True)
+    for _ in range(2):
+        got = sixwarp.attention(q, k, v, causal=True, arch="sm80")
+        assert torch.equal(got, ampere(q, k, v))
+        torch.testing.assert_close(got, want, atol=2e-2, rtol=2e-2)
+        assert torch.equal(sixwarp.attention(q, k, v, causal=True), want)
+    with pytest.raises(sixwarp.Unsupported, match="does not run its kernels"):
+        other = "sm_100a" if torch.cuda.get_device_capability() < (10, 0) else "sm_90a"
+        sixwarp.attention(q, k, v, arch=other)
+
+
 def test_a_planned_call_costs_the_host_little():
     q, k, v = tensors(batch=1, queries=1, keys=64)
     plan, out = sixwarp.plan(q, k, v), torch.empty_like(q)

@@ -10,6 +10,10 @@ import hostile
 import sixwarp
 
 torch = pytest.importorskip("torch")
+
+import sixwarp.torch as ours
+from sixwarp import dsv4
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 REFUSALS = (TypeError, ValueError, NotImplementedError)
@@ -271,6 +275,37 @@ def test_counts_are_integers_of_at_least_so_much():
             call(**{name: 3.9})
         with pytest.raises(ValueError, match=f"{name} is {least - 1}: at least {least} is needed"):
             call(**{name: least - 1})
+
+
+def test_an_arch_is_the_name_of_a_generation_that_the_device_runs():
+    q = np.ones((1, 3, 2, 16), np.float32)
+    for call in (sixwarp.attention, sixwarp.plan, sixwarp.supports):
+        with pytest.raises(TypeError, match="arch is 80: the name of a GPU generation, such as 'sm_80', is needed"):
+            call(q, q, q, arch=80)
+        with pytest.raises(ValueError, match="arch: must be one of sm_80, .*, but it is `sm_75`"):
+            call(q, q, q, arch="sm_75")
+    reason = "arch sm_80 is not supported: cpu runs no kernels"
+    for call in (sixwarp.attention, plan_and_call, ours.attention):
+        x = torch.from_numpy(q)
+        with pytest.raises(sixwarp.Unsupported, match=reason):
+            call(x, x, x, arch="sm80")
+    assert sixwarp.supports(q, q, q, arch="sm80") == reason
+
+
+def test_a_device_is_asked_about_the_kernels_of_another_generation():
+    q = np.ones((1, 3, 2, 16), np.float32)
+    lists, pages = np.zeros((1, 128), np.int32), np.zeros((2, 64, 512), np.float32)
+    decoded = lambda **options: dsv4.supports(np.zeros((1, 8, 512), np.float32), pages, lists, **options)
+    for asked in (lambda **options: sixwarp.supports(q, q, q, **options), decoded):
+        assert asked(device="sm_90a", arch="sm80") is None
+        reason = asked(device="sm_90a", arch="sm_100a")
+        assert reason == (
+            "arch sm_100a is not supported: an sm_90a GPU does not run its kernels (nearest that works: sm_90a)"
+        )
+    rows = np.zeros((8, 512), np.float32)
+    for call in (lambda: decoded(arch="sm_75"), lambda: dsv4.prefill(rows[:, None], rows, arch="sm_75")):
+        with pytest.raises(ValueError, match="^arch: must be one of .*, but it is `sm_75`"):
+            call()
 
 
 def test_a_number_that_changes_is_read_anew():

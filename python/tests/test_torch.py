@@ -61,8 +61,8 @@ def test_the_operator_is_well_formed(device):
     lengths = torch.tensor([3, 12], dtype=torch.int32, device=device)
     sinks = torch.randn(4, device=device)
     mask = torch.rand(5, 12, device=device) < 0.8
-    plain = (q, k, v, *[None] * 8, "bshd", True, None, None, None, None, None, None, None)
-    full = (q, k, v, sinks, None, None, lengths, None, mask, None, None, "bshd", False, 7, 0, 30.0, 0.1, None, None, None)
+    plain = (q, k, v, *[None] * 8, "bshd", True, *[None] * 8)
+    full = (q, k, v, sinks, None, None, lengths, None, mask, None, None, "bshd", False, 7, 0, 30.0, 0.1, *[None] * 4)
     for arguments in (plain, full):
         torch.library.opcheck(torch.ops.sixwarp.attention.default, arguments)
 

@@ -130,7 +130,7 @@ fn of_problem(args: &Args) -> Result<Drawn, AnyError> {
     let report = of_kernel(program, &data, kernel)?;
     let first = program.launches.first().map(|launch| launch.kernel.as_str());
     let name = kernel.or(first).unwrap_or_default();
-    let machine = crate::bench::machine(arch).ok();
+    let machine = crate::bench::machine(arch, None).ok();
     let stalls =
         machine.zip(report.recordings.first()).map(|(machine, first)| Stalls::of(machine, first));
     Ok((format!("{name} of {}, {arch}", describe(&case)), recorded(report)?, stalls))

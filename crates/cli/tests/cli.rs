@@ -432,3 +432,31 @@ fn a_captured_buffer_is_no_larger_than_memory() {
     assert!(text(&output.stdout).contains("takes 1099511627776 bytes of memory"));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_model_of_time_is_asked_about_a_chip() {
+    let short = ["--suite", "mqa", "--only", "d64 T1 128"];
+    let bench = |words: &[&str]| sixwarp(&[&["bench"], words, &short[..]].concat());
+    let output = bench(&["--device", "sim-sm89", "--chip", "l40s"]);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("model of time: L40S, sm_89 kernels; nothing was measured on it"));
+    assert!(printed.contains("d64 T1 128"), "{printed}");
+    let forced = bench(&["--device", "sim-sm90", "--arch", "sm80"]);
+    assert!(
+        text(&forced.stdout).contains("model of time: H200, sm_80 kernels; predictions are off by")
+    );
+    for (words, error) in [
+        (
+            ["--device", "sim-sm80", "--chip", "L40S"],
+            "sixwarp: no sm_80 chip is called `L40S`: A100",
+        ),
+        (
+            ["--device", "cpu", "--chip", "L40S"],
+            "sixwarp: cpu is measured: --chip goes with sim-sm80",
+        ),
+    ] {
+        let refused = bench(&words);
+        assert!(text(&refused.stderr).starts_with(error), "{}", text(&refused.stderr));
+        assert!(refused.stdout.is_empty());
+    }
+}

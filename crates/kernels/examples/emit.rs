@@ -1,16 +1,16 @@
-//! Prints the PTX of a case of the table, `emit ARCH CASE`, or of a dense problem,
+//! Prints the PTX of a case of the table, `emit ARCH CASE [PROCESSORS]`, or of a dense problem,
 //! `emit ARCH D DV T S MASK HEADS KV_HEADS BATCH [DTYPE]`.
 
 use problem::{DType, Mask, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 
-const USAGE: &str = "emit ARCH CASE, as in `emit sm90 mixed-d128`, or emit ARCH D DV T S MASK HEADS KV_HEADS BATCH [DTYPE], \
+const USAGE: &str = "emit ARCH CASE [PROCESSORS], as in `emit sm90 mixed-d128`, or emit ARCH D DV T S MASK HEADS KV_HEADS BATCH [DTYPE], \
                      as in `emit sm100 128 128 4096 4096 causal 32 8 1`";
 
 fn main() {
     let mut a: Vec<String> = std::env::args().skip(1).collect();
-    if ![2, 9, 10].contains(&a.len()) {
-        eprintln!("emit: 2, 9 or 10 arguments are needed, and {} are given: {USAGE}", a.len());
+    if ![2, 3, 9, 10].contains(&a.len()) {
+        eprintln!("emit: 2, 3, 9 or 10 arguments are needed, and {} are given: {USAGE}", a.len());
         std::process::exit(2);
     }
     let arch = match a.remove(0).as_str() {
@@ -22,8 +22,12 @@ fn main() {
         "sm100" => Arch::Sm100,
         _ => Arch::Sm103,
     };
-    let problem = if a.len() == 1 { case(&a[0]) } else { dense(&a) };
-    let plan = plan(&problem, arch, &PlanOptions::for_arch(arch)).expect("supported");
+    let problem = if a.len() <= 2 { case(&a[0]) } else { dense(&a) };
+    let mut options = PlanOptions::for_arch(arch);
+    if let [_, processors] = &a[..] {
+        options.processors = processors.parse().expect("a number of processors");
+    }
+    let plan = plan(&problem, arch, &options).expect("supported");
     eprintln!("{}", plan.summary);
     println!("{}", plan.program.module);
 }

@@ -4,7 +4,7 @@
 //! lines, and of everything else (buffers, launches, arguments). With a file of such lines, only those that
 //! differ are printed, and the exit code says whether any does.
 
-use sixwarp_kernels::{Arch, PlanOptions, RowBlocks, Split, plan};
+use sixwarp_kernels::{Arch, FewHeads, PlanOptions, RowBlocks, Split, plan};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
@@ -44,15 +44,20 @@ fn hashes() -> Hashes {
     hashes
 }
 
-/// What a planner is asked for: the whole chip, few processors, parts, and one block of rows.
-fn choices(arch: Arch) -> [(&'static str, PlanOptions); 4] {
+/// What a planner is asked for: the whole chip, few processors, parts, one block of rows, and on Hopper the kernel
+/// for few heads.
+fn choices(arch: Arch) -> Vec<(&'static str, PlanOptions)> {
     let usual = PlanOptions::for_arch(arch);
-    [
+    let mut choices = vec![
         ("usual", usual),
         ("few", PlanOptions { processors: 6, ..usual }),
         ("parts", PlanOptions { split: Split::Every { keys: 128 }, ..usual }),
         ("one-block", PlanOptions { row_blocks: RowBlocks::One, split: Split::Never, ..usual }),
-    ]
+    ];
+    if arch == Arch::Sm90 {
+        choices.push(("few-heads", PlanOptions { few_heads: FewHeads::Always, ..usual }));
+    }
+    choices
 }
 
 fn hash(program: &program::Program) -> String {

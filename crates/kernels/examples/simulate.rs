@@ -1,5 +1,5 @@
 //! Runs cases on the simulator: `simulate ARCH GLOB [option…]`, with options `two-blocks`,
-//! `one-block`, `shared-p`, `plain`, `split=KEYS`, `latest`, `random=SEED`.
+//! `one-block`, `shared-p`, `plain`, `packed-copies`, `split=KEYS`, `latest`, `random=SEED`.
 
 use cases::{CaseData, EngineError, Outputs, Problem};
 use problem::Slot;
@@ -41,6 +41,7 @@ fn options(arch: Arch, args: &[String]) -> (PlanOptions, sim::Options) {
             ("two-blocks", _) => plan.row_blocks = RowBlocks::Two,
             ("one-block", _) => plan.row_blocks = RowBlocks::One,
             ("shared-p", _) => plan.probabilities = Probabilities::SharedMemory,
+            ("packed-copies", _) => plan.packed_copies = true,
             ("plain", _) => plan.loads = Loads::Plain,
             ("split", keys) => plan.split = Split::Every { keys: keys.parse().expect("keys") },
             ("latest", _) => sim.completion = sim::Completion::Latest,

@@ -86,8 +86,7 @@ impl Copy {
         let ctas = self.bytes.div_ceil(u64::from(THREADS * self.element)).min(MOST_CTAS);
         let step = ctas * u64::from(THREADS * self.element);
         let (cta, thread) = (b.special("%ctaid.x"), b.thread());
-        let number = b.mad(cta, THREADS, thread);
-        let at = b.mul_wide(number, self.element);
+        let at = b.eval((cta * THREADS + thread).widening_mul(self.element));
         b.while_(
             |b| b.setp(Cmp::Lt, at, end),
             |b| {
@@ -95,8 +94,7 @@ impl Copy {
                 let (value, inside) = (b.value::<u32>(0), b.setp(Cmp::Lt, at, end));
                 b.ld_global_bytes(None, source, self.element, value);
                 b.st_global_bytes(inside, place, self.element, value);
-                let next = b.add(at, step);
-                b.assign(at, next);
+                b.assign(at, at + step);
             },
         );
         (b.finish(), self.launch(ctas as u32, args.into_values()))

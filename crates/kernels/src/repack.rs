@@ -195,7 +195,7 @@ impl Tensor {
         let from = Rows::declare(&mut b, &mut args, "from", from);
         let to = Rows::declare(&mut b, &mut args, "to", to);
         let (cta, warp) = (b.cta(), b.warp().index());
-        let row = b.mad(cta, WARPS, warp);
+        let row = b.eval(cta * WARPS + warp);
         b.while_(
             |b| b.setp(Cmp::Lt, row, rows),
             |b| {
@@ -266,7 +266,7 @@ impl Rows {
         let mut at = b.value::<u64>(0);
         for (index, stride) in place.into_iter().zip(self.strides) {
             let index = b.widen(index);
-            at = b.mad(index, stride, at);
+            at = b.eval(index * stride + at);
         }
         b.global_add(self.base, at)
     }
@@ -281,7 +281,7 @@ impl Rows {
             |b| b.setp(Cmp::Lt, column, self.columns),
             |b| {
                 let exists = b.setp(Cmp::Lt, column, from.columns);
-                let byte = b.mul_wide(column, self.element);
+                let byte = b.eval(column.widening_mul(self.element));
                 let (source, target) = (b.global_add(source, byte), b.global_add(target, byte));
                 let value = b.value::<u32>(0);
                 b.ld_global_bytes(Some(exists), source, self.element, value);

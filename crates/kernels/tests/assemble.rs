@@ -77,6 +77,40 @@ fn gathered() -> Vec<Problem> {
     problems
 }
 
+/// Batches of a server with wide heads, so large that their work is shared out.
+fn shared_out() -> Vec<Problem> {
+    let batch = |dims: [u64; 2], page: u64, kv_heads: u64, more: &str| {
+        let text = format!(
+            "[[case]]\nname = \"x\"\nheads = 64\nkv_heads = {kv_heads}\ndim = {}\nvalue_dim = {}\nshared = {}\n\
+             queries = [200, 1, 1, 1]\nkeys = [2000, 4000, 3000, 0]\nlayout = \"paged\"\npage = {page}\n{more}\n",
+            dims[0],
+            dims[1],
+            kv_heads == 1
+        );
+        cases::parse(&text).expect("a case").remove(0).problem().expect("a valid problem")
+    };
+    vec![
+        batch([512, 512], 64, 1, "mask = \"causal\"\nsinks = \"random\""),
+        batch([512, 512], 16, 1, "mask = \"window(500,0)\"\nsoftcap = 30.0"),
+        batch([576, 512], 64, 1, "mask = \"causal\"\ndtype = \"f16\""),
+        batch([576, 512], 1, 1, "mask = \"causal\""),
+        batch([512, 512], 64, 4, "mask = \"window(500,0)\"\nsinks = \"random\""),
+        batch([512, 512], 16, 4, "mask = \"causal\""),
+        batch([320, 320], 64, 4, "mask = \"causal\""),
+    ]
+}
+
+/// Batches whose last part goes to the CTAs that are done first, as text and summary.
+fn with_tail() -> Vec<(String, String)> {
+    let options = PlanOptions { tail_from: Some(64), ..PlanOptions::for_arch(Arch::Sm90) };
+    let wanted = |case: &Case| ["mixed-d128", "mixed-d256"].contains(&case.name.as_str());
+    let planned = cases::table().into_iter().filter(wanted).map(|case| {
+        let problem = case.problem().expect("a valid problem");
+        plan(&problem, Arch::Sm90, &options).expect("supported")
+    });
+    planned.map(|planned| (planned.program.module.to_string(), planned.summary)).collect()
+}
+
 /// Mask tensors, on kernels of every width.
 fn masked() -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -99,7 +133,7 @@ fn programs() -> Vec<(String, String)> {
     let table = cases::table().into_iter().filter(usual).filter(assembled);
     let table = table.filter_map(|case| case.problem().ok());
     let mut texts: BTreeMap<String, (BTreeSet<String>, String)> = BTreeMap::new();
-    for problem in table.chain(measured()).chain(gathered()).chain(masked()) {
+    for problem in table.chain(measured()).chain(gathered()).chain(shared_out()).chain(masked()) {
         if let Ok(planned) = plan(&problem, Arch::Sm90, &PlanOptions::for_arch(Arch::Sm90)) {
             let text = planned.program.module.to_string();
             let features = features(&problem, &planned.summary);
@@ -110,7 +144,8 @@ fn programs() -> Vec<(String, String)> {
     let programs = texts.into_iter().map(|(text, (features, summary))| (features, (text, summary)));
     let programs: Vec<_> = programs.collect();
     let all = programs.len();
-    let kept = covering(programs);
+    let mut kept = covering(programs);
+    kept.extend(with_tail());
     println!("{} of {all} different programs", kept.len());
     assert!(kept.len() >= 40, "only {} of {all} different programs", kept.len());
     kept

@@ -187,6 +187,17 @@ fn packed_rows() {
     }
 }
 
+/// Packed rows whose bytes tensor copies bring, in pages and by lists.
+#[test]
+fn packed_rows_by_copies() {
+    for arch in [Arch::Sm100, Arch::Sm103] {
+        let (rows, problem) = packed(Storage::Model1, 512);
+        let options = PlanOptions { packed_copies: true, ..PlanOptions::for_arch(arch) };
+        assembles(&problem(rows.clone().paged(32).mask(Mask::Causal)), arch, &options);
+        assembles(&problem(rows.paged(0).indexed(700)), arch, &options);
+    }
+}
+
 /// Of every other format the largest kernels: lists, and two warps that unpack.
 #[test]
 fn packed_rows_of_other_formats() {

@@ -157,6 +157,36 @@ fn gathered_rows_in_any_order() {
     }
 }
 
+/// Packed rows whose bytes tensor copies bring: in pages and lists, one segment and two, and by threads where pages do
+/// not lie whole rows apart.
+#[test]
+fn packed_rows_by_copies_in_any_order() {
+    const CASES: &[&str] = &["fp8-lists-holes", "fp8-entries", "dsv4-hca-decode-fp8"];
+    let fixed = ["eager", "latest", "adversarial"].map(|mode| (mode, 0));
+    for (mode, seed) in fixed.into_iter().chain([("random", 0)]) {
+        let mut engine = blackwell_in(mode, seed);
+        engine.options.packed_copies = true;
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+}
+
+/// A tensor map is there for rows that one reaches, if it is asked for.
+#[test]
+fn copies_bring_packed_rows_where_pages_lie_whole_rows_apart() {
+    let copies = |packed_copies, page_bytes| {
+        let rows = View::bshd(DType::Bf16, [4, 1, 64, 512]);
+        let rows = Segment::shared(rows, 512).stored(Storage::Model1).page_bytes(page_bytes);
+        let q = View::bshd(DType::Bf16, [1, 64, 1, 512]);
+        let problem =
+            Problem::builder(q).segment(rows.paged(0).indexed(70)).build().expect("valid");
+        let options = PlanOptions { packed_copies, ..PlanOptions::for_arch(Arch::Sm100) };
+        let plan = plan(&problem, Arch::Sm100, &options).expect("supported");
+        plan.program.module.to_string().contains("tile::gather4")
+    };
+    assert!(copies(true, 65 * 576));
+    assert!(!copies(true, 65 * 576 + 16) && !copies(false, 65 * 576));
+}
+
 /// Bytes that copies bring for 512 keys with a row of queries, values being `dim` columns of the keys or
 /// rows of their own.
 fn bytes_copied(row_blocks: RowBlocks, key_dim: u64, dim: u64, same: bool) -> u64 {

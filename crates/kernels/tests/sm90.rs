@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FEATURES, Simulated, named, run_table};
-use problem::{DType, Problem, Segment, Unsupported, View};
+use problem::{DType, Mask, Problem, Segment, Unsupported, View};
 use program::Argument;
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
@@ -45,6 +45,24 @@ fn two_segments_in_one_launch() {
     }
 }
 
+/// Where a work tile is one token's, its window begins with a KV tile: 128 keys are two tiles of 64 wherever they lie.
+#[test]
+fn the_window_of_one_token_begins_with_a_tile() {
+    let flops = |keys| {
+        let rows = |n| Segment::shared(View::bhsd(DType::Bf16, [1, 1, n, 512]), 512);
+        let near = Mask::Window { left: Some(127), right: Some(0) };
+        let q = View::bshd(DType::Bf16, [1, 64, 1, 512]);
+        let problem = Problem::builder(q).segment(rows(keys).mask(near));
+        let problem = problem.segment(rows(64).indexed(64)).build().expect("valid");
+        let options = PlanOptions { split: Split::Never, ..hopper().options };
+        let program = plan(&problem, Arch::Sm90, &options).expect("supported").program;
+        let memory: Vec<_> = program.buffers.iter().map(|b| vec![0; b.bytes as usize]).collect();
+        let options = sim::Options { checks: false, ..Default::default() };
+        sim::run(&program, &memory, &options).expect("runs").counters.mma_flops
+    };
+    assert_eq!([129, 150, 191, 1000].map(flops), [flops(128); 4]);
+}
+
 #[test]
 fn keys_in_many_parts() {
     let mut engine = hopper();
@@ -76,6 +94,18 @@ fn twenty_random_orders() {
     for seed in 0..20 {
         let mut engine = hopper();
         engine.simulator = sim::Options::mode("random", seed).expect("a mode");
+        assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
+    }
+}
+
+/// Wide rows whose work is cut between clusters, by the strictest rules.
+#[test]
+fn wide_rows_of_a_mixed_batch_in_any_order() {
+    const CASES: &[&str] = &["mixed-d512", "mixed-d576-pages-of-64"];
+    for (mode, seed) in [("eager", 0), ("latest", 0), ("adversarial", 0), ("random", 1)] {
+        let mut engine = hopper();
+        let simulator = sim::Options::mode(mode, seed).expect("a mode");
+        engine.simulator = sim::Options { pedantic: true, ..simulator };
         assert_eq!(run_table(&mut engine, named(CASES), &DECLINED), CASES.len());
     }
 }

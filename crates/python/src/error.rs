@@ -19,12 +19,16 @@ pub enum Kind {
     NoDevice = 4,
     /// The device failed, or this library did.
     Failed = 5,
+    /// A tensor's numbers are of a wrong type.
+    Mistyped = 6,
 }
 
 impl From<&Error> for Kind {
     fn from(error: &Error) -> Self {
         match error {
             Error::Invalid(_) | Error::File(_) => Kind::Invalid,
+            Error::Mismatch(error) if error.is_of_type => Kind::Mistyped,
+            Error::Mismatch(_) => Kind::Invalid,
             Error::Unsupported(_) => Kind::Unsupported,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::NoDevice(_) => Kind::NoDevice,
@@ -36,11 +40,20 @@ impl From<&Error> for Kind {
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static ANSWER: RefCell<CString> = RefCell::default();
 }
 
 /// The sentence of this thread's last failure.
 pub(crate) fn with_last<R>(read: impl FnOnce(&CStr) -> R) -> R {
     LAST.with_borrow(|text| read(text))
+}
+
+/// Keeps the answer to a foreign caller until the next one on this thread.
+pub(crate) fn answered<R>(answer: String, read: impl FnOnce(&CStr) -> R) -> R {
+    ANSWER.with_borrow_mut(|kept| {
+        *kept = CString::new(answer.replace('\0', " ")).unwrap_or_default();
+        read(kept)
+    })
 }
 
 /// Runs `work` for a foreign caller: a failure leaves its sentence and becomes its kind.

@@ -1,9 +1,9 @@
 //! The functions other languages call.
 
-use crate::error::{caught, with_last};
+use crate::error::{answered, caught, with_last};
 use crate::memory::Memory;
 use crate::merge::{Tensors, merge};
-use crate::{Kind, Plan, Request, model1};
+use crate::{Kind, Plan, Request, dsv4, model1};
 use sixwarp::{Device, DeviceName, Error, InvalidProblem, Target};
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn sixwarp_plan(
     }
 }
 
-/// Whether `target` (`cpu`, `sm_90a`, `sm_100a`, `sm_103a`, or a GPU of this machine, `cuda:n`) can compute a problem:
+/// Whether `target` (`cpu`, a generation such as `sm_90a`, or a GPU of this machine, `cuda:n`) can compute a problem:
 /// 0, or why not as [`sixwarp_error`] says it. Nothing is compiled.
 ///
 /// # Safety
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn sixwarp_supports(
     code(caught(|| {
         // SAFETY: the caller gives null or C strings.
         let (description, target) = unsafe { (text(description)?, text(target)?) };
-        let Request { problem, .. } = Request::parse(description)?;
+        let request = Request::parse(description)?;
         let target = match target.parse::<DeviceName>() {
-            Ok(DeviceName::Cuda(ordinal)) => Device::cuda(ordinal)?.target(),
-            _ => target.parse::<Target>()?,
+            Ok(DeviceName::Cuda(ordinal)) => request.on(Device::cuda(ordinal)?)?.target(),
+            _ => request.on_target(target.parse::<Target>()?)?,
         };
-        sixwarp::supports(&problem, target).map_or(Ok(()), Err)
+        sixwarp::supports(&request.problem, target).map_or(Ok(()), Err)
     }))
 }
 
@@ -147,6 +147,33 @@ pub unsafe extern "C" fn sixwarp_merge(
             merge(text(description)?, &tensors, stream)
         }
     }))
+}
+
+/// A call of `sixwarp::dsv4` on a caller's tensors, described as JSON (`decode`, `prefill` or `prefill_pages`): the
+/// problem and which tensor goes to which slot, as JSON that lives until this thread's next call. On failure null is
+/// returned and `kind` is set, unless it is null.
+///
+/// # Safety
+/// `tensors` must be null or a C string, and `kind` null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sixwarp_dsv4(tensors: *const c_char, kind: *mut i32) -> *const c_char {
+    // SAFETY: the caller gives null or a C string.
+    match caught(|| dsv4::call(unsafe { text(tensors) }?)) {
+        Ok(answer) => answered(answer, CStr::as_ptr),
+        Err(failure) => {
+            // SAFETY: the caller gives null or a writable place.
+            if let Some(kind) = unsafe { kind.as_mut() } {
+                *kind = failure as i32;
+            }
+            ptr::null()
+        }
+    }
+}
+
+/// Bytes from one MODEL1 page of `page_rows` rows to the next; 2^64 - 1 where there are more.
+#[unsafe(no_mangle)]
+pub extern "C" fn sixwarp_model1_page_bytes(page_rows: u64) -> u64 {
+    sixwarp::Storage::model1_page_bytes(page_rows)
 }
 
 /// Packs all rows of `from`, 512 bf16 each, into MODEL1 pages of `page_rows` rows, from the first on.

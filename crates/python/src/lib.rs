@@ -25,6 +25,7 @@
 //! torch tensors): it needs a package its users may not have, and is slower.
 
 mod description;
+mod dsv4;
 mod error;
 mod fast;
 pub mod ffi;

@@ -51,8 +51,8 @@ impl Plan {
     /// # Errors
     /// If the device is not there or cannot do it.
     pub fn new(request: &Request, device: i32) -> Result<Self, Error> {
-        let Request { problem, split } = request;
-        let (on, split) = (opened(device)?, *split);
+        let Request { problem, split, .. } = request;
+        let (on, split) = (request.on(opened(device)?)?, *split);
         let options = on.plan_options().map(|usual| PlanOptions { split, ..usual });
         let plan = sixwarp::plan_with(problem, &on, options)?;
         let executable = plan.prepare()?;

@@ -1,9 +1,11 @@
-//! How fast the simulator is: lane instructions per second, with and without checks.
+//! How fast the simulator is: lane instructions per second, with and without checks. On Linux also per second of the
+//! CPU, which means something on a busy machine too.
 //!
 //! `cargo run --release -p sixwarp-sim --example throughput`
 
 use program::{Access, Argument, Buffer, BufferId, Launch, Program};
 use sixwarp_sim::{Options, run};
+use std::path::PathBuf;
 use std::time::Instant;
 
 const HEADER: &str = ".version 8.7\n.target sm_90a\n.address_size 64\n";
@@ -80,8 +82,20 @@ fn program(body: &str) -> Program {
     Program { module: module.into(), buffers: vec![out], launches: vec![launch] }
 }
 
+/// Seconds that the threads of this process have run, where Linux says it.
+fn cpu_seconds() -> Option<f64> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let of_task = |path: PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    let nanoseconds: Option<Vec<f64>> = tasks.map(|task| of_task(task.ok()?.path())).collect();
+    Some(nanoseconds?.into_iter().sum::<f64>() / 1e9)
+}
+
 fn main() {
-    println!("{:16} {:>8} {:>24}", "kernel", "checks", "million lanes / second");
+    let columns = ["kernel", "checks", "million lanes / second", "of the CPU"];
+    println!("{:16} {:>8} {:>24} {:>12}", columns[0], columns[1], columns[2], columns[3]);
     let kernels = [
         ("arithmetic", ARITHMETIC),
         ("shared memory", SHARED_MEMORY),
@@ -91,10 +105,14 @@ fn main() {
         let program = program(body);
         for checks in [true, false] {
             let options = Options { checks, ..Options::default() };
-            let start = Instant::now();
+            let (start, cpu) = (Instant::now(), cpu_seconds());
             let report = run(&program, &[vec![0; 8192]], &options).expect("the kernel runs");
-            let rate = report.counters.lanes as f64 / start.elapsed().as_secs_f64() / 1e6;
-            println!("{name:16} {:>8} {rate:>24.0}", if checks { "on" } else { "off" });
+            let millions = report.counters.lanes as f64 / 1e6;
+            let rate = millions / start.elapsed().as_secs_f64();
+            let used = cpu.and_then(|cpu| Some(cpu_seconds()? - cpu));
+            let of_cpu = used.map_or("?".to_owned(), |used| format!("{:.0}", millions / used));
+            let checks = if checks { "on" } else { "off" };
+            println!("{name:16} {checks:>8} {rate:>24.0} {of_cpu:>12}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Whether processors finish together on a batch of single tokens and prefills: the times at which warps begin and
 //! end, from the GPU's own clock. `cargo run --release -p sixwarp --example processors -- [cuda | sim-sm90] [rows of a
-//! page]`; without a name it is the GPU, or the simulator, with a small batch, if there is none.
+//! page] [KV tiles of a share from which on the last part goes to those that are done first]`; without a name it is the
+//! GPU, or the simulator, with a small batch, if there is none.
 //!
 //! Prints how long the launch took from the first warp's begin to the last one's end, the share of that time in
 //! which processors had nothing to do, and when each CTA ended.
@@ -22,15 +23,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let device = arguments.next();
     let page = arguments.next().map_or(Ok(64), |text| text.parse())?;
+    let tail_from = arguments.next().map(|text| text.parse()).transpose()?;
     match device.as_deref() {
-        Some("sim-sm90") => simulate(page).map(|ends| report(&ends)),
-        Some("cuda") => measure(&cuda::Device::open(0)?, page),
+        Some("sim-sm90") => simulate(page, tail_from).map(|ends| report(&ends)),
+        Some("cuda") => measure(&cuda::Device::open(0)?, page, tail_from),
         Some(other) => Err(format!("the device is cuda or sim-sm90, not {other}").into()),
         None => match cuda::Device::open(0) {
-            Ok(device) => measure(&device, page),
+            Ok(device) => measure(&device, page, tail_from),
             Err(why) => {
                 println!("on the simulator: {why}");
-                simulate(page).map(|ends| report(&ends))
+                simulate(page, tail_from).map(|ends| report(&ends))
             }
         },
     }
@@ -55,11 +57,11 @@ fn mixed(page: u64, less: u64) -> Result<Case, Box<dyn Error>> {
 type Ready = (Program, Vec<Vec<u8>>);
 
 /// The program of a batch on so many processors.
-fn planned(case: &Case, processors: u32) -> Result<Ready, Box<dyn Error>> {
+fn planned(case: &Case, processors: u32, tail_from: Option<u32>) -> Result<Ready, Box<dyn Error>> {
     let data = CaseData::new(case)?;
     let problem = &data.problem;
     let usual = PlanOptions::for_arch(Arch::Sm90);
-    let options = PlanOptions { processors, stamps: true, ..usual };
+    let options = PlanOptions { processors, stamps: true, tail_from, ..usual };
     let program = kernels::plan(problem, Arch::Sm90, &options)?.program;
     let memory = program.buffers.iter().map(|buffer| contents(problem, &data, buffer)).collect();
     Ok((program, memory))
@@ -72,8 +74,8 @@ fn contents(problem: &Problem, data: &CaseData, buffer: &program::Buffer) -> Vec
 }
 
 /// Runs the batch on a GPU.
-fn measure(device: &cuda::Device, page: u64) -> Result<(), Box<dyn Error>> {
-    let (program, memory) = planned(&mixed(page, 1)?, device.info().sm_count)?;
+fn measure(device: &cuda::Device, page: u64, tail_from: Option<u32>) -> Result<(), Box<dyn Error>> {
+    let (program, memory) = planned(&mixed(page, 1)?, device.info().sm_count, tail_from)?;
     let uploaded: Result<Vec<_>, _> = memory.iter().map(|bytes| device.upload(bytes)).collect();
     let buffers = uploaded?;
     let pointers: Vec<_> = buffers.iter().map(cuda::DeviceBuffer::pointer).collect();
@@ -88,8 +90,8 @@ fn measure(device: &cuda::Device, page: u64) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs a small batch on the simulator, whose clock is its model of time; when each CTA ended.
-pub fn simulate(page: u64) -> Result<Vec<f64>, Box<dyn Error>> {
-    let (program, memory) = planned(&mixed(page, 16)?, SIMULATED)?;
+pub fn simulate(page: u64, tail_from: Option<u32>) -> Result<Vec<f64>, Box<dyn Error>> {
+    let (program, memory) = planned(&mixed(page, 16)?, SIMULATED, tail_from)?;
     let outcome = sim::run(&program, &memory, &sim::Options::default())?;
     let stamps = program.buffer("stamps").ok_or("work is not shared out by lengths")?;
     Ok(ends(&outcome.buffers[stamps.0]))

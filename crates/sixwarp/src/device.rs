@@ -1,4 +1,4 @@
-use crate::{Arch, DeviceName, Error, FewHeads, PlanOptions};
+use crate::{Arch, DeviceName, Error, FewHeads, PlanOptions, Unsupported};
 use kernels::{UnknownArch, UnknownFewHeads};
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,17 @@ use std::str::FromStr;
 /// Names the generation whose kernels GPUs take instead of those of their own.
 const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 
+/// KV tiles of a share from which on Hopper GPUs leave the last part of a batch to the CTAs that are done first.
+const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
+
+/// KV tiles for which processors wait from which on Hopper GPUs share dense problems out evenly.
+const EVEN_VARIABLE: &str = "SIXWARP_EVEN";
+
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
+
+/// Says whether tensor copies bring packed rows on Blackwell GPUs: `always` or `never`.
+const PACKED_COPIES_VARIABLE: &str = "SIXWARP_PACKED_COPIES";
 
 /// Who computes.
 ///
@@ -69,7 +78,8 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` is neither `always` nor `never`.
+    /// the environment variable `SIXWARP_FEW_HEADS` or `SIXWARP_PACKED_COPIES` is neither `always` nor `never`, or
+    /// `SIXWARP_TAIL` or `SIXWARP_EVEN` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -83,6 +93,9 @@ impl Device {
         let wrong =
             |error: UnknownFewHeads| Error::NoDevice(format!("{FEW_HEADS_VARIABLE}: {error}"));
         few_heads().map_err(wrong)?;
+        packed_copies()?;
+        tiles(TAIL_VARIABLE)?;
+        tiles(EVEN_VARIABLE)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -98,13 +111,11 @@ impl Device {
             Kind::Cuda { ordinal, device, .. } if device.info().runs(&arch.to_string()) => {
                 Ok(Self(Kind::Cuda { ordinal, arch, device }))
             }
-            Kind::Cuda { device, .. } => {
-                Err(Error::NoDevice(format!("{} does not run {arch} kernels", device.info())))
+            Kind::Cuda { arch: own, device, .. } => {
+                Err(other_kernels(arch, device.info(), own).into())
             }
             Kind::Simulated { options, .. } => Ok(Self(Kind::Simulated { arch, options })),
-            Kind::Cpu | Kind::Oracle => {
-                Err(Error::NoDevice(format!("{self} runs no kernels, of {arch} or another")))
-            }
+            Kind::Cpu | Kind::Oracle => Err(no_kernels(arch, self).into()),
         }
     }
 
@@ -128,11 +139,16 @@ impl Device {
     }
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them.
+    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Where `SIXWARP_PACKED_COPIES` is, so
+    /// are tensor copies of packed rows on Blackwell. Numbers in `SIXWARP_TAIL` and `SIXWARP_EVEN` are
+    /// [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
-        let usual = PlanOptions { few_heads, ..usual };
+        let packed_copies = packed_copies().ok().flatten().unwrap_or(usual.packed_copies);
+        let tiles = |name| tiles(name).ok().flatten();
+        let (tail_from, even_from) = (tiles(TAIL_VARIABLE), tiles(EVEN_VARIABLE));
+        let usual = PlanOptions { few_heads, packed_copies, tail_from, even_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }
@@ -155,9 +171,42 @@ impl Device {
     }
 }
 
+/// Kernels of `arch` are asked for where only others run, those of `own` among them.
+pub(crate) fn other_kernels(arch: Arch, gpu: impl fmt::Display, own: Arch) -> Unsupported {
+    let why = format!("{gpu} does not run its kernels");
+    Unsupported::new(format!("arch {arch}"), why).nearest(own.to_string())
+}
+
+/// Kernels of `arch` are asked for where none run.
+pub(crate) fn no_kernels(arch: Arch, device: impl fmt::Display) -> Unsupported {
+    Unsupported::new(format!("arch {arch}"), format!("{device} runs no kernels"))
+}
+
+/// A number of KV tiles in the environment.
+fn tiles(variable: &str) -> Result<Option<u32>, Error> {
+    let Ok(tiles) = std::env::var(variable) else { return Ok(None) };
+    let wrong = |_| Error::NoDevice(format!("{variable}: `{tiles}` is no number of KV tiles"));
+    tiles.parse().map(Some).map_err(wrong)
+}
+
 /// What the environment says about the kernel for few heads.
 fn few_heads() -> Result<Option<FewHeads>, UnknownFewHeads> {
     std::env::var(FEW_HEADS_VARIABLE).ok().map(|choice| choice.parse()).transpose()
+}
+
+/// What the environment says about tensor copies of packed rows.
+fn packed_copies() -> Result<Option<bool>, Error> {
+    let Ok(choice) = std::env::var(PACKED_COPIES_VARIABLE) else { return Ok(None) };
+    match choice.as_str() {
+        "always" => Ok(Some(true)),
+        "never" => Ok(Some(false)),
+        other => {
+            let known = "there are `always` and `never`";
+            Err(Error::NoDevice(format!(
+                "{PACKED_COPIES_VARIABLE}: `{other}` is not known: {known}"
+            )))
+        }
+    }
 }
 
 impl fmt::Display for Device {

@@ -10,6 +10,11 @@
 //!
 //! The CPU, Hopper and Blackwell GPUs take every layer.
 //!
+//! [`Core`] makes problems of shapes alone, whose tensors lie one behind the other. [`Decode`], [`Prefill`] and
+//! [`PrefillPages`] make them of the tensors that a caller has ([`Given`]): views with gaps, pages that lie apart, other
+//! packed formats, lengths of tokens. Their [`Call`] says which tensor goes to which slot, and what must be copied
+//! before. Python's `dsv4` and `flash_mla` are these.
+//!
 //! ```
 //! use sixwarp::dsv4::{Core, Layer, Pool};
 //! use sixwarp::Storage;
@@ -23,8 +28,19 @@
 //! # Ok::<(), sixwarp::Error>(())
 //! ```
 
+mod call;
+mod decode;
+mod given;
+mod new_tokens;
+mod pages;
 mod prefill;
+mod queries;
 
+pub use call::{Call, Input, Preparation};
+pub use decode::{Cache, Decode};
+pub use given::{Given, Mismatch, Numbers};
+pub use new_tokens::{Prefill, PrefillPages};
+pub use pages::Pages;
 pub use prefill::NewTokens;
 
 use crate::Error;
@@ -38,6 +54,16 @@ pub const HEAD_DIM: u64 = 512;
 pub const WINDOW: u64 = 128;
 /// Tokens that a row of an HCA layer stands for.
 const HCA_RATIO: u64 = 128;
+
+/// The last tokens up to a query's own.
+fn near() -> Mask {
+    Mask::Window { left: Some(WINDOW - 1), right: Some(0) }
+}
+
+/// Compressed rows of an HCA layer whose tokens a query has seen.
+fn by_position() -> Mask {
+    Mask::Compressed { ratio: HCA_RATIO }
+}
 
 /// How a layer finds compressed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +112,7 @@ pub struct Pool {
 
 impl Pool {
     fn segment(self) -> Segment {
-        let rows = View::bhsd(DType::Bf16, [self.pages, 1, self.page_rows, HEAD_DIM]);
-        Segment::shared(rows, HEAD_DIM).stored(self.storage)
+        Pages::from(self).segment(HEAD_DIM)
     }
 }
 
@@ -126,11 +151,11 @@ impl Requests {
     }
 
     /// All rows that a query sees, by page table.
-    fn paged(self, pool: Pool, ratio: u64) -> Segment {
+    fn paged(self, pool: Pool) -> Segment {
         let segment = pool.segment().paged(pool.pages_per_request);
         match self.tokens {
             1 => segment.used(),
-            _ => segment.mask(Mask::Compressed { ratio }),
+            _ => segment.mask(by_position()),
         }
     }
 }
@@ -162,7 +187,7 @@ impl Core {
         let builder = match (self.layer, compressed) {
             (Layer::Swa, None) => builder,
             (Layer::Csa { top_k }, Some(pool)) => builder.segment(requests.listed(pool, top_k)),
-            (Layer::Hca, Some(pool)) => builder.segment(requests.paged(pool, HCA_RATIO)),
+            (Layer::Hca, Some(pool)) => builder.segment(requests.paged(pool)),
             _ => return Err(self.wrong_pools()),
         };
         Ok(builder.sinks().return_lse().build()?)
@@ -184,17 +209,13 @@ impl Core {
         compressed_rows: u64,
     ) -> Result<Problem, Error> {
         let rows = |n: u64| Segment::shared(View::bhsd(DType::Bf16, [1, 1, n, HEAD_DIM]), HEAD_DIM);
-        let window = Mask::Window { left: Some(WINDOW - 1), right: Some(0) };
         let q = View::bshd(DType::Bf16, [1, self.heads, tokens, HEAD_DIM]);
         let builder = Problem::builder(q).sinks().return_lse();
-        let builder = builder.segment(rows(window_rows).mask(window));
+        let builder = builder.segment(rows(window_rows).mask(near()));
         let builder = match (self.layer, compressed_rows) {
             (Layer::Swa, 0) => builder,
             (Layer::Csa { top_k }, 1..) => builder.segment(rows(compressed_rows).indexed(top_k)),
-            (Layer::Hca, 1..) => {
-                let mask = Mask::Compressed { ratio: HCA_RATIO };
-                builder.segment(rows(compressed_rows).mask(mask))
-            }
+            (Layer::Hca, 1..) => builder.segment(rows(compressed_rows).mask(by_position())),
             _ => return Err(self.wrong_pools()),
         };
         Ok(builder.build()?)

@@ -1,3 +1,4 @@
+use crate::dsv4::Mismatch;
 use problem::{InvalidProblem, Unsupported};
 use std::fmt;
 
@@ -7,6 +8,8 @@ use std::fmt;
 pub enum Error {
     /// The problem, or the memory given for it, breaks a rule.
     Invalid(InvalidProblem),
+    /// A caller's tensor is not as a call needs it.
+    Mismatch(Mismatch),
     /// The device cannot do this.
     Unsupported(Unsupported),
     /// More memory is needed than there is.
@@ -32,6 +35,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Invalid(error) => error.fmt(f),
+            Error::Mismatch(error) => error.fmt(f),
             Error::Unsupported(error) => error.fmt(f),
             Error::Simulated(error) => error.fmt(f),
             Error::TooLarge { what, needed, available } => {

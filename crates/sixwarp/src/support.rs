@@ -1,5 +1,6 @@
 //! Whether a problem can be computed, asked without computing it.
 
+use crate::device::{no_kernels, other_kernels};
 use crate::{Arch, Device, DeviceName, Error, PlanOptions, UnknownDevice};
 use problem::Problem;
 use std::fmt;
@@ -43,6 +44,18 @@ pub fn supports(problem: &Problem, target: Target) -> Option<Error> {
 impl Target {
     /// The names there are, for people.
     pub const ALL: &str = "cpu, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120";
+
+    /// The same target with the kernels of another generation (see [`Device::with_arch`]).
+    ///
+    /// # Errors
+    /// If it is no GPU, or cannot run the kernels.
+    pub fn with_arch(self, arch: Arch) -> Result<Self, Error> {
+        match self {
+            Target::Gpu(own) if arch.runs_on(own) => Ok(Target::Gpu(arch)),
+            Target::Gpu(own) => Err(other_kernels(arch, format!("an {own} GPU"), own).into()),
+            Target::Cpu => Err(no_kernels(arch, self).into()),
+        }
+    }
 }
 
 impl Device {
@@ -88,6 +101,17 @@ mod tests {
         }
         assert_eq!("sim-sm100".parse(), Ok(Target::Gpu(Arch::Sm100)));
         assert_eq!("oracle".parse(), Ok(Target::Cpu));
+    }
+
+    #[test]
+    fn plain_kernels_run_on_later_gpus_and_specific_ones_on_theirs() {
+        let runs = |arch: Arch, gpu: Arch| Target::Gpu(gpu).with_arch(arch).is_ok();
+        assert!(runs(Arch::Sm80, Arch::Sm90) && runs(Arch::Sm89, Arch::Sm120));
+        assert!(runs(Arch::Sm90, Arch::Sm90) && !runs(Arch::Sm90, Arch::Sm100));
+        let error =
+            Target::Gpu(Arch::Sm90).with_arch(Arch::Sm120).expect_err("too new").to_string();
+        let wanted = "arch sm_120 is not supported: an sm_90a GPU does not run its kernels (nearest that works: sm_90a)";
+        assert_eq!(error, wanted);
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn a_graph_decodes_or_a_gpu_is_asked_for() {
 
 #[test]
 fn processors_say_when_they_end() {
-    let ends = processors::simulate(64).unwrap();
+    let ends = processors::simulate(64, None).unwrap();
     assert!(ends.len() == 8 && ends.iter().all(|end| (1.0..1e4).contains(end)), "{ends:?}");
 }
 

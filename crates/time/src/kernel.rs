@@ -6,9 +6,9 @@ mod waves;
 pub use bound::Bound;
 
 use crate::machine::Machine;
-use crate::replay::{Replayed, Share, replay};
+use crate::replay::{Replayed, Share, replay, replay_together};
 use program::{Access, Launch, Program};
-use sim::record::Recording;
+use sim::record::{Event, Recording, Unit};
 
 /// What is predicted of one launch.
 #[derive(Clone, Debug)]
@@ -107,12 +107,27 @@ fn product(extent: [u32; 3]) -> u32 {
 /// Threads that fit a multiprocessor with 64 registers each.
 const THREADS: u32 = 1024;
 
-/// Clusters that run at one time.
-fn resident(machine: &Machine, launch: &Launch) -> u32 {
-    let by_threads = THREADS / product(launch.block).max(1);
+/// The same where warps multiply by themselves, and keep accumulators and scores in 255 registers.
+const MULTIPLYING_THREADS: u32 = 256;
+
+/// CTAs that run on a multiprocessor at one time.
+fn ctas_together(machine: &Machine, launch: &Launch, multiplies: bool) -> u32 {
+    let threads = if multiplies { MULTIPLYING_THREADS } else { THREADS };
+    let by_threads = threads / product(launch.block).max(1);
     let by_shared = machine.shared_size / (launch.shared_bytes + 1024);
-    let ctas = by_threads.min(by_shared).max(1);
-    (machine.processors / product(launch.cluster).max(1)).max(1) * ctas
+    by_threads.min(by_shared).max(1)
+}
+
+/// Clusters that run at one time.
+fn resident(machine: &Machine, launch: &Launch, multiplies: bool) -> u32 {
+    let places = (machine.processors / product(launch.cluster).max(1)).max(1);
+    places * ctas_together(machine, launch, multiplies)
+}
+
+/// Whether warps multiply by themselves (`mma.sync`).
+fn multiplies(recording: &Recording) -> bool {
+    let event = |event: &Event| matches!(event, Event::Run(mix) if mix.of(Unit::Matrix) > 0);
+    recording.warps.iter().any(|warp| warp.events.iter().any(event))
 }
 
 /// Bytes that a program touches, each counted once.
@@ -139,8 +154,14 @@ fn predict_launch(
     (recordings, more): (&[&Recording], f64),
 ) -> Launched {
     let clusters = f64::from(clusters(launch));
-    let resident = f64::from(resident(machine, launch));
+    let multiplies = recordings.iter().any(|recording| multiplies(recording));
+    let resident = f64::from(resident(machine, launch, multiplies));
     let size = f64::from(product(launch.cluster));
+    // CTAs of other kernels that share a multiprocessor are short, and taken to be alone.
+    let together = match multiplies && size == 1.0 {
+        true => (clusters.min(resident) / f64::from(machine.processors)).ceil() as u32,
+        false => 1,
+    };
     let cold = cold(machine, program);
     let mut share = Share { l2: 30.0, memory: 20.0, misses: 0.0 };
     let mut clock = machine.clock(0.7);
@@ -151,8 +172,13 @@ fn predict_launch(
         let per_cycle = |bytes: f64| bytes / active / (clock * 1e9);
         share.l2 = per_cycle(machine.l2_bytes);
         share.memory = per_cycle(machine.memory_bytes);
-        runs =
-            recordings.iter().map(|recording| replay(machine, recording, share, false)).collect();
+        runs = recordings
+            .iter()
+            .map(|recording| match together {
+                1 => replay(machine, recording, share, false),
+                _ => replay_together(machine, recording, together, share),
+            })
+            .collect();
         let mean = |of: &dyn Fn(&Replayed) -> f64| {
             more * runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
         };

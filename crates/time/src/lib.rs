@@ -6,11 +6,13 @@
 //! happened. [`Prediction`] makes a whole kernel of it: waves of CTAs, the bandwidth of L2 and of memory over
 //! all multiprocessors, the clock under load, and launches.
 
+mod chips;
 mod kernel;
 mod machine;
 mod microbenchmarks;
 mod replay;
 
+pub use chips::{A40, A100, L40S, RTX_4090, RTX_5090};
 pub use kernel::{Bound, Launched, Prediction, predict, sample, spread};
 pub use machine::{B200, H200, Machine};
 pub use microbenchmarks::microbenchmark;

@@ -26,6 +26,8 @@ pub struct Machine {
     pub power_full: f64,
     /// Dense FLOP per cycle of 16-bit operands.
     pub tensor_flops: f64,
+    /// The same for matrix instructions of a warp (`mma.sync`).
+    pub mma_flops: f64,
     /// Shared memory, bytes per cycle: copies, operands and threads together.
     pub shared_bytes: f64,
     /// Cycles of a partition's special-function unit per warp instruction.
@@ -78,6 +80,8 @@ pub struct Machine {
     pub dependent_us: f64,
     /// From the start of a CTA to its first instruction, in cycles.
     pub cta_start: f64,
+    /// Cycles that a CTA begins behind the one before it on the same multiprocessor.
+    pub stagger: f64,
     /// Shared memory of a multiprocessor.
     pub shared_size: u32,
 }
@@ -97,6 +101,8 @@ pub const H200: Machine = Machine {
     power_full: 0.5,
     // D: 989 TFLOP/s dense in bf16 with 132 multiprocessors at 1.83 GHz.
     tensor_flops: 4096.0,
+    // P: 62 % of the peak, in a paper of 2024 that dissects Hopper by microbenchmarks.
+    mma_flops: 2560.0,
     // D
     shared_bytes: 128.0,
     // D: 16 results per cycle, 4 per partition.
@@ -147,6 +153,8 @@ pub const H200: Machine = Machine {
     dependent_us: 1.6,
     // A
     cta_start: 100.0,
+    // A
+    stagger: 1000.0,
     // D
     shared_size: 233_472,
 };
@@ -164,6 +172,8 @@ pub const B200: Machine = Machine {
     power_full: 0.5,
     // D
     tensor_flops: 8192.0,
+    // A: as Hopper.
+    mma_flops: 2560.0,
     // D
     shared_bytes: 128.0,
     // P: FlashAttention 4 counts 16 exponentials per cycle.
@@ -203,6 +213,7 @@ pub const B200: Machine = Machine {
     launch_us: H200.launch_us,
     dependent_us: H200.dependent_us,
     cta_start: H200.cta_start,
+    stagger: H200.stagger,
     shared_size: 233_472,
 };
 

@@ -65,6 +65,7 @@ def attention(
     out: Optional[_T] = ...,
     stream: Any = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> _T: ...
 @overload
 def attention(
@@ -91,6 +92,7 @@ def attention(
     out: Optional[_T] = ...,
     stream: Any = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> Tuple[_T, _T]: ...
 @overload
 def attention(
@@ -117,6 +119,7 @@ def attention(
     out: Optional[_T] = ...,
     stream: Any = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> Union[_T, Tuple[_T, _T]]: ...
 # spelled
 # spell: overloads of plan
@@ -144,6 +147,7 @@ def plan(
     return_lse: Literal[False] = ...,
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> PlannedAttention[_T, _T]: ...
 @overload
 def plan(
@@ -169,6 +173,7 @@ def plan(
     return_lse: Literal[True],
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> PlannedAttention[_T, Tuple[_T, _T]]: ...
 @overload
 def plan(
@@ -194,6 +199,7 @@ def plan(
     return_lse: bool,
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> PlannedAttention[_T, Union[_T, Tuple[_T, _T]]]: ...
 # spelled
 
@@ -258,5 +264,6 @@ def supports(
     return_lse: bool = ...,
     out: Optional[_T] = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
     # spelled
 ) -> Optional[str]: ...

@@ -45,6 +45,7 @@ def attention(
     out: Any = None,
     stream: Any = None,
     split: Optional[int] = None,
+    arch: Optional[str] = None,
     # spelled
 ) -> Any:
     """Attention of `q` over `k` and `v`, on the device they are on.
@@ -74,6 +75,8 @@ def attention(
     - `out` is written instead of a new tensor, and shares no memory with an input; `stream` is used instead of the
       current one.
     - `split` fixes how many keys are one part on a GPU, so that a result does not depend on the batch.
+    - `arch` names the generation whose kernels a GPU takes instead of its own: `"sm_80"`, `"sm_86"` and `"sm_89"` run on
+      every later one. A name that is none is a `ValueError`; kernels that the device cannot run are `Unsupported`.
 
     >>> import numpy as np, sixwarp
     >>> q = np.ones((1, 2, 4, 64), np.float32)      # 2 tokens, 4 heads
@@ -91,6 +94,7 @@ def attention(
         # spell: tensors, stream, options
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
         out, stream, layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        arch,
         # spelled
     )  # fmt: skip
     if result is not None:
@@ -103,7 +107,7 @@ def attention(
     )  # fmt: skip
     options = checked(
         # spell: options
-        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split, arch,
         # spelled
     )  # fmt: skip
     return long_way(tensors, options, stream)
@@ -194,6 +198,7 @@ def plan(
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
+    arch: Optional[str] = None,
     # spelled
 ) -> PlannedAttention:
     """Plans `attention` for tensors like these; the plan runs on others of the same shapes and strides.
@@ -211,7 +216,7 @@ def plan(
     """
     options = checked(
         # spell: options
-        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split, arch,
         # spelled
     )  # fmt: skip
     ensure_given(q=q, k=k, v=v)
@@ -251,6 +256,7 @@ def supports(
     return_lse: bool = False,
     out: Any = None,
     split: Optional[int] = None,
+    arch: Optional[str] = None,
     # spelled
 ) -> Optional[str]:
     """Why `device` cannot compute `attention` of tensors like these; None if it can.
@@ -268,7 +274,7 @@ def supports(
     """
     options = checked(
         # spell: options
-        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split, arch,
         # spelled
     )  # fmt: skip
     ensure_given(q=q, k=k, v=v)

@@ -14,7 +14,7 @@ class Unsupported(NotImplementedError):
     """The device cannot do this; the message says why and what is nearest."""
 
 
-_KINDS = {1: ValueError, 2: Unsupported, 3: MemoryError, 4: RuntimeError, 5: RuntimeError}
+_KINDS = {1: ValueError, 2: Unsupported, 3: MemoryError, 4: RuntimeError, 5: RuntimeError, 6: TypeError}
 
 
 def path() -> pathlib.Path:
@@ -44,6 +44,8 @@ def _load() -> ctypes.CDLL:
         "sixwarp_plan_free": (None, [address]),
         "sixwarp_run": (code, [address, tensor, size, tensor, size]),
         "sixwarp_merge": (code, [text, tensor, tensor, tensor, tensor, size, size]),
+        "sixwarp_dsv4": (text, [text, ctypes.POINTER(ctypes.c_int32)]),
+        "sixwarp_model1_page_bytes": (ctypes.c_uint64, [ctypes.c_uint64]),
         "sixwarp_model1_pack": (code, [tensor, ctypes.c_uint64, tensor]),
         "sixwarp_model1_unpack": (code, [tensor, ctypes.c_uint64, tensor]),
     }

@@ -17,6 +17,13 @@ def layout_name(name: str, x: Any) -> str:
     return x
 
 
+def arch_name(name: str, x: Any) -> str:
+    """The name of a generation of GPUs, which the library knows."""
+    if not isinstance(x, str):
+        raise TypeError(f"{name} is {x!r}: the name of a GPU generation, such as 'sm_80', is needed")
+    return x
+
+
 def real(name: str, x: Any) -> float:
     """A finite number: of Python, a NumPy scalar, or a tensor that holds just one."""
     if not hasattr(type(x), "__float__"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
-from ._options import layout_name, real, sides, whole
+from ._options import arch_name, layout_name, real, sides, whole
 
 Read = Callable[[str, Any], Any]
 
@@ -74,6 +74,7 @@ PARAMETERS = (
     Parameter("out", None, "Any", "Optional[_T]"),
     Parameter("stream", None, "Any", "Any"),
     _whole("split", least=1),
+    Parameter("arch", None, "Optional[str]", "Optional[str]", ("str? arch",), _optional(arch_name)),
 )
 
 INPUTS = ("q", "k", "v")

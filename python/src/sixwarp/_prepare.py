@@ -23,6 +23,7 @@ class Options(NamedTuple):
     max_seqlen_k: Optional[int]
     return_lse: bool
     split: Optional[int]
+    arch: Optional[str]
     # spelled
 
 
@@ -115,7 +116,7 @@ def describe_call(a: Any, tensors: Tensors, options: Options) -> Described:
         "q": queries, "segments": [segment], "packed_queries": packed,
         "out": dense_out if out is None else describe.view(a, out, layout, "out"),
         "scale": options.scale, "softcap": options.softcap, "sinks": tensors.sinks is not None,
-        "return_lse": options.return_lse, "split": options.split,
+        "return_lse": options.return_lse, "split": options.split, "arch": options.arch,
     }  # fmt: skip
     lse_shape = (heads, tokens) if len(out_shape) == 3 else (batch, heads, tokens)
     return Described(description, device, out_shape, lse_shape, queries["dtype"], shared)

@@ -16,19 +16,18 @@ All tensors of a call are on one device: the CPU or a GPU. What a GPU cannot do 
 
 from __future__ import annotations
 
-import json
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from . import _describe as describe
-from ._caches import Cache, Call, lists_of, page_stride, pages_of, planned
+from ._caches import Cache, Call
+from ._caches import decode as decode_call
 from ._library import check, library
 from ._options import real, whole
-from ._plan import Bound, packed
+from ._plan import packed
 from ._tensor import CPU, INT32, adapter_for, ensure_given
 
 DIM = 512
 WINDOW = 128
-ROW_BYTES, SCALE_BYTES = 576, 8
 
 
 def page_bytes(page_rows: int) -> int:
@@ -38,7 +37,7 @@ def page_bytes(page_rows: int) -> int:
     >>> dsv4.page_bytes(64)
     37440
     """
-    return page_stride(ROW_BYTES + SCALE_BYTES, whole("page_rows", page_rows, 1))
+    return library.sixwarp_model1_page_bytes(whole("page_rows", page_rows, 1))
 
 
 def pack_rows(rows: Any, page_rows: int = 64) -> Any:
@@ -78,6 +77,7 @@ def decode(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """A few queries for each of several requests: `(out, lse)` for `q` of `[requests, tokens, heads, 512]`.
 
@@ -92,6 +92,8 @@ def decode(
 
     Lists may be views with gaps between them, and are not copied then. Pages may lie apart. Their rows are counted by
     the tensor's shape; only MODEL1 pages given as `[pages, page_bytes]` need `page_rows` (64 if it is not given).
+
+    `arch` names the generation whose kernels a GPU takes instead of its own, as in `sixwarp.attention`.
 
     >>> import numpy as np
     >>> from sixwarp import dsv4
@@ -122,6 +124,7 @@ def supports(
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
     out: Any = None,
+    arch: Optional[str] = None,
 ) -> Optional[str]:
     """Why `device` cannot compute `decode` of tensors like these; None if it can (see `sixwarp.supports`).
 
@@ -141,17 +144,17 @@ def supports(
 def _decode(
     q: Any, window: Any, window_lists: Any, sinks: Any, page_rows: Optional[int], window_lengths: Any, compressed: Any,
     compressed_lists: Any, page_table: Any, compressed_lengths: Any, compressed_page_rows: Optional[int], scale: Any,
-    out: Any,
+    out: Any, arch: Optional[str],
 ) -> Call:  # fmt: skip
     ensure_given(q=q, window=window, window_lists=window_lists)
-    a = _adapter({
+    tensors = {
         "q": q, "window": window, "window_lists": window_lists, "sinks": sinks, "window_lengths": window_lengths,
         "compressed": compressed, "compressed_lists": compressed_lists, "page_table": page_table,
         "compressed_lengths": compressed_lengths, "out": out,
-    })  # fmt: skip
-    _ensure_queries(a, q, (3, 4))
-    names = ("window", "window_lists", "page_table", "window_lengths")
-    caches = [Cache(names, window, window_lists, None, window_lengths, page_rows)]
+    }  # fmt: skip
+    a = _adapter(tensors)
+    rows = _page_rows(page_rows)
+    caches = (Cache("window", "window_lists", "", "window_lengths", rows),)
     if compressed is None:
         _refuse(
             "without compressed", compressed_lists=compressed_lists, page_table=page_table,
@@ -162,10 +165,10 @@ def _decode(
             _refuse("beside compressed_lists", page_table=page_table)
         elif page_table is None or compressed_lengths is None:
             raise ValueError("compressed rows need compressed_lists (CSA), or page_table and compressed_lengths (HCA)")
-        names = ("compressed", "compressed_lists", "page_table", "compressed_lengths")
-        rows = page_rows if compressed_page_rows is None else compressed_page_rows
-        caches.append(Cache(names, compressed, compressed_lists, page_table, compressed_lengths, rows))
-    return Call(a, q, caches, ("sinks", sinks), DIM, scale, out)
+        rows = rows if compressed_page_rows is None else _page_rows(compressed_page_rows)
+        caches += (Cache("compressed", "compressed_lists", "page_table", "compressed_lengths", rows),)
+    scale = None if scale is None else real("scale", scale)
+    return decode_call(a, tensors, caches, "sinks", DIM, scale, DIM, arch=arch)
 
 
 def prefill(
@@ -177,6 +180,7 @@ def prefill(
     compressed_lists: Any = None,
     position: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of one request: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -195,25 +199,17 @@ def prefill(
     True
     """
     ensure_given(q=q, window=window)
-    a = _adapter({
+    tensors = {
         "q": q, "window": window, "sinks": sinks, "compressed": compressed, "compressed_lists": compressed_lists,
-    })  # fmt: skip
+    }  # fmt: skip
+    a = _adapter(tensors)
     if compressed is None:
         _refuse("without compressed", compressed_lists=compressed_lists, position=position)
-    query = _queries(a, q)
-    segments = [{**_rows(a, window, "window"), "mask": f"window({WINDOW - 1},0)"}]
-    slots = {"k": window}
-    if compressed is not None:
-        segments.append(_rows(a, compressed, "compressed"))
-        slots["segment 1 k"] = compressed
-        if compressed_lists is None:
-            segments[1]["mask"] = "compressed(128)"
-            slots["positions"] = _full(a, 0 if position is None else position, q)
-        else:
-            _refuse("beside compressed_lists", position=position)
-            places, slots["segment 1 indices"] = lists_of(a, "compressed_lists", compressed_lists, a.shape(q)[0], 1)
-            segments[1].update(places)
-    return _run(a, q, query, segments, sinks, slots, scale)
+    elif compressed_lists is None:
+        tensors["position"] = _full(a, 0 if position is None else position, q)
+    else:
+        _refuse("beside compressed_lists", position=position)
+    return _prefill("prefill", a, tensors, ("window", "compressed", "compressed_lists", "position"), scale, arch)
 
 
 def prefill_pages(
@@ -231,6 +227,7 @@ def prefill_pages(
     page_table: Any = None,
     compressed_page_rows: Optional[int] = None,
     scale: Optional[float] = None,
+    arch: Optional[str] = None,
 ) -> Tuple[Any, Any]:
     """New tokens of several requests, from pages: `(out, lse)` for `q` of `[tokens, heads, 512]`.
 
@@ -254,77 +251,41 @@ def prefill_pages(
     ((5, 8, 512), [1, 2, 71, 72, 73])
     """
     ensure_given(q=q, cu_seqlens=cu_seqlens, positions=positions, window=window, window_table=window_table)
-    a = _adapter({
+    tensors = {
         "q": q, "cu_seqlens": cu_seqlens, "positions": positions, "window": window, "window_table": window_table,
         "sinks": sinks, "compressed": compressed, "compressed_lists": compressed_lists, "page_table": page_table,
-    })  # fmt: skip
-    query = _queries(a, q)
-    tokens, requests = query["shape"][2], tuple(a.shape(positions))[0] if len(a.shape(positions)) == 1 else 0
-    describe.ensure_shape(a, "cu_seqlens", cu_seqlens, (requests + 1,))
-    ends, first = a.integers("cu_seqlens", cu_seqlens), a.integers("positions", positions)
-    slots = {"cu_seqlens_q": ends, "seqused_k": first + ends[1:] - ends[:-1]}
-
-    def paged(n: int, names: tuple, pages: Any, rows: Optional[int], table: Any, **more: Any) -> dict:
-        prefix = f"segment {n} " if n else ""
-        keys, slots[f"{prefix}k"] = pages_of(a, pages, names[0], rows, False)
-        if table is None:
-            return {**keys, "mask": "full", "value_dim": DIM, "pages_per_sequence": 0, **more}
-        shape = tuple(a.shape(table))
-        if len(shape) != 2 or shape[0] != requests:
-            raise ValueError(f"{names[1]} has shape {shape}: ({requests}, entries) is needed")
-        slots[f"{prefix}page_table"] = a.integers(names[1], table)
-        return {**keys, "value_dim": DIM, "pages_per_sequence": shape[1], **more}
-
-    names = ("window", "window_table")
-    segments = [paged(0, names, window, page_rows, window_table, mask=f"window({WINDOW - 1},0)", used=True)]
-    rows = page_rows if compressed_page_rows is None else compressed_page_rows
+    }  # fmt: skip
+    a = _adapter(tensors)
     if compressed is None:
         given = dict(compressed_lists=compressed_lists, page_table=page_table, compressed_page_rows=compressed_page_rows)
         _refuse("without compressed", **given)
     elif compressed_lists is not None:
         _refuse("beside compressed_lists", page_table=page_table)
-        places, slots["segment 1 indices"] = lists_of(a, "compressed_lists", compressed_lists, tokens, 1)
-        segments.append(paged(1, ("compressed", "page_table"), compressed, rows, None, **places))
     elif page_table is None:
         raise ValueError("compressed rows need compressed_lists (CSA), or page_table (HCA)")
-    else:
-        segments.append(paged(1, ("compressed", "page_table"), compressed, rows, page_table, mask="compressed(128)"))
-        slots["positions"] = first
-    most = tokens if longest is None else whole("longest", longest)
-    arguments = {"k": "window", "page_table": "window_table", "segment 1 page_table": "page_table"}
-    packed_queries = {"packed_queries": [requests, most]}
-    return _run(a, q, query, segments, sinks, slots, scale, packed_queries, {**_ARGUMENTS, **arguments})
+    if len(a.shape(positions)) != 1:
+        raise ValueError(f"positions has shape {tuple(a.shape(positions))}: (requests,) is needed")
+    describe.ensure_shape(a, "cu_seqlens", cu_seqlens, (a.shape(positions)[0] + 1,))
+    ends, first = a.integers("cu_seqlens", cu_seqlens), a.integers("positions", positions)
+    tensors.update({"cu_seqlens": ends, "positions": first, "lengths": first + ends[1:] - ends[:-1]})
+    names = (
+        "cu_seqlens", "positions", "lengths", "window", "window_table", "compressed", "compressed_lists", "page_table",
+    )  # fmt: skip
+    return _prefill(
+        "prefill_pages", a, tensors, names, scale, arch, page_rows=_page_rows(page_rows),
+        compressed_page_rows=_page_rows(compressed_page_rows), longest=None if longest is None else whole("longest", longest),
+    )  # fmt: skip
 
 
-def _run(
-    a: Any, q: Any, query: dict, segments: list, sinks: Any, slots: dict, scale: Any, more: dict = {},
-    arguments: Optional[dict] = None,
-) -> Tuple[Any, Any]:  # fmt: skip
-    describe.ensure_shape(a, "sinks", sinks, (query["shape"][1],))
-    shape = tuple(a.shape(q))
-    out = a.empty(shape, query["dtype"], q)
-    description = {
-        "q": query, "out": {**query, "strides": [0, DIM, shape[1] * DIM, 1]}, "segments": segments,
-        "sinks": sinks is not None, "return_lse": True, "scale": None if scale is None else real("scale", scale),
-        **more,
-    }  # fmt: skip
-    lse_shape = tuple(query["shape"][:3])
-    lse = a.empty(lse_shape, "f32", q)
-    logits = None if sinks is None else a.floats("sinks", sinks)
-    try:
-        plan = planned(json.dumps(description), a.device(q, "q"))
-        bound = Bound(plan, a, shape, lse_shape, query["dtype"], True)
-        bound.run({"q": q, "out": out, "lse": lse, "sinks": logits, **slots}, q)
-    except ValueError as error:
-        slot, colon, rest = str(error).partition(": ")
-        raise ValueError((arguments or _ARGUMENTS).get(slot, slot) + colon + rest) from None
-    return out, lse
+def _prefill(
+    form: str, a: Any, tensors: dict, names: tuple, scale: Any, arch: Optional[str], **options: Any
+) -> Tuple[Any, Any]:
+    options["scale"] = None if scale is None else real("scale", scale)
 
+    def request(given: Callable) -> dict:
+        return {form: {**{name: given(name) for name in ("q", "sinks", *names)}, **options}}
 
-# What the library calls slots, and `prefill` arguments.
-_ARGUMENTS = {
-    "k": "window", "positions": "position", "segment 1 k": "compressed", "segment 1 indices": "compressed_lists",
-}  # fmt: skip
+    return Call(a, tensors, (form, *options.values(), *tensors), request, arch).run()
 
 
 def _adapter(tensors: dict) -> Any:
@@ -341,37 +302,8 @@ def _refuse(where: str, **given: Any) -> None:
             raise ValueError(f"{name} is given {where}, where it means nothing")
 
 
-def _ensure_queries(a: Any, q: Any, ranks: tuple) -> None:
-    shape = tuple(a.shape(q))
-    if len(shape) not in ranks or shape[-1] != DIM or a.dtype(q) not in describe.FLOATS:
-        raise ValueError(f"q has shape {shape} of {a.dtype(q)}: floats of [tokens, heads, {DIM}] are needed")
-
-
-def _queries(a: Any, q: Any) -> dict:
-    """Queries `[tokens, heads, 512]` of one request."""
-    _ensure_queries(a, q, (3,))
-    token, head, unit = a.strides(q, "q")
-    tokens, heads, _ = a.shape(q)
-    if unit != 1:
-        raise ValueError(f"q has a last stride of {unit}: rows must be contiguous")
-    return {"shape": [1, heads, tokens, DIM], "strides": [0, head, token, 1], "dtype": a.dtype(q)}
-
-
-def _float(a: Any, x: Any, name: str) -> str:
-    if a.dtype(x) not in describe.FLOATS:
-        raise TypeError(f"{name} is {a.dtype(x)}: float32, float16 or bfloat16 is needed")
-    return a.dtype(x)
-
-
-def _rows(a: Any, x: Any, name: str) -> dict:
-    shape = tuple(a.shape(x))
-    if len(shape) != 2 or shape[1] != DIM:
-        raise ValueError(f"{name} has shape {shape}: [rows, {DIM}] is needed")
-    step, unit = a.strides(x, name)
-    if unit != 1:
-        raise ValueError(f"{name} has a last stride of {unit}: rows must be contiguous")
-    view = {"shape": [1, 1, shape[0], DIM], "strides": [0, 0, step, 1], "dtype": _float(a, x, name)}
-    return {"k": view, "mask": "full"}
+def _page_rows(rows: Optional[int]) -> Optional[int]:
+    return None if rows is None else whole("page_rows", rows, 1)
 
 
 def _full(a: Any, value: int, like: Any) -> Any:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from . import _describe as describe
 from ._attention import attention
-from ._caches import Cache, Call
+from ._caches import Cache, Call, decode
 from ._options import real, whole
 from ._tensor import adapter_for
 
@@ -103,19 +103,22 @@ def flash_mla_with_kvcache(
         )  # fmt: skip
         return _dense(q, k_cache, block_table, cache_seqlens, width, softmax_scale, causal, out)
     _refuse(f"{name} with indices", causal=causal or None)
-    first = Cache(("k_cache", "indices", "block_table", "topk_length"), k_cache, indices, None, topk_length)
-    caches = [first._replace(inline=not use_legacy)]
+    caches = (Cache("k_cache", "indices", "", "topk_length", None, not use_legacy),)
+    _ensure_kind("k_cache", k_cache, is_fp8_kvcache)
     if (extra_k_cache is None) != (extra_indices_in_kvcache is None):
         raise ValueError("extra_k_cache and extra_indices_in_kvcache are given together, and one of them is None")
     if extra_k_cache is None:
         _refuse(f"{name} without extra_k_cache", extra_topk_length=extra_topk_length)
     else:
-        names = ("extra_k_cache", "extra_indices_in_kvcache", "block_table", "extra_topk_length")
-        extra = Cache(names, extra_k_cache, extra_indices_in_kvcache, None, extra_topk_length)
-        caches.append(extra._replace(inline=not use_legacy))
-    for cache in caches:
-        _ensure_kind(cache, is_fp8_kvcache)
-    result, lse = _call(q, caches, attn_sink, width, softmax_scale, out).run()
+        _ensure_kind("extra_k_cache", extra_k_cache, is_fp8_kvcache)
+        names = ("extra_k_cache", "extra_indices_in_kvcache", "", "extra_topk_length")
+        caches += (Cache(*names, None, not use_legacy),)
+    tensors = {
+        "q": q, "k_cache": k_cache, "indices": indices, "topk_length": topk_length, "attn_sink": attn_sink,
+        "extra_k_cache": extra_k_cache, "extra_indices_in_kvcache": extra_indices_in_kvcache,
+        "extra_topk_length": extra_topk_length, "out": out,
+    }  # fmt: skip
+    result, lse = _call(tensors, caches, width, softmax_scale).run()
     return result, _positive(lse)
 
 
@@ -168,9 +171,12 @@ def flash_mla_sparse_fwd(
     if kv.shape[0] == 0 and not packed:
         kv, indices = kv.new_zeros(1, 1, kv.shape[2]), torch.full_like(indices, -1)
     # All rows are one page.
-    pages = kv if packed else kv.transpose(0, 1)
-    cache = Cache(("kv", "indices", "block_table", "topk_length"), pages, indices[:, 0], None, topk_length)
-    result, lse = _call(q, [cache], attn_sink, width, real("sm_scale", sm_scale), out).run()
+    tensors = {
+        "q": q, "kv": kv if packed else kv.transpose(0, 1), "indices": indices[:, 0], "topk_length": topk_length,
+        "attn_sink": attn_sink, "out": out,
+    }  # fmt: skip
+    cache = Cache("kv", "indices", "", "topk_length")
+    result, lse = _call(tensors, (cache,), width, real("sm_scale", sm_scale)).run()
     lse = lse.reshape(lse.shape[:2])
     largest = _max_logits(q, kv[:, 0], indices[:, 0], sm_scale, topk_length) if need_max_logits else None
     if return_log2_lse:
@@ -179,15 +185,12 @@ def flash_mla_sparse_fwd(
     return result, largest, _positive(lse)
 
 
-def _call(q: Tensor, caches: list, sinks: Optional[Tensor], width: int, scale: Any, out: Optional[Tensor]) -> Call:
+def _call(tensors: dict, caches: Tuple[Cache, ...], width: int, scale: Any) -> Call:
     """The call over caches, of tensors that are on one device and differentiated by nobody."""
-    tensors = {"q": q, "attn_sink": sinks, "out": out}
-    for cache in caches:
-        tensors.update(zip(cache.names, (cache.pages, cache.lists, cache.table, cache.lengths)))
     a = adapter_for([*tensors], [*tensors.values()])
     describe.ensure_one_device(a, tensors)
     a.refuse_gradients(*tensors.values())
-    return Call(a, q, caches, ("attn_sink", sinks), width, scale, out)
+    return decode(a, tensors, caches, "attn_sink", width, None if scale is None else real("softmax_scale", scale))
 
 
 def _dense(
@@ -217,10 +220,10 @@ def _ensure_tensors(**tensors: Any) -> None:
             raise TypeError(f"{name} is {type(x).__name__}: a torch tensor is needed")
 
 
-def _ensure_kind(cache: Cache, fp8: bool) -> None:
-    packed = isinstance(cache.pages, Tensor) and cache.pages.element_size() == 1
+def _ensure_kind(name: str, pages: Any, fp8: bool) -> None:
+    packed = isinstance(pages, Tensor) and pages.element_size() == 1
     if packed != bool(fp8):
-        raise ValueError(f"{cache.names[0]} is {cache.pages.dtype}, and is_fp8_kvcache is {fp8}")
+        raise ValueError(f"{name} is {pages.dtype}, and is_fp8_kvcache is {fp8}")
 
 
 def _refuse(where: str, **given: Any) -> None:

@@ -1,12 +1,10 @@
 //! What the model of time says of a launch of any kernel.
 
 use super::Args;
-use super::predicted::machine_with;
 use crate::{Outcome, output};
 use filetest::{Capture, Prepared};
 use program::Launch;
 use serde::Serialize;
-use sixwarp::DeviceName;
 use std::path::Path;
 use time::{Cause, Launched, Machine, Replayed};
 
@@ -35,11 +33,10 @@ struct Predicted {
 
 /// Predicts the launch that `path` describes.
 pub(super) fn run(args: &Args, path: &Path) -> Outcome {
-    let DeviceName::Simulated(arch) = args.device else {
-        let text = "--launch is predicted by the model of time: --device sim-sm90 or sim-sm100";
+    let Some(machine) = args.machine()? else {
+        let text = "--launch is predicted by the model of time: --device sim-sm80 to sim-sm120";
         return Err(text.into());
     };
-    let machine = machine_with(arch, &args.constant)?;
     let prepared = Capture::read(path)?.load(false)?;
     let predicted = predict(&machine, &prepared, args.clusters)?;
     match args.json.as_deref() {

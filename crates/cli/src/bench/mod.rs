@@ -18,6 +18,7 @@ use serde::Serialize;
 use sixwarp::{Arch, Device, DeviceName, Error, Plan};
 use std::path::PathBuf;
 use suites::{Row, Suite};
+use time::Machine;
 
 const EXAMPLES: &str = "\
 The floor of a problem is its FLOPs at the rate of large matrix products (on the CPU: of multiply-adds
@@ -27,27 +28,32 @@ are medians of CUDA graph replays.
   sixwarp bench --device cuda --suite dense --json dense.json --plot dense.svg
   sixwarp bench --device cpu --suite cpu --only 'bf16 d128*'
   sixwarp bench --device sim-sm90 --suite mqa
+  sixwarp bench --device sim-sm89 --chip L40S --only 'd128*'
   sixwarp bench --device cuda --constants constants.json
   sixwarp bench --device sim-sm90 --compare docs/h200/h200.json --plot model.svg
   sixwarp bench --device sim-sm100 --launch captured/launch.json
 
-On sim-sm90 and sim-sm100 nothing is measured: the model of time predicts what an H200 and a B200 take, and says
-what bounds it. How far it is off is in docs/model-of-time.md.";
+On simulated devices nothing is measured: the model of time predicts what a chip takes, and says what bounds it.
+The chips are A100 (sim-sm80), A40 (sim-sm86), RTX 4090 and L40S (sim-sm89), H200 (sim-sm90), B200 (sim-sm100) and
+RTX 5090 (sim-sm120). How far predictions are off is in docs/model-of-time.md.";
 
 /// Times a suite of shapes and shows how near each comes to the floor
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// cpu, cuda[:n], or sim-sm90 and sim-sm100 for what the model of time predicts
+    /// cpu, cuda[:n], or sim-sm80 to sim-sm120 for what the model of time predicts
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     /// Takes the kernels of another generation that the device runs, as sm80 on a newer GPU
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
+    /// The chip that is predicted, where several have a simulated device's architecture, as L40S for sim-sm89
+    #[arg(long, value_name = "NAME")]
+    chip: Option<String>,
     /// The shapes [default: cpu on the CPU, dense on a GPU]
     #[arg(long)]
     suite: Option<Suite>,
-    /// Only rows whose line of the table matches (`*` stands for anything)
+    /// Only rows whose line of the table, or whose name, matches (`*` stands for anything): `d128*`, or `* 4096`
     #[arg(long, value_name = "GLOB")]
     only: Option<String>,
     /// Timings per row, of which the median is shown
@@ -82,6 +88,22 @@ pub struct Args {
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+}
+
+impl Args {
+    /// The machine that is predicted; none where times are measured.
+    fn machine(&self) -> Result<Option<Machine>, Box<dyn std::error::Error>> {
+        match (self.device, &self.chip) {
+            (DeviceName::Simulated(arch), chip) => {
+                let machine = machine(arch, chip.as_deref())?;
+                predicted::changed(machine, &self.constant).map(Some)
+            }
+            (_, None) => Ok(None),
+            (device, Some(_)) => {
+                Err(format!("{device} is measured: --chip goes with sim-sm80 to sim-sm120").into())
+            }
+        }
+    }
 }
 
 /// What was measured of one shape.
@@ -121,6 +143,7 @@ pub fn run(args: Args) -> Outcome {
     if let Some(path) = &args.launch {
         return launch::run(&args, path);
     }
+    let machine = args.machine()?;
     let device = crate::engine::open(args.device, args.arch)?;
     if !args.compare.is_empty() {
         return compare::run(&args, &args.compare, &device);
@@ -131,9 +154,12 @@ pub fn run(args: Args) -> Outcome {
     let quiet = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let show = |text: String| if quiet { Ok(()) } else { output::print(&text) };
     show(heading(&device, suite, &rates))?;
+    if let (Some(machine), Some(arch)) = (&machine, device.arch()) {
+        let accuracy = predicted::accuracy(machine, arch);
+        show(format!("model of time: {}, {arch} kernels; {accuracy}\n", machine.name))?;
+    }
     let glob = args.only.as_deref().unwrap_or("*");
-    let rows: Vec<Row> =
-        suite.rows().into_iter().filter(|row| cases::matches_glob(glob, &row.line)).collect();
+    let rows: Vec<Row> = suite.rows().into_iter().filter(|row| row.matches(glob)).collect();
     let load_milliseconds = rows.first().and_then(|row| load_times(&args, &device, row));
     if let Some([cold, warm]) = load_milliseconds {
         show(format!("first kernel: compiled in {cold:.0} ms, from the cache in {warm:.1} ms\n"))?;
@@ -202,7 +228,12 @@ fn measure(
         floor_microseconds: rates.floor(&problem),
         ..Measured::default()
     };
-    let plan = match sixwarp::plan(&problem, device) {
+    let machine = args.machine()?;
+    let planned = match &machine {
+        Some(machine) => predicted::plan(machine, device, &problem),
+        None => sixwarp::plan(&problem, device),
+    };
+    let plan = match planned {
         Ok(plan) => plan,
         Err(error @ (Error::Unsupported(_) | Error::TooLarge { .. })) => {
             result.why = Some(error.to_string());
@@ -210,14 +241,13 @@ fn measure(
         }
         Err(error) => return Err(error.into()),
     };
-    let time = match args.device {
-        DeviceName::Simulated(arch) => {
-            let machine = predicted::machine_with(arch, &args.constant)?;
-            let prediction = predicted::predict(&machine, device, &plan, row)?;
+    let time = match &machine {
+        Some(machine) => {
+            let prediction = predicted::predict(machine, device, &plan, row)?;
             result.bound = prediction.longest().map(|launch| launch.bound.to_string());
             prediction.microseconds
         }
-        _ => time(args, &plan, row)?,
+        None => time(args, &plan, row)?,
     };
     result.kernel = Some(plan.summary());
     result.microseconds = Some(time);

@@ -28,6 +28,14 @@ pub struct Row {
     pub case: Case,
 }
 
+impl Row {
+    /// Whether its line, or the line and the column, match.
+    pub fn matches(&self, glob: &str) -> bool {
+        let name = format!("{} {}", self.line, self.column);
+        [&self.line, &name].into_iter().any(|text| cases::matches_glob(glob, text))
+    }
+}
+
 impl Suite {
     /// Its measurements.
     pub fn rows(self) -> Vec<Row> {

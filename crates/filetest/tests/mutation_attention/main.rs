@@ -158,6 +158,11 @@ fn sm90_cut() {
 }
 
 #[test]
+fn sm90_tail() {
+    check(&subjects::SM90_TAIL);
+}
+
+#[test]
 fn sm90_combine() {
     check(&subjects::SM90_COMBINE);
 }
@@ -170,6 +175,11 @@ fn sm90_wide() {
 #[test]
 fn sm90_wide_shared() {
     check(&subjects::SM90_WIDE_SHARED);
+}
+
+#[test]
+fn sm90_wide_cut() {
+    check(&subjects::SM90_WIDE_CUT);
 }
 
 #[test]
@@ -235,4 +245,9 @@ fn sm100_pair_lists() {
 #[test]
 fn sm100_pair_fp8() {
     check(&subjects::SM100_PAIR_FP8);
+}
+
+#[test]
+fn sm100_pair_raw() {
+    check(&subjects::SM100_PAIR_RAW);
 }

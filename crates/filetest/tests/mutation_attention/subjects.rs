@@ -161,6 +161,21 @@ pub const SM90_CUT: Subject = Subject {
     files: EXCHANGE,
 };
 
+/// Hopper, a batch whose last part goes to the CTAs that are done first.
+pub const SM90_TAIL: Subject = Subject {
+    name: "sm90-tail",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 64
+        queries = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 40]
+        keys = [800, 800, 800, 800, 100, 100, 100, 100, 100, 100, 100, 60]
+        mask = "causal"
+    "#,
+    options: |options| PlanOptions { processors: 2, tail_from: Some(8), ..options },
+    function: None,
+    files: &["work/shares.rs", "work/tail.rs"],
+};
+
 /// Hopper, the launch that combines parts of the keys, more of them than one warp takes at a time.
 pub const SM90_COMBINE: Subject = Subject {
     name: "sm90-combine",
@@ -211,6 +226,26 @@ pub const SM90_WIDE_SHARED: Subject = Subject {
     options: alone,
     function: None,
     files: &[],
+};
+
+/// Hopper, wide rows of a work tile that three clusters have parts of.
+pub const SM90_WIDE_CUT: Subject = Subject {
+    name: "sm90-wide-cut",
+    arch: Arch::Sm90,
+    case: r#"
+        dim = 512
+        heads = 16
+        kv_heads = 1
+        queries = [1, 6]
+        keys = [1000, 40]
+        mask = "causal"
+        shared = true
+        layout = "paged"
+        page = 64
+    "#,
+    options: |options| PlanOptions { processors: 6, ..options },
+    function: None,
+    files: &["work/exchange.rs", "hopper/parts.rs", "hopper/wide/right_columns.rs"],
 };
 
 /// Hopper, wide rows that lists name, keys that are values.
@@ -461,6 +496,14 @@ pub const SM100_PAIR_FP8: Subject = Subject {
     options: pair,
     function: None,
     files: GATHERING,
+};
+
+/// Blackwell, a pair of CTAs, rows of fp8 numbers whose bytes tensor copies bring.
+pub const SM100_PAIR_RAW: Subject = Subject {
+    name: "sm100-pair-raw",
+    options: |options| PlanOptions { packed_copies: true, ..pair(options) },
+    files: &["unpackers.rs", "cta_pair/raw.rs"],
+    ..SM100_PAIR_FP8
 };
 
 impl Subject {

@@ -317,6 +317,7 @@ impl Config {
             slices: self.slices,
             panel: Panel::Swizzled,
             gathers: false,
+            raw: false,
             finds_rows: true,
         }
     }

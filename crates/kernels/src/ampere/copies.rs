@@ -46,8 +46,8 @@ impl Copier {
     pub fn new(b: &mut Builder, threads: u32) -> Self {
         let thread = b.thread();
         let (row, vector) =
-            (b.div(thread, Self::THREADS_PER_ROW), b.rem(thread, Self::THREADS_PER_ROW));
-        let byte = b.mul_wide(vector, VECTOR_BYTES);
+            (b.eval(thread / Self::THREADS_PER_ROW), b.eval(thread % Self::THREADS_PER_ROW));
+        let byte = b.eval(vector.widening_mul(VECTOR_BYTES));
         Copier { row, vector, byte, rows: threads / Self::THREADS_PER_ROW }
     }
 
@@ -82,8 +82,7 @@ impl Copier {
     /// The same of a row of bytes.
     #[track_caller]
     pub fn bytes_of_row(&self, b: &mut Builder, row: GlobalPtr) -> GlobalPtr {
-        let byte = b.mul_wide(self.vector, UNIT);
-        b.global_add(row, byte)
+        b.global_add(row, self.vector.widening_mul(UNIT))
     }
 
     /// Where the thread's vector of its first row of a tile goes.
@@ -124,8 +123,7 @@ impl Copier {
                 b.setp(Cmp::Lt, self.vector, count.saturating_sub(panel * CHUNK) / UNIT)
             }
             Count::OfSlice(count) => {
-                let vector = b.add(self.vector, panel * CHUNK / UNIT);
-                let column = b.mul(vector, UNIT);
+                let column = b.eval((self.vector + panel * CHUNK / UNIT) * UNIT);
                 b.setp(Cmp::Lt, column, count)
             }
         };

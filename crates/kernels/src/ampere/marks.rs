@@ -29,16 +29,14 @@ impl Marks {
     pub fn write(&self, b: &mut Builder, stage: Reg<u32>, row: Reg<u32>, exists: Reg<bool>) {
         let lane = b.special("%laneid");
         // Lane `i` speaks for row `i` of the four.
-        let speaker = b.mul(lane, 8);
-        let speaker = b.and(speaker, 31);
+        let speaker = b.eval(lane * 8 % 32);
         let known = b.select::<u32>(exists, 1, 0);
         let spoken = b.lane_value(known, speaker);
         let exists = b.setp(ptx::build::Cmp::Ne, spoken, 0);
         let bits = b.ballot(exists);
         let lead = b.setp(ptx::build::Cmp::Eq, lane, 0);
         let at = self.at(b, stage);
-        let byte = b.div(row, KEYS);
-        let at = b.smem_add(at, byte);
+        let at = b.smem_add(at, row / KEYS);
         b.st_shared_byte_if(lead, at, bits);
     }
 
@@ -47,9 +45,7 @@ impl Marks {
     #[track_caller]
     pub fn read(&self, b: &mut Builder, stage: Reg<u32>) -> Vec<Reg<u32>> {
         let lane = b.special("%laneid");
-        let (upper, odd) = (b.and(lane, 2), b.and(lane, 1));
-        let upper = b.shl(upper, 2);
-        let shift = b.mad(odd, 2, upper);
+        let shift = b.eval((lane & 1) * 2 + ((lane & 2) << 2));
         let at = self.at(b, stage);
         let mut words = Vec::new();
         for first in (0..self.per_tile).step_by(4) {
@@ -57,8 +53,7 @@ impl Marks {
             for i in first..self.per_tile.min(first + 4) {
                 let word = b.ld_shared::<u32>(at.plus(self.words.offset(&[i])));
                 let two = two_columns(b, word, shift);
-                let two = b.shl(two, (i - first) * 8);
-                bits = b.or(bits, two);
+                bits = b.eval(bits | (two << ((i - first) * 8)));
             }
             words.push(bits);
         }
@@ -75,9 +70,6 @@ impl Marks {
 /// The marks of a thread's columns of 16 keys.
 #[track_caller]
 fn two_columns(b: &mut Builder, word: Reg<u32>, shift: Reg<u32>) -> Reg<u32> {
-    let word = b.shr(word, shift);
-    let low = b.and(word, 3);
-    let high = b.shr(word, 12);
-    let high = b.and(high, 0x30);
-    b.or(low, high)
+    let word = b.eval(word >> shift);
+    b.eval((word & 3) | ((word >> 12) & 0x30))
 }

@@ -28,13 +28,8 @@ impl Order {
     fn of_lane(self, b: &mut Builder) -> [Reg<u32>; 2] {
         let lane = b.special("%laneid");
         match self {
-            Order::Columns => [b.and(lane, 15), b.shr(lane, 4)],
-            Order::Rows => {
-                let (within, lower) = (b.and(lane, 7), b.and(lane, 16));
-                let lower = b.shr(lower, 1);
-                let right = b.shr(lane, 3);
-                [b.or(within, lower), b.and(right, 1)]
-            }
+            Order::Columns => [b.eval(lane % 16), b.eval(lane / 16)],
+            Order::Rows => [b.eval((lane % 8) | ((lane & 16) >> 1)), b.eval(lane / 8 % 2)],
         }
     }
 }
@@ -74,7 +69,7 @@ impl Matrices {
     /// Bytes from a tile's first row to row `row`, a multiple of 8.
     #[track_caller]
     pub fn bytes_to(b: &mut Builder, tile: SharedTile, row: Reg<u32>) -> Reg<u32> {
-        b.mul(row, tile.layout().swizzle().span_bytes() as u32)
+        b.eval(row * tile.layout().swizzle().span_bytes() as u32)
     }
 
     /// Loads 16 rows from `row` on × the 16 columns of step `step`, each matrix transposed if asked.

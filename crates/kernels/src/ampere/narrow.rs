@@ -87,10 +87,9 @@ impl Staged<'_> {
         let (first, half) = (copier.to(b, tile), config.unpacked_to());
         // A loop over panels: unrolled, it takes registers that scores and output need.
         b.range(0, self.staging.panels, |b, panel| {
-            let skipped = b.mul(panel, self.staging.words.offset(&[0, 0, 1]));
-            let staged = Staged { staging: self.staging, first: b.smem_add(self.first, skipped) };
-            let skipped = b.mul(panel, tile.layout().block_bytes() as u32);
-            let first = b.smem_add(first, skipped);
+            let from = b.smem_add(self.first, panel * self.staging.words.offset(&[0, 0, 1]));
+            let staged = Staged { staging: self.staging, first: from };
+            let first = b.smem_add(first, panel * tile.layout().block_bytes() as u32);
             for turn in 0..turns(config) {
                 let from = staged.at(turn, 0);
                 let words = b.ld_shared_vector::<u32>(from, NUMBERS as usize / 4);

@@ -64,7 +64,7 @@ impl<'a> Ring<'a> {
     ) -> Self {
         let config = &frame.config;
         let columns = config.shape.halves * config.columns();
-        let column = open.slice.map(|slice| b.mul(slice.reg(), columns));
+        let column = open.slice.map(|slice| b.eval(slice.reg() * columns));
         let mut ring =
             Ring { frame, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
         ring.finder = ring.finder(b);
@@ -106,8 +106,7 @@ impl<'a> Ring<'a> {
         match self.column {
             Some(column) if what == What::Values => {
                 let bytes = if narrow { 1 } else { self.frame.config.precision.bytes() };
-                let offset = b.mul_wide(column, bytes);
-                b.global_add(from, offset)
+                b.global_add(from, column.widening_mul(bytes))
             }
             _ => from,
         }
@@ -224,10 +223,9 @@ impl<'a> Ring<'a> {
     fn buffer(&self, b: &mut Builder, ahead: u32) -> Reg<u32> {
         let Some(stage) = self.stage else { return b.value(0) };
         let stages = self.frame.config.stages;
-        let next = b.add(stage, ahead);
+        let next = b.eval(stage + ahead);
         let wraps = b.setp(Cmp::Ge, next, stages);
-        let wrapped = b.sub(next, stages);
-        b.select::<u32>(wraps, wrapped, next)
+        b.select::<u32>(wraps, next - stages, next)
     }
 
     /// The marks of the tile in work, where keys are listed.
@@ -247,11 +245,11 @@ impl<'a> Ring<'a> {
         let token = self.list_token(b);
         let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
-        let last = b.sub(self.open.sequence.k_len, 1);
+        let last = b.eval(self.open.sequence.k_len - 1);
         for (turn, [outer, row]) in (0..).zip(rows) {
-            let key = b.add(first, turn * self.copier.rows());
+            let key = b.eval(first + turn * self.copier.rows());
             let inside = b.setp(Cmp::Le, key, last);
-            let key = b.min(key, last);
+            let key = b.eval(key.min(last));
             let (page, found, exists) = keys.row_of(b, self.open, token, key);
             let exists = b.and(exists, inside);
             let found = b.select::<u32>(exists, found, NOWHERE);
@@ -308,7 +306,7 @@ impl<'a> Ring<'a> {
     #[track_caller]
     fn mark(&self, b: &mut Builder, what: What, stage: Reg<u32>, turn: u32, exists: Reg<bool>) {
         if let (What::Keys, Some(marks)) = (what, &self.frame.marks) {
-            let row = b.add(self.copier.row, turn * self.copier.rows());
+            let row = b.eval(self.copier.row + turn * self.copier.rows());
             marks.write(b, stage, row, exists);
         }
     }
@@ -324,7 +322,7 @@ impl<'a> Ring<'a> {
             if turn > 0 {
                 from = b.global_add(from, step);
             }
-            let key = b.add(key, turn * self.copier.rows());
+            let key = b.eval(key + turn * self.copier.rows());
             let exists = b.setp(Cmp::Lt, key, self.open.sequence.k_len);
             self.copy_row(b, exists, from, (to, turn), &columns);
         }
@@ -397,10 +395,9 @@ impl<'a> Ring<'a> {
         let row = rows.row(b, outer, row, exists);
         let panels = tile.layout().blocks() as u32;
         b.range(0, panels, |b, panel| {
-            let vector = b.mad(panel, CHUNK / 8, self.copier.vector);
+            let vector = b.eval(panel * (CHUNK / 8) + self.copier.vector);
             let words = rows.unpack_vector(b, vector, &row, exists);
-            let offset = b.mul(panel, tile.layout().block_bytes() as u32);
-            let to = b.smem_add(to, offset);
+            let to = b.smem_add(to, panel * tile.layout().block_bytes() as u32);
             b.st_shared_vector(to, &words);
         });
     }
@@ -424,11 +421,10 @@ impl<'a> Ring<'a> {
             }
             (What::Values, Some(first)) => {
                 let dim = b.value(config.value_dim);
-                let count = b.sub(dim, first);
-                let count = Count::OfSlice(match config.units(1) {
-                    1 => count,
-                    units => b.mul(count, units),
-                });
+                let count = Count::OfSlice(b.eval(match config.units(1) {
+                    1 => dim - first,
+                    units => (dim - first) * units,
+                }));
                 Columns { panels: config.values().chunks, count }
             }
             (What::Values, None) => {

@@ -42,10 +42,7 @@ impl<const N: usize> Split<N> {
 
     #[track_caller]
     fn of(b: &mut Builder, numbers: [Reg<f32>; N], bits: [Reg<u32>; N]) -> Self {
-        let high = bits.map(|bits| {
-            let above = b.add(bits, UNIT / 2);
-            b.and(above, !(UNIT - 1))
-        });
+        let high = bits.map(|bits| b.eval((bits + UNIT / 2) & !(UNIT - 1)));
         let low = std::array::from_fn(|i| {
             let high = b.float_from_bits(high[i]);
             let rest = b.sub(numbers[i], high);

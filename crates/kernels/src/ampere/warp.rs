@@ -76,16 +76,15 @@ impl<'f> Warp<'f> {
     fn new(b: &mut Builder, frame: &'f Frame) -> Self {
         let config = &frame.config;
         let thread = b.thread();
-        let of_block = b.and(thread, 127);
-        let row = b.shr(of_block, 5);
-        let row = b.mul(row, ROWS);
-        let four = b.shr(thread, 7);
+        let of_block = b.eval(thread % 128);
+        let row = b.eval(of_block / 32 * ROWS);
+        let four = b.eval(thread / 128);
         let half = (config.shape.halves > 1).then_some(four);
         let apart = config.shape.warps > 4 && half.is_none();
-        let first_block = apart.then(|| b.mul(four, config.shape.fragments));
+        let first_block = apart.then(|| b.eval(four * config.shape.fragments));
         let mut queries = Matrices::bytes_to(b, frame.k.tile(0), row);
         if let Some(first) = first_block {
-            queries = b.mad(first, config.queries().bytes(), queries);
+            queries = b.eval(first * config.queries().bytes() + queries);
         }
         let fragments =
             (0..config.shape.fragments).map(|n| Fragment::new(b, frame, of_block, n)).collect();
@@ -265,7 +264,7 @@ impl<'f> Warp<'f> {
             let block = Block::at(b, config.packing, config.group, number);
             let output = BlockOutput { params, open, block: &block };
             for turn in 0..self.copier.turns(super::ROWS) {
-                let row = b.add(self.copier.row, turn * self.copier.rows());
+                let row = b.eval(self.copier.row + turn * self.copier.rows());
                 let place = output.place(b, row);
                 let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
                 let at = at.map(|number| b.select::<u32>(place.live, number, 0));
@@ -318,7 +317,7 @@ impl<'f> Warp<'f> {
         match self.stage.filter(|_| self.frame.config.tiles() > 1) {
             None => first.clone(),
             Some(stage) => {
-                let bytes = b.mul(stage, bytes);
+                let bytes = b.eval(stage * bytes);
                 first.further(b, bytes)
             }
         }
@@ -341,7 +340,7 @@ impl<'f> Warp<'f> {
         };
         let (steps, panels) = (CHUNK / STEP, config.queries().chunks);
         let offsets = [config.queries(), config.keys()].map(|shape| shape.bytes() / shape.chunks);
-        let [q, k] = offsets.map(|bytes| b.mul(half, config.key_panels() * bytes));
+        let [q, k] = offsets.map(|bytes| b.eval(half * (config.key_panels() * bytes)));
         let keys = keys.further(b, k);
         let queries: Vec<_> =
             queries.iter().map(|at| at.as_ref().map(|at| at.further(b, q))).collect();
@@ -393,7 +392,7 @@ impl<'f> Warp<'f> {
     fn take_scores(&self, b: &mut Builder) {
         let Some(exchange) = &self.frame.exchange else { return };
         let warp = b.warp().index();
-        let other = b.xor(warp, 4);
+        let other = b.eval(warp ^ 4);
         let at = self.exchanged(b, other);
         for (n, scores) in self.fragments[0].scores.scores.chunks_exact(4).enumerate() {
             let others = b.ld_shared_vector::<f32>(at.plus(exchange.offset(&[0, 0, n as u32])), 4);
@@ -437,7 +436,7 @@ impl<'f> Warp<'f> {
         let part = if config.shared_kv { self.part(b, open) } else { self.half };
         if let Some(part) = part {
             let bytes = config.units(config.columns()) / CHUNK * values.block_bytes();
-            let offset = b.mul(part, bytes);
+            let offset = b.eval(part * bytes);
             values = values.further(b, offset);
         }
         values

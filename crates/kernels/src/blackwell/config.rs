@@ -230,6 +230,7 @@ impl Config {
             slices: self.slices,
             panel: self.panel,
             gathers: self.gathering.is_some(),
+            raw: false,
             finds_rows: false,
         }
     }

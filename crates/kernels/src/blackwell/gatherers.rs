@@ -8,7 +8,8 @@
 //! ([`Brought::ByThreads`]). When a thread's copies to a slot are done, the hardware arrives for it
 //! on a barrier of this CTA, and the thread has no moment in which to fence. So one more warp waits for that barrier,
 //! executes `fence.proxy.async` and tells the issuing warp, which may be the other CTA's ([`Publisher`]).
-//! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly.
+//! Packed rows are stored by the gathering warps themselves, which fence and tell the issuing warp directly. (In a CTA
+//! pair tensor copies may have brought their bytes: `cta_pair/raw.rs`.)
 
 use super::frame::arrive_if;
 use super::marked::{MarkRing, MarkWriter};

@@ -42,8 +42,7 @@ impl Factors {
         let mut at = self.base;
         for (index, stride) in [sequence.reg(), head.reg()].into_iter().zip(self.strides) {
             let index = b.widen(index);
-            let offset = b.mul(index, stride);
-            at = b.global_add(at, offset);
+            at = b.global_add(at, index * stride);
         }
         b.ld_global::<f32>(at)
     }

@@ -35,6 +35,33 @@ pub struct Sequence {
     pub k_start: Reg<u32>,
     /// Keys.
     pub k_len: Reg<u32>,
+    /// Keys of its pages that come before its first one, where a tile sees no others.
+    pub k_skipped: Option<Reg<u32>>,
+}
+
+impl Sequence {
+    /// The key in its pages that is key `key` of the sequence.
+    #[track_caller]
+    pub fn key_in_pages(&self, b: &mut Builder, key: Reg<u32>) -> Reg<u32> {
+        self.k_skipped.map_or(key, |skipped| b.add(key, skipped))
+    }
+
+    /// Keys `first` up to, not including, `end` as a sequence of their own.
+    #[track_caller]
+    pub fn of_keys(
+        self,
+        b: &mut Builder,
+        first: Reg<i32>,
+        end: Reg<i32>,
+        in_pages: bool,
+    ) -> Sequence {
+        let k_len = b.eval(end - first).reinterpret();
+        let first = first.reinterpret::<u32>();
+        match in_pages {
+            true => Sequence { k_len, k_skipped: Some(first), ..self },
+            false => Sequence { k_len, k_start: b.eval(self.k_start + first), ..self },
+        }
+    }
 }
 
 impl Lengths {
@@ -88,7 +115,7 @@ impl Lengths {
             k_len = limited(b, used, k_len);
         }
         let (q_batch, k_batch) = (QueryBatch::new(q_batch), KeyBatch::new(k_batch));
-        Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len }
+        Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len, k_skipped: None }
     }
 }
 

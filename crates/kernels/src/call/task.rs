@@ -15,7 +15,7 @@ use crate::math::softmax::Softmax;
 use crate::moves::gather::{self, Elements, Mapped, Packed, Scattered};
 use crate::work::exchange::{Exchange, Part};
 use crate::work::order::{Tile, TileList, TileOrder};
-use crate::work::shares::{Shares, SharesOf};
+use crate::work::shares::{Lead, Shares, SharesOf};
 use crate::work::stamps::Stamps;
 use problem::{Problem, SegmentSlot, Slot, Storage, Values, View};
 use program::BufferId;
@@ -127,6 +127,8 @@ pub struct Tiling {
     pub panel: Panel,
     /// Whether threads copy keys and values, not tensor copies.
     pub gathers: bool,
+    /// Whether tensor copies bring the bytes of packed rows.
+    pub raw: bool,
     /// Whether threads copy queries, keys and values, and find their rows one by one.
     pub finds_rows: bool,
 }
@@ -393,11 +395,17 @@ impl Params {
         }
     }
 
-    /// Waits for the CTA's threads, which find its work together where it is shared out by lengths.
+    /// Waits for the threads of the CTA, or of all CTAs of its cluster. Where work is shared out by lengths, those
+    /// of a CTA find its share together.
     pub fn share_out(&self, b: &mut Builder) {
+        let clustered = self.tiling.cluster > 1;
         match &self.order {
+            Order::List(_) if clustered => b.cluster_barrier(),
             Order::List(_) => b.barrier_all(),
             Order::Shares(shares) => {
+                if clustered {
+                    b.cluster_barrier();
+                }
                 self.begin(b);
                 shares.find(b, self);
             }
@@ -414,6 +422,11 @@ impl Params {
             Some(words) => words.begin(b),
             None => Watch::Register(Finite::new(b)),
         }
+    }
+
+    /// Whether work tiles are cut.
+    pub fn cuts(&self) -> bool {
+        matches!(&self.order, Order::Shares(shares) if shares.exchange().is_some())
     }
 
     /// How a tile's part of a work tile is exchanged, where work tiles are cut.
@@ -442,8 +455,19 @@ impl Params {
     /// ended. What comes before touches no memory of the problem, and overlaps their tail.
     #[track_caller]
     pub fn for_each_tile(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        self.visit_tiles(b, Lead::Follows, body);
+    }
+
+    /// The same in the role that has the CTA's first thread, where that one takes work for all.
+    #[track_caller]
+    pub fn lead_tiles(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
+        self.visit_tiles(b, Lead::Leads, body);
+    }
+
+    #[track_caller]
+    fn visit_tiles(&self, b: &mut Builder, lead: Lead, body: impl FnOnce(&mut Builder, OpenTile)) {
         match &self.order {
-            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::Shares(shares) => shares.for_each(b, self, lead, body),
             Order::List(order) => {
                 self.begin(b);
                 self.for_each_open(b, order, body);
@@ -466,7 +490,7 @@ impl Params {
     #[track_caller]
     pub fn revisit_tiles(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, OpenTile)) {
         match &self.order {
-            Order::Shares(shares) => shares.for_each(b, self, body),
+            Order::Shares(shares) => shares.for_each(b, self, Lead::Follows, body),
             Order::List(order) => self.for_each_open(b, order, body),
         }
     }
@@ -561,12 +585,27 @@ impl Params {
         let last_block = first_block.plus(b, blocks - 1);
         let last = Block::at(b, packing, group, last_block).last_token(b);
         let last = QueryToken::new(b.eval(last.reg().min(sequence.q_len - 1)));
-        let bounds = keys.visible.bounds(b, &sequence, tile.sequence);
+        let mut bounds = keys.visible.bounds(b, &sequence, tile.sequence);
+        let mut sequence = sequence;
+        if self.begins_at_window(keys) {
+            let (first, end, own) = bounds.of_one(b, block.token);
+            sequence = sequence.of_keys(b, first, end, keys.page_table.is_some());
+            bounds = own;
+        }
         let mut range = bounds.tiles(b, block.token, last);
         if let Some(per_split) = keys.tiles_per_split {
             range = range.part(b, self.part.unwrap_or(tile.split), per_split);
         }
         OpenTile { tile, sequence, bounds, range, first_block, slice, part: None }
+    }
+
+    /// Whether the first KV tile begins with the first key that is seen, and not at a multiple of a tile: the work tile
+    /// is one token's, and its rows are looked up one by one. A window of two tiles would lie in three otherwise.
+    fn begins_at_window(&self, keys: &Keys) -> bool {
+        let Tiling { packing, group, blocks, gathers, finds_rows, .. } = self.tiling;
+        let one_token = packing.tokens == 1 && packing.head_blocks(group).is_multiple_of(blocks);
+        let listed = matches!(self.order, Order::List(_)) && gathers && !finds_rows;
+        one_token && listed && keys.visible.has_left() && keys.attn_mask.is_none()
     }
 }
 
@@ -594,7 +633,13 @@ impl Keys {
                     Some(Scattered::Elements(Elements::declare(b, args, name, view, buffer)))
                 }
                 Storage::Elements => None,
-                _ => Some(Scattered::Packed(Packed::declare(b, args, segment, buffer))),
+                _ => {
+                    let rows = Packed::declare(b, args, segment, buffer);
+                    Some(Scattered::Packed(match tiling.raw {
+                        true => rows.mapped(b, args, segment, buffer),
+                        false => rows,
+                    }))
+                }
             };
             if let Some(rows) = gathered {
                 return Source::Scattered(rows);

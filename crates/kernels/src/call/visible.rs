@@ -174,7 +174,7 @@ impl Visible {
     }
 
     /// Whether tiles at the low end can need a mask.
-    fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         self.left.is_some()
     }
 
@@ -216,6 +216,17 @@ impl Bounds {
         Some(b.eval((token.reg().reinterpret::<i32>() + self.diagonal - left).max(0)))
     }
 
+    /// The keys that query `token` alone sees: from the first up to, not including, the end; and bounds for a sequence of
+    /// just these.
+    #[track_caller]
+    pub fn of_one(&self, b: &mut Builder, token: QueryToken) -> (Reg<i32>, Reg<i32>, Bounds) {
+        let end = self.end(b, token);
+        let first = self.first(b, token).unwrap_or_else(|| b.value(0));
+        let first = b.eval(first.min(end));
+        let k_len = b.eval(end - first);
+        (first, end, Bounds { left: None, right: Right::Open, k_len, ..*self })
+    }
+
     /// Tiles with a key that some query from `token` to `last_token` sees.
     #[track_caller]
     pub fn tiles(&self, b: &mut Builder, token: QueryToken, last_token: QueryToken) -> TileRange {
@@ -255,13 +266,22 @@ impl Bounds {
         let half_tile = self.tile as f32 / 2.0;
         let keys = b.to_f32(self.k_len);
         let diagonal = b.to_f32(self.diagonal);
-        let top = b.add(keys, half_tile);
+        // The last work tile visits whole KV tiles.
+        let top = self.tiles_up_to(b, self.k_len);
+        let top = b.eval(top * self.tile as i32);
+        let top = b.to_f32(top);
         let end = match (self.right, self.position) {
             (Right::Diagonal(right), _) => {
-                let right = b.to_f32(right);
-                let first = b.add(diagonal, right);
-                let first = b.add(first, tokens / 2.0 + half_tile);
-                Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top }
+                let last = b.eval(self.diagonal + right);
+                let last = b.to_f32(last);
+                // And so does the first one, if it sees a key.
+                let sees = b.setp(Cmp::Ge, last, 0.0);
+                let bottom = b.select::<f32>(sees, self.tile as f32, 0.0);
+                let bottom = b.min(bottom, top);
+                let first = b.add(last, tokens / 2.0 + half_tile);
+                let (first, top) = (b.sub(first, bottom), b.sub(top, bottom));
+                let (slope, run) = (b.value(tokens), b.value(1.0 / tokens));
+                Ramp { first, slope, run, top, bottom: Some(bottom) }
             }
             (Right::Compressed { ratio, .. }, Some(position)) => {
                 let ratio = b.to_f32(ratio);
@@ -271,16 +291,20 @@ impl Bounds {
                 let half_tile = b.value(half_tile);
                 let first = b.fma(first, inverse, half_tile);
                 let (slope, run) = (b.mul(inverse, tokens), b.mul(ratio, 1.0 / tokens));
-                Ramp { first, slope, run, top }
+                Ramp { first, slope, run, top, bottom: None }
             }
             // All keys, for all.
-            _ => Ramp { first: top, slope: b.value(0.0), run: b.value(0.0), top },
+            _ => {
+                let (slope, run) = (b.value(0.0), b.value(0.0));
+                Ramp { first: top, slope, run, top, bottom: None }
+            }
         };
         let begin = self.left.map(|left| {
             let left = b.to_f32(left);
             let first = b.sub(diagonal, left);
             let first = b.sub(first, tokens / 2.0 + half_tile);
-            Ramp { first, slope: b.value(tokens), run: b.value(1.0 / tokens), top: keys }
+            let (slope, run) = (b.value(tokens), b.value(1.0 / tokens));
+            Ramp { first, slope, run, top: keys, bottom: None }
         });
         (end, begin)
     }
@@ -314,7 +338,7 @@ impl TileRange {
     }
 }
 
-/// A line that is cut off below 0 and above `top`.
+/// A line that is cut off below 0 and above `top`, over what is always there.
 #[derive(Clone, Copy, Debug)]
 pub struct Ramp {
     /// Its height at 0.
@@ -324,6 +348,8 @@ pub struct Ramp {
     /// Steps to the right per unit it rises; 0 if it does not.
     run: Reg<f32>,
     top: Reg<f32>,
+    /// What all of it stands on.
+    bottom: Option<Reg<f32>>,
 }
 
 impl Ramp {
@@ -349,6 +375,10 @@ impl Ramp {
         let half = b.mul(width, 0.5);
         let flat = b.sub(x, reaches_top);
         let flat = b.mul(flat, self.top);
+        let flat = match self.bottom {
+            Some(bottom) => b.fma(bottom, x, flat),
+            None => flat,
+        };
         b.fma(heights, half, flat)
     }
 }

@@ -159,18 +159,15 @@ mod tests {
         let shared = b.shared_base();
         let tile = SharedTile::reserve(&mut b, shared, tile);
         let thread = b.thread();
-        let own = b.mul_wide(thread, pairs * 4);
-        let from = b.global_add(from, own);
+        let from = b.global_add(from, thread.widening_mul(pairs * 4));
         let values: Vec<Reg<u32>> =
             (0..pairs).map(|i| b.ld_global(from.plus(i64::from(i) * 4))).collect();
         b.store_fragment(thread, &values, tile);
         b.barrier_all();
         for first in (0..tile.bytes()).step_by(128 * 4) {
-            let at = b.shl(thread, 2);
-            let word = b.smem_add(tile.at().plus(first), at);
+            let word = b.smem_add(tile.at().plus(first), thread << 2);
             let word = b.ld_shared::<u32>(word);
-            let at = b.mul_wide(thread, 4);
-            let to = b.global_add(to, at);
+            let to = b.global_add(to, thread.widening_mul(4));
             b.st_global(to.plus(first.into()), word);
         }
         let kernel = b.finish();

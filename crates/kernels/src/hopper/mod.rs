@@ -3,12 +3,13 @@
 //! [`narrow`]: warpgroups of 64 rows each, head dims to 256. [`wide`]: two warpgroups share 64 rows, value dims to 512.
 //! [`few_heads`]: 16 rows whose keys are unpacked from shared memory to registers, for `mma.sync`.
 //! The first two keep scores in registers (`scores`), in the order of wgmma's accumulators (`fragment`), and write rows from
-//! there (`epilogue`).
+//! there (`epilogue`), or leave them to other CTAs (`parts`).
 
 pub mod epilogue;
 pub mod few_heads;
 pub mod fragment;
 pub mod narrow;
+pub mod parts;
 pub mod scores;
 pub mod tile;
 pub mod wide;

@@ -26,6 +26,7 @@ use schedule::Schedule;
 use splits::Work;
 use std::sync::Arc;
 use tuning::Tuning;
+use tuning::hopper::{WIDE_FEW, WIDE_SHARE};
 
 /// A program and why it looks the way it does.
 #[derive(Clone, Debug)]
@@ -281,7 +282,7 @@ fn finished(
 }
 
 /// How work is shared out by lengths on the device: whether work tiles may be cut. `None` where there are no
-/// such lengths, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
+/// such lengths and processors wait little for each other, or the kernel cannot. Problems with a mask tensor take a list, whose kernels need fewer registers.
 fn cuts(
     problem: &Problem,
     n: u8,
@@ -293,8 +294,11 @@ fn cuts(
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
         || segment.lengths.packed.is_some();
-    if !on_device || !schedule.shares_out() || problem.has_attn_mask() {
+    if !schedule.shares_out() || problem.has_attn_mask() {
         return None;
+    }
+    if !on_device {
+        return waits_long(problem, n, schedule, options).then_some(true);
     }
     match options.split {
         Split::Never => Some(false),
@@ -304,9 +308,43 @@ fn cuts(
         Split::Auto => {
             // A few long work tiles are cut into many parts each, which another launch merges faster.
             let work_tiles = most_work_tiles(problem, &schedule.tiling());
-            (work_tiles * tuning.few_work_tiles >= options.processors.into()).then_some(true)
+            let shares = options.processors / schedule.cluster();
+            let many = |few: u64| work_tiles * few >= shares.into();
+            let wide = matches!(schedule, Schedule::HopperWide(_));
+            let pays = match problem.query_lengths {
+                QueryLengths::Full if wide => {
+                    let work = work_tiles.saturating_mul(visible_tiles(problem, n, schedule));
+                    many(WIDE_FEW) && work >= u64::from(shares * WIDE_SHARE)
+                }
+                _ => many(tuning.few_work_tiles),
+            };
+            pays.then_some(true)
         }
     }
+}
+
+/// KV tiles that a work tile visits at most.
+fn visible_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u64 {
+    let segment = &problem.segments[n as usize];
+    let seen = match segment.mask {
+        Mask::Window { left: Some(left), right } => {
+            left.saturating_add(right.unwrap_or(0)).saturating_add(problem.longest_query())
+        }
+        _ => segment.longest(),
+    };
+    seen.min(segment.longest()).div_ceil(schedule.tile().into()) + 1
+}
+
+/// Whether processors wait long in the last round of a dense problem, in which all work tiles are equally long.
+fn waits_long(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
+    let full = problem.segments[n as usize].mask == Mask::Full && options.split == Split::Auto;
+    let hopper = matches!(schedule, Schedule::Hopper(_) | Schedule::HopperWide(_));
+    let (Some(from), true, true) = (options.even_from, full, hopper) else { return false };
+    let shares = u64::from(options.processors / schedule.cluster()).max(1);
+    let work_tiles = u64::from(schedule.tiles(problem)) * problem.kv_heads() * problem.batch();
+    let unused = work_tiles.next_multiple_of(shares) - work_tiles;
+    let waited = unused * u64::from(key_tiles(problem, n, schedule)) / shares;
+    work_tiles > shares && waited >= from.into()
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.
@@ -320,12 +358,8 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
     let shares = options.processors / schedule.cluster();
     let shares = most_work_tiles.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
     let exchange = cuts.then(|| {
-        let size = schedule.part_size();
-        Buffers {
-            parts: memory.workspace("parts", size.bytes(shares)),
-            flags: memory.workspace("flags", u64::from(size.flags(shares)) * 4),
-            size,
-        }
+        let tail = has_tail(problem, &schedule, options);
+        Buffers::reserve(&mut memory, schedule.part_size(), shares, tail)
     });
     let of = SharesOf {
         batch: problem.batch() as u32,
@@ -334,6 +368,7 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
         threads: schedule.threads(),
         lonely_tile: schedule.lonely_tile(),
         exchange,
+        tail_from: options.tail_from.unwrap_or(u32::MAX),
         tuning: tuning.shares,
     };
     let task = Task {
@@ -348,11 +383,20 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
             .stamps
             .then(|| memory.output("stamps", Stamps::bytes(shares * schedule.cluster()))),
     };
-    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers, shares));
+    let lower = exchange.map(|buffers| exchange::lower_flags(arch.target(), &buffers));
     let attention = launch(&schedule, &task, arch, shares, &memory);
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
     finished(request, memory, kernels, launches, summary)
+}
+
+/// Whether the last part of the work goes to the CTAs that are done first. Single tokens wait for memory alone, which
+/// those that are done leave to the others. (The search for the tail goes over sequences once.)
+fn has_tail(problem: &Problem, schedule: &Schedule, options: &PlanOptions) -> bool {
+    options.tail_from.is_some()
+        && schedule.leads()
+        && problem.query_lengths != QueryLengths::Full
+        && problem.batch() <= schedule.threads().into()
 }
 
 /// Tiles of queries that there can be, whatever the lengths.

@@ -50,6 +50,11 @@ impl Arch {
         matches!(self, Arch::Sm80 | Arch::Sm86 | Arch::Sm89 | Arch::Sm120)
     }
 
+    /// Whether a GPU of generation `gpu` runs its kernels: those of the `mma.sync` family run on later generations too.
+    pub fn runs_on(self, gpu: Arch) -> bool {
+        self == gpu || (self.is_mma_sync() && (self as u8) < gpu as u8)
+    }
+
     /// Multiprocessors of the usual part (A100, A40, RTX 4090, H100/H200 SXM, B200, RTX 5090).
     pub fn usual_processors(self) -> u32 {
         match self {
@@ -204,9 +209,21 @@ pub struct PlanOptions {
     /// Which kernel takes fp8 rows, on Hopper. The usual choice is [`FewHeads::Never`] until the other kernel has been
     /// measured on a GPU.
     pub few_heads: FewHeads,
+    /// Whether tensor copies bring the bytes of MODEL1 rows to warps that unpack them from shared memory, on Blackwell,
+    /// where one tensor map reaches all rows. Otherwise lanes load them to registers, which is the usual choice until
+    /// both have been measured on a GPU.
+    pub packed_copies: bool,
     /// Whether warps leave the times at which they begin and end in a buffer `stamps`, where work is shared out by
     /// lengths on the device: u64 nanoseconds, `[CTA, 16 warps, 2]`.
     pub stamps: bool,
+    /// KV tiles of a CTA's share from which on the last sixteenth of the work is left to the CTAs that are done first,
+    /// where work is shared out by lengths on the device, on Hopper. The usual choice is never, until it has been
+    /// measured on a GPU.
+    pub tail_from: Option<u32>,
+    /// KV tiles for which processors wait in the last round of a dense problem without a mask, on average, from which on
+    /// its work tiles are cut and shared out evenly, on Hopper. The usual choice is never, until it has been measured
+    /// on a GPU.
+    pub even_from: Option<u32>,
     /// Whether queries, keys and values may begin at any address that their elements may, not only at multiples of
     /// 16 bytes. Slower: every call copies them into the workspace first.
     pub any_address: bool,
@@ -222,7 +239,10 @@ impl PlanOptions {
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
             few_heads: FewHeads::Never,
+            packed_copies: false,
             stamps: false,
+            tail_from: None,
+            even_from: None,
             any_address: false,
         }
     }

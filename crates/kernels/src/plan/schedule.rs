@@ -47,7 +47,7 @@ impl Schedule {
             }
             Arch::Sm90 => Schedule::Hopper(narrow::Config::choose(problem, n, options)),
             Arch::Sm100 | Arch::Sm103 if cta_pair::Config::suits(problem, options) => {
-                Schedule::PairOfCtas(cta_pair::Config::choose(problem, n))
+                Schedule::PairOfCtas(cta_pair::Config::choose(problem, n, options))
             }
             _ => {
                 let config = blackwell::Config::choose(problem, n, options);
@@ -148,12 +148,15 @@ impl Schedule {
     pub fn shares_out(&self) -> bool {
         match self {
             Schedule::Hopper(config) => !config.listed,
+            Schedule::HopperWide(config) => config.shares_out(),
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.shares_out(),
-            Schedule::MmaSync(_)
-            | Schedule::HopperWide(_)
-            | Schedule::HopperFewHeads(_)
-            | Schedule::PairOfCtas(_) => false,
+            Schedule::MmaSync(_) | Schedule::HopperFewHeads(_) | Schedule::PairOfCtas(_) => false,
         }
+    }
+
+    /// Whether a role of the kernel takes pieces of the tail for its CTA.
+    pub fn leads(&self) -> bool {
+        matches!(self, Schedule::Hopper(_) | Schedule::HopperWide(_)) && self.cluster() == 1
     }
 
     /// CTAs that a multiprocessor has room for.
@@ -176,6 +179,7 @@ impl Schedule {
     pub fn part_size(&self) -> Size {
         match self {
             Schedule::Hopper(config) => config.part_size(),
+            Schedule::HopperWide(config) => config.part_size(),
             Schedule::SixWarps(config) | Schedule::Paired(config) => config.part_size(),
             _ => panic!("a kernel whose work is not shared out by lengths"),
         }

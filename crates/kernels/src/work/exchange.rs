@@ -9,6 +9,8 @@
 //! they wait themselves: shares are worked on from their end to their beginning. A launch before lowers
 //! the flags.
 
+use crate::call::memory::Memory;
+use crate::work::tail::Tail;
 use program::build::Arguments;
 use program::{Argument, BufferId, Launch};
 use ptx::build::{Builder, Cmp, GlobalPtr, Kernel, Reg, Target};
@@ -30,6 +32,35 @@ pub struct Buffers {
     pub flags: BufferId,
     /// How large a part is.
     pub size: Size,
+    /// Shares that can have parts, pieces of the [tail](crate::work::tail) among them.
+    pub shares: u32,
+    /// Boundaries of pieces of the tail, where there is one.
+    pub pieces: Option<BufferId>,
+}
+
+impl Buffers {
+    /// Reserves memory for the parts of so many shares, and of as many pieces of a tail where there is one.
+    pub fn reserve(memory: &mut Memory, size: Size, shares: u32, tail: bool) -> Self {
+        let parts = if tail { 2 * shares } else { shares };
+        let flags = size.flags(parts) + if tail { Tail::flags(shares) } else { 0 };
+        Buffers {
+            parts: memory.workspace("parts", size.bytes(parts)),
+            flags: memory.workspace("flags", u64::from(flags) * 4),
+            size,
+            shares: parts,
+            pieces: tail.then(|| memory.workspace("pieces", Tail::bytes(shares))),
+        }
+    }
+
+    /// Flags of parts.
+    pub fn part_flags(&self) -> u32 {
+        self.size.flags(self.shares)
+    }
+
+    /// All words that are lowered before the launch.
+    pub fn flags(&self) -> u32 {
+        self.part_flags() + self.pieces.map_or(0, |_| Tail::flags(self.shares / 2))
+    }
 }
 
 /// How large the part of a share is.
@@ -209,13 +240,13 @@ fn without_lowest_bit(b: &mut Builder, n: Reg<u32>) -> Reg<u32> {
     b.eval(n & (n - 1))
 }
 
-/// The launch that lowers the flags of `shares` shares.
-pub fn lower_flags(target: Target, buffers: &Buffers, shares: u32) -> (Kernel, Launch) {
+/// The launch that lowers the flags.
+pub fn lower_flags(target: Target, buffers: &Buffers) -> (Kernel, Launch) {
     let mut b = Builder::new("lower_flags", target);
     b.directive("maxntid", &[u64::from(THREADS), 1, 1]);
     let mut args = Arguments::default();
     let flags = args.pointer(&mut b, "flags", buffers.flags);
-    let count = buffers.size.flags(shares);
+    let count = buffers.flags();
     let limit = args.u32(&mut b, "count", count);
     b.launch_next_grid();
     b.wait_previous_grid();

@@ -10,6 +10,9 @@
 //! a closed form, threads add up sequences, and the one whose sequence a boundary falls into says so.
 //! Costs are integers there, so that all CTAs find the same boundaries, in order.
 //!
+//! Where CTAs do not end together, the last part of the work is no part of the shares: it goes to those that are done
+//! first (see [`tail`](crate::work::tail)).
+//!
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
@@ -19,6 +22,7 @@ use crate::call::visible::{Ramp, TileRange};
 use crate::plan::tuning::ShareTuning;
 use crate::work::exchange::{Buffers, Exchange, Part};
 use crate::work::order::Tile;
+use crate::work::tail::{PART, Tail};
 use layout::Layout;
 use program::build::Arguments;
 use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
@@ -29,6 +33,9 @@ const MOST: f32 = (1u64 << 31) as f32;
 const FINEST: f32 = 64.0;
 /// Words of a boundary: work tile, step, sequence, index of the work tile in the sequence.
 const WORDS: u32 = 4;
+
+/// Where the boundaries of a piece of the tail are, behind those of the share.
+const TAIL_OFFSET: u32 = 2 * WORDS * 4;
 
 /// What work there is, as far as the host knows.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +52,8 @@ pub struct SharesOf {
     pub lonely_tile: f32,
     /// Memory for the parts of work tiles that are cut; none are without it.
     pub exchange: Option<Buffers>,
+    /// KV tiles of a share from which on there is a tail, where its memory has room for one.
+    pub tail_from: u32,
     /// The architecture's choices.
     pub tuning: ShareTuning,
 }
@@ -65,6 +74,8 @@ pub struct Shares {
     lonely_tile: f32,
     tuning: ShareTuning,
     exchange: Option<Exchange>,
+    tail: Option<Tail>,
+    tail_from: f32,
     cluster: u32,
     /// Threads that add up sequences.
     threads: u32,
@@ -79,7 +90,7 @@ struct Shared {
     /// The sequence that each boundary falls into, the cost before it in the sequence, and the work
     /// tiles before the sequence.
     found: SmemPtr,
-    /// Both boundaries.
+    /// Both boundaries, and behind them those of the piece of the tail that the CTA takes.
     boundaries: SmemPtr,
 }
 
@@ -120,6 +131,17 @@ struct Share {
     /// Where the work tile behind the next one is: its sequence, and its index there.
     sequence: SequenceIndex,
     index: Reg<u32>,
+    /// Whether this is a piece of the tail, where there can be one.
+    in_tail: Option<Reg<bool>>,
+}
+
+/// What a role does about pieces of the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// It has the CTA's first thread, which takes them.
+    Leads,
+    /// It waits until they have been taken.
+    Follows,
 }
 
 /// A boundary of a share, read from shared memory.
@@ -142,6 +164,8 @@ impl Shares {
             lonely_tile: of.lonely_tile,
             tuning: of.tuning,
             exchange: of.exchange.map(|buffers| Exchange::declare(b, args, &buffers)),
+            tail: of.exchange.and_then(|buffers| Tail::declare(b, args, &buffers)),
+            tail_from: of.tail_from as f32,
             cluster,
             threads: of.threads,
             one_round: of.batch <= of.threads,
@@ -157,8 +181,16 @@ impl Shares {
             SharedArray::<u32>::reserve(b, base, &words).at()
         };
         let (sums, found, boundaries) =
-            (words(2 * self.warps()), words(2 * WORDS), words(2 * WORDS));
+            (words(2 * self.warps()), words(self.ends() * WORDS), words(self.ends() * WORDS));
         self.shared = Some(Shared { sums, found, boundaries });
+        if let Some(tail) = &mut self.tail {
+            tail.reserve(b);
+        }
+    }
+
+    /// Boundaries that a CTA finds: of its share, and of the piece of the tail with its number.
+    fn ends(&self) -> u32 {
+        if self.tail.is_some() { 4 } else { 2 }
     }
 
     fn warps(&self) -> u32 {
@@ -186,6 +218,13 @@ impl Shares {
     /// Finds this CTA's boundaries (all threads).
     pub fn find(&self, b: &mut Builder, params: &Params) {
         let thread = b.thread();
+        if let Some(tail) = &self.tail {
+            let first = b.setp(Cmp::Eq, thread, 0);
+            b.if_(first, |b| {
+                let number = self.number(b);
+                tail.init(b, number);
+            });
+        }
         let total = (!self.one_round).then(|| {
             let own = [b.value::<u32>(0), b.value::<u32>(0)];
             self.for_each_round(b, thread, |b, at| {
@@ -202,7 +241,7 @@ impl Shares {
             total
         });
         let before = [b.value::<u32>(0), b.value::<u32>(0)];
-        let targets = [b.value::<u32>(0), b.value::<u32>(0)];
+        let targets: Vec<_> = (0..self.ends()).map(|_| b.value::<u32>(0)).collect();
         let each = b.value::<u32>(0);
         self.for_each_round(b, thread, |b, at| {
             let amount = self.amount(b, params, at);
@@ -213,15 +252,25 @@ impl Shares {
             let (warps_before, all) = self.sums(b, thread);
             let next = [0, 1].map(|n| b.eval(before[n] + all[n]));
             let total = total.unwrap_or(next);
-            self.set_targets(b, total[0], targets, each);
-            let start = [0, 1].map(|n| b.eval(sums[n] + warps_before[n] + before[n] - amount[n]));
-            self.claim(b, targets, at, amount, start);
+            let starts = |b: &mut Builder| {
+                [0, 1].map(|n| b.eval(sums[n] + warps_before[n] + before[n] - amount[n]))
+            };
+            let border = match self.tail {
+                None => total[0],
+                Some(tail) => {
+                    let [start, _] = starts(b);
+                    self.border(b, params, tail, at, [start, amount[0], total[0]])
+                }
+            };
+            self.set_targets(b, [border, total[0]], &targets, each);
+            let start = starts(b);
+            self.claim(b, &targets, at, amount, start);
             for (before, next) in before.into_iter().zip(next) {
                 b.assign(before, next);
             }
             b.barrier_all();
         });
-        self.leave_boundaries(b, params, thread, targets, each, before);
+        self.leave_boundaries(b, params, thread, &targets, each, before);
         // Nothing that was stored here is left for a fence of the roles to publish.
         b.fence_proxy_async();
         b.barrier_all();
@@ -319,8 +368,77 @@ impl Shares {
         (before, all)
     }
 
-    /// The cost before each of the two boundaries, and that of a share.
-    fn set_targets(&self, b: &mut Builder, total: Reg<u32>, targets: Amount, each: Reg<u32>) {
+    /// Where shares end and the tail begins: at `total` if there is none. Thread by thread, a sequence `at` begins at
+    /// `start` and costs `cost`.
+    fn border(
+        &self,
+        b: &mut Builder,
+        params: &Params,
+        tail: Tail,
+        at: Reg<u32>,
+        [start, cost, total]: [Reg<u32>; 3],
+    ) -> Reg<u32> {
+        let border = b.value(total);
+        let in_tiles = b.to_f32(total);
+        let in_tiles = b.mul(in_tiles, self.unscale);
+        let count = self.count(b);
+        let least = b.to_f32(count);
+        let least = b.mul(least, self.tail_from);
+        let large = b.setp(Cmp::Ge, in_tiles, least);
+        b.if_(large, |b| {
+            let part = b.eval(total / PART);
+            let target = b.eval(total - part);
+            let end = b.eval(start + cost);
+            let begun = b.setp(Cmp::Ge, target, start);
+            let within = b.setp(Cmp::Lt, target, end);
+            let falls_into = b.and(begun, within);
+            b.if_(falls_into, |b| {
+                let before = self.work_tile_before(b, params, at, start, target);
+                tail.set_border(b, before);
+            });
+            b.barrier_all();
+            let found = tail.border(b);
+            // A work tile may be longer than the tail should be.
+            let more = b.eval(target - found);
+            let near = b.setp(Cmp::Le, more, part);
+            let found = b.select::<u32>(near, found, total);
+            b.assign(border, found);
+        });
+        border
+    }
+
+    /// The cost before the work tile of sequence `at`, which begins at `start`, that `target` falls into.
+    fn work_tile_before(
+        &self,
+        b: &mut Builder,
+        params: &Params,
+        at: Reg<u32>,
+        start: Reg<u32>,
+        target: Reg<u32>,
+    ) -> Reg<u32> {
+        let costs = self.costs(b, params, SequenceIndex::new(at));
+        let of_head = self.of_head(b, &costs);
+        let rest = b.eval(target - start);
+        let heads = b.eval(rest / of_head * of_head);
+        let rest = b.eval(rest - heads);
+        let rest = b.to_f32(rest);
+        let rest = b.mul(rest, self.unscale);
+        let tile = self.tile_at(b, &costs, rest);
+        let tile = b.to_f32(tile);
+        let before = costs.of_first(b, tile);
+        let before = b.mul(before, self.scale);
+        let before = b.round_to_u32(before);
+        b.eval((start + heads + before).min(target))
+    }
+
+    /// The cost before each of the boundaries, and that of a share, whose last one ends at `border`.
+    fn set_targets(
+        &self,
+        b: &mut Builder,
+        [border, total]: [Reg<u32>; 2],
+        targets: &[Reg<u32>],
+        each: Reg<u32>,
+    ) {
         let in_tiles = b.to_f32(total);
         let in_tiles = b.mul(in_tiles, self.unscale);
         let shares = b.mul(in_tiles, 1.0 / self.tuning.least);
@@ -328,13 +446,19 @@ impl Shares {
         let shares = b.eval(shares.max(1));
         let most = self.count(b);
         let shares = b.eval(shares.min(most));
-        b.assign(each, total / shares);
-        let rest = b.eval(total - each * shares);
+        b.assign(each, border / shares);
+        let rest = b.eval(border - each * shares);
         let number = self.number(b);
-        for (n, target) in targets.into_iter().enumerate() {
+        for (n, &target) in targets[..2].iter().enumerate() {
             let number = b.eval(number + n as u32);
             let number = b.eval(number.min(shares));
             b.assign(target, number * each + number.min(rest));
+        }
+        let Some(tail) = &self.tail else { return };
+        for (n, &target) in targets[2..].iter().enumerate() {
+            let number = b.eval(number + n as u32);
+            let cost = tail.target(b, number, most, [border, total]);
+            b.assign(target, cost);
         }
     }
 
@@ -342,13 +466,13 @@ impl Shares {
     fn claim(
         &self,
         b: &mut Builder,
-        targets: Amount,
+        targets: &[Reg<u32>],
         at: Reg<u32>,
         [cost, _]: Amount,
         [start, work_tiles]: Amount,
     ) {
         let end = b.eval(start + cost);
-        for (n, target) in targets.into_iter().enumerate() {
+        for (n, &target) in targets.iter().enumerate() {
             let begun = b.setp(Cmp::Ge, target, start);
             let within = b.setp(Cmp::Lt, target, end);
             let falls_into = b.and(begun, within);
@@ -360,20 +484,23 @@ impl Shares {
         }
     }
 
-    /// Two threads work out the boundaries.
+    /// A thread per boundary works it out.
     fn leave_boundaries(
         &self,
         b: &mut Builder,
         params: &Params,
         thread: Reg<u32>,
-        targets: Amount,
+        targets: &[Reg<u32>],
         each: Reg<u32>,
         [total, work_tiles]: Amount,
     ) {
-        let works = b.setp(Cmp::Lt, thread, 2);
+        let works = b.setp(Cmp::Lt, thread, targets.len() as u32);
         b.if_(works, |b| {
-            let first = b.setp(Cmp::Eq, thread, 0);
-            let target = b.select::<u32>(first, targets[0], targets[1]);
+            let (last, others) = targets.split_last().expect("boundaries");
+            let target = others.iter().enumerate().rev().fold(*last, |target, (n, &other)| {
+                let own = b.setp(Cmp::Eq, thread, n as u32);
+                b.select::<u32>(own, other, target)
+            });
             // Behind everything.
             let boundary = [work_tiles, b.value::<u32>(0), self.batch, b.value::<u32>(0)];
             let boundary = boundary.map(|word| b.value::<u32>(word));
@@ -386,6 +513,26 @@ impl Shares {
             });
             let to = b.smem_add(self.shared().boundaries, thread * (WORDS * 4));
             b.st_shared_vector(to, &boundary);
+            if let Some(tail) = &self.tail {
+                self.leave_piece(b, tail, thread, &boundary);
+            }
+        });
+        if let Some(tail) = &self.tail {
+            b.warp_sync();
+            let tells = b.setp(Cmp::Eq, thread, 2);
+            // Where there is no tail all pieces begin and end behind everything.
+            let any = b.setp(Cmp::Lt, targets[2], total);
+            let number = self.number(b);
+            b.if_(tells, |b| tail.publish(b, number, any));
+        }
+    }
+
+    /// Leaves the boundaries of a piece of the tail, which are those behind the first two, in memory.
+    fn leave_piece(&self, b: &mut Builder, tail: &Tail, thread: Reg<u32>, boundary: &[Reg<u32>]) {
+        let of_piece = b.setp(Cmp::Ge, thread, 2);
+        b.if_(of_piece, |b| {
+            let (number, end) = (self.number(b), b.eval(thread - 2));
+            tail.leave(b, number, end, boundary);
         });
     }
 
@@ -511,9 +658,11 @@ impl Shares {
         &self,
         b: &mut Builder,
         params: &Params,
+        lead: Lead,
         body: impl FnOnce(&mut Builder, OpenTile),
     ) {
-        let share = self.share(b);
+        let in_tail = self.tail.map(|_| b.predicate(false));
+        let share = self.share(b, in_tail);
         b.while_(
             |b| b.setp(Cmp::Gt, share.remaining, 0),
             |b| {
@@ -532,16 +681,54 @@ impl Shares {
                         let open = self.open(b, params, &share, sequence, tiles);
                         body(b, open);
                         b.assign(share.remaining, share.remaining - 1);
+                        self.go_on(b, &share, lead);
                     },
                 );
             },
         );
     }
 
-    fn share(&self, b: &mut Builder) -> Share {
-        let [start, end] = self.both(b);
-        let at = self.shared().boundaries.plus(WORDS * 4 + 8);
-        let place = b.ld_shared_vector::<u32>(at, 2);
+    /// Goes on to this CTA's piece of the tail, where there is one, when its share is done.
+    fn go_on(&self, b: &mut Builder, share: &Share, lead: Lead) {
+        let Some((tail, in_tail)) = self.tail.zip(share.in_tail) else { return };
+        let done = b.setp(Cmp::Eq, share.remaining, 0);
+        let in_share = b.not(in_tail);
+        let ends = b.and(done, in_share);
+        // Votes keep the warp together, as the assembler wants it around matrix products.
+        let ends = b.vote_any(ends);
+        b.if_(ends, |b| {
+            let any = tail.any(b);
+            let any = b.vote_any(any);
+            b.if_(any, |b| {
+                if lead == Lead::Leads {
+                    self.take_piece(b, &tail);
+                }
+                tail.wait(b);
+                let yes = b.predicate(true);
+                b.assign(in_tail, yes);
+                let piece = self.share(b, share.in_tail);
+                b.assign(share.remaining, piece.remaining);
+                b.assign(share.sequence.reg(), piece.sequence.reg());
+                b.assign(share.index, piece.index);
+            });
+        });
+    }
+
+    /// The first thread of the CTA, which brings keys and is ahead of those that multiply, takes the piece.
+    fn take_piece(&self, b: &mut Builder, tail: &Tail) {
+        let thread = b.thread();
+        let takes = b.setp(Cmp::Eq, thread, 0);
+        b.if_(takes, |b| {
+            let pieces = self.count(b);
+            tail.take(b, pieces, self.shared().boundaries.plus(TAIL_OFFSET));
+        });
+        b.warp_sync();
+    }
+
+    fn share(&self, b: &mut Builder, in_tail: Option<Reg<bool>>) -> Share {
+        let at = self.boundaries(b, in_tail);
+        let [start, end] = self.both(b, at);
+        let place = b.ld_shared_vector::<u32>(at.plus(WORDS * 4 + 8), 2);
         let cut = b.setp(Cmp::Gt, end.step, 0);
         let one = b.select::<u32>(cut, 1, 0);
         let work_tiles = b.eval(end.work_tile - start.work_tile);
@@ -549,16 +736,34 @@ impl Shares {
             remaining: b.eval(work_tiles + one),
             sequence: SequenceIndex::new(b.value(place[0])),
             index: b.eval(place[1] + one),
+            in_tail,
+        }
+    }
+
+    /// Where the boundaries of the share are, or those of the piece of the tail.
+    fn boundaries(&self, b: &mut Builder, in_tail: Option<Reg<bool>>) -> SmemPtr {
+        let at = self.shared().boundaries;
+        match in_tail {
+            None => at,
+            Some(in_tail) => {
+                let offset = b.select::<u32>(in_tail, TAIL_OFFSET, 0);
+                b.smem_add(at, offset)
+            }
         }
     }
 
     /// Both boundaries. Roles read them again for each work tile: registers are scarcer.
-    fn both(&self, b: &mut Builder) -> [Boundary; 2] {
+    fn both(&self, b: &mut Builder, at: SmemPtr) -> [Boundary; 2] {
         [0, WORDS * 4].map(|offset| {
-            let at = self.shared().boundaries.plus(offset);
-            let words = b.ld_shared_vector::<u32>(at, 2);
+            let words = b.ld_shared_vector::<u32>(at.plus(offset), 2);
             Boundary { work_tile: words[0], step: words[1] }
         })
+    }
+
+    /// The number of the share, or of the piece of the tail behind all shares.
+    fn number_of_part(&self, b: &mut Builder, in_tail: Option<Reg<bool>>) -> Reg<u32> {
+        let Some((tail, in_tail)) = self.tail.zip(in_tail) else { return self.number(b) };
+        tail.number(b, in_tail)
     }
 
     fn open(
@@ -578,7 +783,8 @@ impl Shares {
         let Some(_) = self.exchange else { return open };
         let end = open.range.end.reg();
         let all = open.range.count(b).reinterpret::<u32>();
-        let [start, end_of_share] = self.both(b);
+        let at = self.boundaries(b, share.in_tail);
+        let [start, end_of_share] = self.both(b, at);
         let last = b.setp(Cmp::Gt, share.remaining, end_of_share.work_tile - start.work_tile);
         let upto = b.select::<u32>(last, end_of_share.step, all);
         let first = b.setp(Cmp::Eq, share.remaining, 1);
@@ -590,7 +796,7 @@ impl Shares {
         open.part = Some(Part {
             gives: b.setp(Cmp::Lt, upto, all),
             follows: b.setp(Cmp::Gt, skipped, 0),
-            share: self.number(b),
+            share: self.number_of_part(b, share.in_tail),
         });
         open
     }

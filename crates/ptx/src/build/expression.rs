@@ -3,6 +3,7 @@
 //! An operator only builds a tree; instructions are emitted when a method of the builder takes the tree as an
 //! operand, or when it is [evaluated](Builder::eval). Operands come before the operation, left before right, so
 //! that text reads in the order of the instructions. A product that something is added to is one `mad`.
+//! Floats have no such expressions: whether a product is rounded before it is added to is for a kernel to say.
 //!
 //! ```
 //! use sixwarp_ptx::build::{Builder, Target};

@@ -320,6 +320,14 @@ impl Builder {
         d
     }
 
+    /// Adds to a word that other threads of the GPU add to as well, and returns what it was before.
+    #[track_caller]
+    pub fn atomic_add(&mut self, to: GlobalPtr, value: impl Into<Arg<u32>>) -> Reg<u32> {
+        let (d, value): (Reg<u32>, _) = (self.reg(), self.operand(value));
+        self.emit("atom.relaxed.gpu.global.add.u32", vec![d.operand(), to.operand(), value]);
+        d
+    }
+
     /// Stores the low byte of a word where `p` holds.
     #[track_caller]
     pub fn st_shared_byte_if(&mut self, p: Reg<bool>, to: SmemPtr, value: Reg<u32>) {

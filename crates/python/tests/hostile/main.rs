@@ -182,6 +182,9 @@ fn null_is_refused_everywhere() {
         assert_eq!(kind, 1);
         assert_eq!(ffi::sixwarp_supports(null(), c"cpu".as_ptr()), 1);
         assert_eq!(ffi::sixwarp_supports(c"{}".as_ptr(), null()), 1);
+        assert!(ffi::sixwarp_dsv4(null(), &mut kind).is_null());
+        assert!(ffi::sixwarp_dsv4(c"{}".as_ptr(), null_mut()).is_null());
+        assert!(sentence().starts_with("tensors: must be JSON"), "{}", sentence());
         assert!(ffi::sixwarp_plan_info(null()).is_null());
         ffi::sixwarp_plan_free(null_mut());
         assert_eq!(ffi::sixwarp_run(null(), null(), 0, null(), 0), 1);

@@ -55,6 +55,7 @@ impl Execution<'_, '_> {
         let kernel = self.machine.kernel;
         let mut used = 0;
         let mut lanes = 0u64;
+        let records = self.machine.recorder.is_some();
         while used < budget {
             let warp = &mut self.machine.warps[w];
             let fragment = &mut warp.fragments[0];
@@ -72,12 +73,14 @@ impl Execution<'_, '_> {
             used += 1;
             lanes += u64::from(mask.count_ones());
             warp.time += u64::from(inst.cost);
-            warp.mix.count(inst.unit.0, inst.unit.1);
+            if records {
+                warp.mix.count(inst.unit.0, inst.unit.1);
+            }
             self.machine.counters.classes[inst.class as usize] += 1;
             if inst.class == Class::Mufu {
                 self.machine.counters.mufu += u64::from(mask.count_ones());
             }
-            if inst.touches_load && self.machine.recorder.is_some() {
+            if records && inst.touches_load {
                 self.machine.record_use(w, inst);
             }
             if inst.touches_wgmma || inst.touches_tmem || self.judge.follows(w) {
@@ -116,17 +119,25 @@ impl Execution<'_, '_> {
         self.judge.follow_unwritten(self.machine, w, inst, mask)
     }
 
+    /// Executes an instruction and records what it asked of memory. Inlined, it would slow down those that are not.
+    #[inline(never)]
+    fn execute_recorded(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<Flow> {
+        let before = self.machine.counters;
+        let flow = self.execute(w, op, mask)?;
+        self.machine.record_access(w, op, &before);
+        Ok(flow)
+    }
+
     /// Executes an instruction that is more than arithmetic; whether the fragment can go on.
     fn follow(&mut self, w: WarpId, op: &Op, mask: u32) -> Run<bool> {
         let warp = &mut self.machine.warps[w];
         if op.is_deed() {
             warp.recent.note(warp.fragments[0].pc, warp.time);
         }
-        let before = self.machine.recorder.is_some().then_some(self.machine.counters);
-        let flow = self.execute(w, op, mask)?;
-        if let Some(before) = before {
-            self.machine.record_access(w, op, &before);
-        }
+        let flow = match self.machine.recorder.is_some() {
+            false => self.execute(w, op, mask)?,
+            true => self.execute_recorded(w, op, mask)?,
+        };
         let warp = &mut self.machine.warps[w];
         let Some(fragment) = warp.fragments.first_mut() else { return Ok(false) };
         let pc = fragment.pc;

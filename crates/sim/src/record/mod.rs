@@ -35,7 +35,7 @@ pub enum Unit {
     Global,
     /// Registers of each lane to or from tensor memory.
     Tensor,
-    /// FLOP of a warp's own matrix instructions, in thousands.
+    /// FLOP of a warp's own matrix instructions (`mma.sync`), in multiples of 1,024.
     Matrix,
 }
 

@@ -278,7 +278,7 @@ impl Machine<'_> {
                 let shared = now.shared_read - before.shared_read + now.shared_written
                     - before.shared_written;
                 mix.add(Unit::Shared, shared.div_ceil(128));
-                mix.add(Unit::Matrix, (now.mma_flops - before.mma_flops).div_ceil(1000));
+                mix.add(Unit::Matrix, (now.mma_flops - before.mma_flops).div_ceil(1024));
             }
             _ => {}
         }

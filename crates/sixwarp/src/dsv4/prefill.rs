@@ -1,8 +1,8 @@
 //! New tokens of several requests, which read the pages of their caches in place.
 
-use super::{Core, HCA_RATIO, HEAD_DIM, Layer, Pool, WINDOW};
+use super::{Core, HEAD_DIM, Layer, Pool, by_position, near};
 use crate::Error;
-use problem::{DType, Mask, Problem, QueryLengths, View};
+use problem::{DType, Problem, QueryLengths, View};
 
 /// New tokens of several requests, one request behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +50,14 @@ impl Core {
         let q = View::bshd(DType::Bf16, [1, self.heads, new.tokens, HEAD_DIM]);
         let lengths = QueryLengths::Packed { batch: new.requests, longest: new.longest };
         let paged = |pool: Pool, mask| pool.segment().paged(pool.pages_per_request).mask(mask);
-        let near = Mask::Window { left: Some(WINDOW - 1), right: Some(0) };
         let builder = Problem::builder(q).query_lengths(lengths).sinks().return_lse();
-        let builder = builder.segment(paged(window, near).used());
+        let builder = builder.segment(paged(window, near()).used());
         let builder = match (self.layer, compressed) {
             (Layer::Swa, None) => builder,
             (Layer::Csa { top_k }, Some(pool)) => {
                 builder.segment(pool.segment().paged(0).indexed(top_k))
             }
-            (Layer::Hca, Some(pool)) => {
-                builder.segment(paged(pool, Mask::Compressed { ratio: HCA_RATIO }))
-            }
+            (Layer::Hca, Some(pool)) => builder.segment(paged(pool, by_position())),
             _ => return Err(self.wrong_pools()),
         };
         Ok(builder.build()?)

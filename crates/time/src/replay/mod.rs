@@ -7,10 +7,12 @@ mod copies;
 mod outcome;
 mod products;
 mod timer;
+mod together;
 mod warps;
 mod work;
 
 pub use outcome::{Cause, Replayed, Row, Span};
+pub(crate) use together::replay_together;
 pub(crate) use work::OUT;
 
 use crate::machine::Machine;
@@ -89,7 +91,11 @@ struct Replay<'a> {
 
 /// What a cluster takes on a machine, each CTA alone on its multiprocessor.
 pub fn replay(machine: &Machine, recording: &Recording, share: Share, traced: bool) -> Replayed {
-    let mut replay = Replay::new(machine, recording, share, traced);
+    let replay = Replay::new(machine, recording, share, traced);
+    finished(replay, recording)
+}
+
+fn finished(mut replay: Replay<'_>, recording: &Recording) -> Replayed {
     replay.run();
     let ctas = f64::from(recording.ctas.max(1));
     let Replay { mut out, now, .. } = replay;

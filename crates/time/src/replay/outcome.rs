@@ -87,7 +87,7 @@ pub struct Replayed {
 
 impl Replayed {
     /// Share of the time a unit of partitions was busy, of the busiest partition: 0 issue slots, 1 multiply-add,
-    /// 2 integers, 3 special functions, 4 register ports.
+    /// 2 integers, 3 special functions, 4 register ports, 5 the tensor core, where warps multiply by themselves.
     pub fn partition_share(&self, unit: usize) -> f64 {
         let of = |partition: usize| self.units[OF_PARTITION * partition + unit];
         (0..PARTITIONS).map(of).fold(0.0, f64::max) / self.cycles

@@ -5,8 +5,9 @@ use sim::record::{Mix, Unit};
 
 /// Partitions of a multiprocessor: warp `w` of a CTA runs on partition `w mod 4`.
 pub const PARTITIONS: usize = 4;
-/// Units of a partition: issue slots, multiply-add, integer, special functions, register ports.
-pub const OF_PARTITION: usize = 5;
+/// Units of a partition: issue slots, multiply-add, integer, special functions, register ports, and the tensor core
+/// where warps multiply by themselves (`mma.sync`).
+pub const OF_PARTITION: usize = 6;
 /// Shared memory, behind the units of all partitions.
 pub const SHARED: usize = PARTITIONS * OF_PARTITION;
 /// What the multiprocessor sends to L2.
@@ -57,7 +58,7 @@ impl Job {
         let transfers = count(Unit::Tensor) / machine.tensor_registers;
         let slots = f64::from(mix.slots) - count(Unit::Tensor) + count(Unit::Tensor) / 32.0;
         let shared = count(Unit::Shared) + count(Unit::Shuffle);
-        let matrix = 1000.0 * count(Unit::Matrix) * PARTITIONS as f64 / machine.tensor_flops;
+        let matrix = matrix_cycles(machine, mix);
         let ports = slots
             + (fma - count(Unit::Fma) - count(Unit::FmaPair))
             + alu / 2.0
@@ -68,6 +69,7 @@ impl Job {
             (first + 2, alu),
             (first + 3, count(Unit::Mufu) * machine.mufu),
             (first + 4, ports),
+            (first + 5, matrix),
             (SHARED, shared),
             (OUT, count(Unit::Global) / machine.link_bytes),
         ];
@@ -75,9 +77,16 @@ impl Job {
         let mufu = count(Unit::Mufu) * machine.mufu;
         let units = fma + alu + mufu + shared + transfers;
         let all = units.max(slots - count(Unit::Mufu) + mufu);
-        let alone = (longest + machine.alone * (all - longest)).max(matrix).max(0.5);
-        Job::new(Owner::Warp(warp), alone, &cycles)
+        let alone = (longest + machine.alone * (all - longest)).max(0.5);
+        // Operands of the next product are loaded while one is multiplied; softmax waits for products.
+        let multiplied = if matrix > 0.0 { units - shared + matrix.max(shared) } else { 0.0 };
+        Job::new(Owner::Warp(warp), alone.max(multiplied), &cycles)
     }
+}
+
+/// Cycles of a partition's tensor core for a warp's own matrix instructions.
+pub fn matrix_cycles(machine: &Machine, mix: &Mix) -> f64 {
+    1024.0 * f64::from(mix.of(Unit::Matrix)) * PARTITIONS as f64 / machine.mma_flops
 }
 
 /// Passes in which units are shared out.

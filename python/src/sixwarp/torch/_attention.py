@@ -36,6 +36,7 @@ def attention(
     v_descale: Optional[Tensor] = None,
     return_lse: bool = False,
     split: Optional[int] = None,
+    arch: Optional[str] = None,
     # spelled
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """`sixwarp.attention` as an operator that torch.compile knows.
@@ -52,7 +53,7 @@ def attention(
     result = known(
         # spell: operator tensors, None, options
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, attn_mask, k_descale, v_descale,
-        None, layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        None, layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split, arch,
         # spelled
     )  # fmt: skip
     if result is not None:
@@ -64,7 +65,7 @@ def attention(
     )  # fmt: skip
     options = (
         # spell: options
-        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split,
+        layout, causal, window, softcap, scale, max_seqlen_q, max_seqlen_k, return_lse, split, arch,
         # spelled
     )  # fmt: skip
     if not is_watched() and are_plain(tensors):

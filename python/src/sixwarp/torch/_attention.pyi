@@ -31,6 +31,7 @@ def attention(
     v_descale: Optional[Tensor] = ...,
     return_lse: Literal[False] = ...,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> Tensor: ...
 @overload
 def attention(
@@ -55,6 +56,7 @@ def attention(
     v_descale: Optional[Tensor] = ...,
     return_lse: Literal[True],
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> Tuple[Tensor, Tensor]: ...
 @overload
 def attention(
@@ -79,5 +81,6 @@ def attention(
     v_descale: Optional[Tensor] = ...,
     return_lse: bool,
     split: Optional[SupportsIndex] = ...,
+    arch: Optional[str] = ...,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]: ...
 # spelled

@@ -64,7 +64,7 @@ def flash_attn_func(
         result = known(
             # spell: call with q; k; v; sinks=s_aux; k_descale; v_descale; out; causal; window=window_of(window_size); softcap=cap_of(softcap); scale=softmax_scale
             q, k, v, s_aux, None, None, None, None, None, k_descale, v_descale, out, "bshd", causal,
-            window_of(window_size), cap_of(softcap), softmax_scale, None, None, False, None,
+            window_of(window_size), cap_of(softcap), softmax_scale, None, None, False, None, None,
             # spelled
         )  # fmt: skip
         if result is not None:

@@ -71,7 +71,7 @@ def sdpa(
     if not is_watched() and are_plain(given):
         options = checked(
             # spell: options with layout="bhsd"; causal; window; scale
-            "bhsd", causal, window, None, scale, None, None, False, None,
+            "bhsd", causal, window, None, scale, None, None, False, None, None,
             # spelled
         )  # fmt: skip
         used = given._replace(q=query, k=key, v=value, attn_mask=attn_mask)

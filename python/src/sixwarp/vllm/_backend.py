@@ -14,8 +14,8 @@ from ._metadata import SixwarpMetadataBuilder
 
 # What `--kv-cache-dtype` may say, and the type that it means; `auto` is the model's own.
 CACHES = {"auto": None, "float16": torch.float16, "bfloat16": torch.bfloat16, "fp8": FP8, "fp8_e4m3": FP8}
-# Narrower heads share work out by lengths on the device, which can be told not to cut sequences.
-WIDEST_INVARIANT = 256
+# Heads of up to so many columns share work out by lengths on the device, which can be told not to cut sequences.
+WIDEST_INVARIANT = {(9, 0): 512, (10, 0): 256, (10, 3): 256}
 
 
 class SixwarpBackend(AttentionBackend):
@@ -86,9 +86,11 @@ class SixwarpBackend(AttentionBackend):
         reasons = super().validate_configuration(head_size, *args, **kwargs)
         if not kwargs.get("use_batch_invariant"):
             return reasons
-        if head_size > WIDEST_INVARIANT:
-            reasons.append(f"sixwarp: heads of {head_size} are not batch-invariant: those up to {WIDEST_INVARIANT} are")
-        if tuple(kwargs.get("device_capability", ())) not in EXACT:
+        capability = tuple(kwargs.get("device_capability", ()))
+        widest = WIDEST_INVARIANT.get(capability, 256)
+        if head_size > widest:
+            reasons.append(f"sixwarp: heads of {head_size} are not batch-invariant: those up to {widest} are")
+        if capability not in EXACT:
             reasons.append("sixwarp: batch invariance needs Hopper or Blackwell (9.0, 10.0, 10.3)")
         if CACHES.get(kwargs.get("kv_cache_dtype") or "auto") is FP8:
             reasons.append("sixwarp: kernels that read fp8 caches are not batch-invariant")

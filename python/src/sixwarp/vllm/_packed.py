@@ -1,17 +1,16 @@
 """Attention over lists of packed rows, planned once for tensors like earlier ones.
 
-`sixwarp.flash_mla` describes every call anew and returns a log-sum-exp. A layer of a served model makes the same call
-in every step, and drops the latter.
+`sixwarp.flash_mla` allocates results and returns a log-sum-exp. A layer of a served model makes the same call in every
+step into memory of its own, and drops the latter.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, NamedTuple, Tuple
 
 from torch import Tensor
 
-from .._caches import Cache, Call, planned
+from .._caches import Cache, decode
 from .._plan import Bound
 from .._tensor import torch_adapter
 
@@ -48,25 +47,16 @@ def _plan(q: Tensor, caches: Tuple[Rows, ...], sinks: Tensor, scale: float, out:
     """The plan, and the names of its slots in the order of the tensors."""
     a = torch_adapter()
     a.refuse_gradients(*tensors)
-    described = [_cache(n, rows) for n, rows in enumerate(caches)]
-    call = Call(a, q, described, ("attn_sink", sinks), VALUE_DIM, scale, out)
-    call.slots["out"] = call.out
-    names = _names(len(caches))
-    for name, x in zip(names, tensors):
-        if call.slots[name] is not x:
-            raise ValueError(f"{call.named(name)} would have to be copied in every step: give it as kernels read it")
-    call.description["return_lse"] = False
-    plan = planned(json.dumps(call.description), a.device(q, "q"))
-    return Bound(plan, a, call.out_shape, (), call.description["q"]["dtype"], True), names
+    names = [_cache(n) for n in range(len(caches))]
+    arguments = ("q", "out", "attn_sink", *(name for cache in names for name in (cache.pages, cache.lists, cache.lengths)))
+    call = decode(a, dict(zip(arguments, tensors)), tuple(names), "attn_sink", VALUE_DIM, scale, return_lse=False)
+    copied = [x.argument for x in call.known.inputs if x.copies()] + ["out"] * call.known.out_is_apart
+    if copied:
+        raise ValueError(f"{copied[0]} would have to be copied in every step: give it as kernels read it")
+    slots = {"out": "out", **{x.argument: x.slot for x in call.known.inputs}}
+    return call.known.planned(a, a.device(q, "q")), tuple(slots[name] for name in arguments)
 
 
-def _names(caches: int) -> Tuple[str, ...]:
-    """The plan's slots in the order of a call's tensors."""
-    parts = ("k", "indices", "seqused_k")
-    return ("q", "out", "sinks", *parts, *(f"segment 1 {part}" for part in parts[: 3 * (caches - 1)]))
-
-
-def _cache(n: int, rows: Rows) -> Cache:
+def _cache(n: int) -> Cache:
     prefix = "extra_" if n else ""
-    names = (f"{prefix}k_cache", f"{prefix}indices", "block_table", f"{prefix}topk_length")
-    return Cache(names, rows.pages, rows.lists, None, rows.lengths)
+    return Cache(f"{prefix}k_cache", f"{prefix}indices", "", f"{prefix}topk_length")

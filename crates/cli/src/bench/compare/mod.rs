@@ -9,11 +9,13 @@ use super::{Args, predicted};
 use crate::{Outcome, output};
 use measured::{Measurement, read};
 use serde::Serialize;
-use sixwarp::{Device, DeviceName};
+use sixwarp::{Arch, Device};
 use std::path::PathBuf;
+use time::Machine;
 
 /// Both times of one row.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Pair {
     suite: String,
     name: String,
@@ -37,7 +39,7 @@ impl Pair {
 
 /// Predicts every row of the files and prints a table.
 pub fn run(args: &Args, paths: &[PathBuf], device: &Device) -> Outcome {
-    let DeviceName::Simulated(_) = args.device else {
+    let Some(machine) = args.machine()? else {
         return Err(format!("{}: --compare predicts, with sim-sm90", args.device).into());
     };
     let glob = args.only.as_deref().unwrap_or("*");
@@ -45,7 +47,7 @@ pub fn run(args: &Args, paths: &[PathBuf], device: &Device) -> Outcome {
     for path in paths {
         for measurement in read(path)? {
             if cases::matches_glob(glob, &measurement.name) {
-                pairs.extend(pair(args, device, &measurement)?);
+                pairs.extend(pair(&machine, device, &measurement)?);
             }
         }
     }
@@ -62,25 +64,34 @@ pub fn run(args: &Args, paths: &[PathBuf], device: &Device) -> Outcome {
 }
 
 fn pair(
-    args: &Args,
+    machine: &Machine,
     device: &Device,
     measurement: &Measurement,
 ) -> Result<Option<Pair>, Box<dyn std::error::Error>> {
-    let DeviceName::Simulated(arch) = args.device else { return Ok(None) };
     let Some(row) = measurement.row() else { return Ok(None) };
-    let plan = sixwarp::plan(&row.case.problem()?, device)?;
-    let prediction = predicted::predict(predicted::machine(arch)?, device, &plan, &row)?;
+    let plan = predicted::plan(machine, device, &row.case.problem()?)?;
+    let prediction = predicted::predict(machine, device, &plan, &row)?;
     let Some(launch) = prediction.longest() else { return Ok(None) };
     Ok(Some(Pair {
         suite: measurement.suite.clone(),
         name: measurement.name.clone(),
-        fitted: is_fitted(&measurement.suite, &row),
+        fitted: device.arch() == Some(Arch::Sm90) && is_fitted(&measurement.suite, &row),
         measured_us: measurement.microseconds,
         predicted_us: prediction.microseconds,
         bound: launch.bound.to_string(),
         tensor: launch.tensor,
         clock_ghz: launch.clock_ghz,
     }))
+}
+
+/// Median and 90th percentile of the errors of rows that were not fitted, and how many there are, from the JSON that
+/// `--compare` writes.
+#[cfg(test)]
+pub fn errors_of(json: &str) -> Result<([f64; 2], usize), Box<dyn std::error::Error>> {
+    let pairs: Vec<Pair> = serde_json::from_str(json)?;
+    let blind = || pairs.iter().filter(|pair| !pair.fitted);
+    let [median, ninth, _] = statistics::errors(blind()).ok_or("no rows")?;
+    Ok(([median, ninth], blind().count()))
 }
 
 /// Rows that were looked at when constants of the table were chosen.

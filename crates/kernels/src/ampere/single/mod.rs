@@ -56,7 +56,7 @@ impl Warp<'_> {
         let (first, end) = self.key_panels(b);
         b.range(first, end, |b, panel| {
             let queries: Vec<_> = queries.iter().map(|at| at.in_panel(b, panel)).collect();
-            let offset = b.mul(panel, keys.block_bytes());
+            let offset = b.eval(panel * keys.block_bytes());
             let keys = keys.further(b, offset);
             self.score_run(b, &keys, &queries, 0..steps);
         });
@@ -79,9 +79,8 @@ impl Warp<'_> {
         match self.half {
             None => (b.value(0), b.value(all)),
             Some(half) => {
-                let first = b.mul(half, share);
-                let end = b.add(first, share);
-                (first, b.min(end, all))
+                let first = b.eval(half * share);
+                (first, b.eval((first + share).min(all)))
             }
         }
     }

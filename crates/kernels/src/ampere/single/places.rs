@@ -21,11 +21,10 @@ impl RowPairs {
     #[track_caller]
     pub fn new(b: &mut Builder, tile: SharedTile) -> Self {
         let lane = b.special("%laneid");
-        let vector = b.shr(lane, 2);
-        let row = b.and(lane, 3);
-        let row = b.shl(row, 1);
+        let vector = b.eval(lane / 4);
+        let row = b.eval((lane % 4) << 1);
         let at = [0, 1].map(|odd| {
-            let row = b.add(row, odd);
+            let row = b.eval(row + odd);
             tile.row(b, row).from_vector(b, vector).vector(b, 0)
         });
         let layout = tile.layout();
@@ -105,11 +104,11 @@ impl QueryPlaces {
     pub fn in_panel(&self, b: &mut Builder, panel: Reg<u32>) -> Self {
         match self {
             QueryPlaces::Shared(queries) => {
-                let offset = b.mul(panel, queries.block_bytes());
+                let offset = b.eval(panel * queries.block_bytes());
                 QueryPlaces::Shared(queries.further(b, offset))
             }
             QueryPlaces::Memory(QueryRows(rows)) => {
-                let offset = b.mul_wide(panel, PANEL * 4);
+                let offset = b.eval(panel.widening_mul(PANEL * 4));
                 QueryPlaces::Memory(QueryRows(rows.map(|row| b.global_add(row, offset))))
             }
         }

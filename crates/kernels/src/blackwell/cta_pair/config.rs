@@ -1,5 +1,6 @@
 //! Tiles of the CTA pair, per CTA.
 
+use super::raw::RawRing;
 use crate::blackwell::config::{ELEMENT_BITS, TILE};
 use crate::blackwell::gatherers::Gathering;
 use crate::call::rows::Packing;
@@ -53,6 +54,8 @@ pub struct Config {
     pub blocks: u32,
     /// What is gathered by warps, where tensor copies cannot bring rows.
     pub gathering: Option<Gathering>,
+    /// Whether tensor copies bring the bytes of packed rows, and warps unpack them from shared memory.
+    pub raw: bool,
 }
 
 impl Config {
@@ -68,7 +71,7 @@ impl Config {
     }
 
     /// The buffers for segment `n` of a problem.
-    pub fn choose(problem: &Problem, n: usize) -> Self {
+    pub fn choose(problem: &Problem, n: usize, options: &PlanOptions) -> Self {
         let (group, gathering) = (problem.group() as u32, Gathering::of(&problem.segments[n]));
         let listed = gathering.is_some_and(|how| how.listed);
         let packing = match listed {
@@ -85,6 +88,7 @@ impl Config {
             slots: 0,
             blocks: if listed && odd { 1 } else { CLUSTER },
             gathering,
+            raw: false,
         };
         // Elements of a mask tensor take softmax threads more registers than sixteen warps leave them.
         let roomy = problem.segments[n].attn_mask.is_none();
@@ -93,7 +97,10 @@ impl Config {
                 true => Gathering { warps: gather::UNPACKING_WARPS, ..how },
                 false => how,
             });
-        let taken = config.query_bytes() + config.probability_tile().bytes() as u32;
+        config.raw =
+            options.packed_copies && config.unpacks_quarters() && gather::raw(&problem.segments[n]);
+        let raw = if config.raw { RawRing::bytes() } else { 0 };
+        let taken = config.query_bytes() + config.probability_tile().bytes() as u32 + raw;
         config.slots = (SHARED_LIMIT - taken) / SLOT_BYTES;
         config
     }
@@ -191,6 +198,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathering.is_some(),
+            raw: self.raw,
             finds_rows: false,
         }
     }
@@ -225,6 +233,7 @@ pub struct Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Arch;
     use problem::{Segment, View};
 
     /// Accumulators, and columns of each that exist and that are multiplied.
@@ -232,7 +241,7 @@ mod tests {
         let view = |dim| View::bhsd(DType::Bf16, [1, 1, 128, dim]);
         let segment = Segment::new(view(512), view(value_dim));
         let problem = Problem::builder(view(512)).segment(segment).build().expect("valid");
-        let config = Config::choose(&problem, 0);
+        let config = Config::choose(&problem, 0, &PlanOptions::for_arch(Arch::Sm100));
         (config.accumulators(), config.accumulator_columns(), config.multiplied_columns())
     }
 

@@ -1,6 +1,7 @@
 //! The kernel: parameters, shared memory, barriers, roles.
 
 use super::config::{CLUSTER, Config, Map};
+use super::raw::RawRing;
 use super::{gatherers, issuer, loader, softmax, unpackers};
 use crate::blackwell::allocation::Allocation;
 use crate::blackwell::gatherers::Gathered;
@@ -58,6 +59,8 @@ pub struct Shared {
     pub tail: Signals,
     /// What gathering takes.
     pub gathered: Option<Gathered>,
+    /// Where bytes of packed rows wait, if tensor copies bring them.
+    pub raw: Option<RawRing>,
 }
 
 /// The kernel being emitted.
@@ -103,6 +106,7 @@ fn reserve(b: &mut Builder, config: &Config) -> (Shared, Allocation) {
         output: Signals::reserve(b, base, 1),
         tail: Signals::reserve(b, base, 1),
         gathered: config.gathering.map(|how| Gathered::reserve(b, base, how, config.slots)),
+        raw: config.raw.then(|| RawRing::reserve(b, base)),
     };
     let columns = config.map().allocation;
     (shared, Allocation::reserve(b, base, CtaGroup::Two, ISSUING_WARP, columns))
@@ -124,6 +128,9 @@ impl Frame {
         shared.tail.init(b, 1);
         if let Some(gathered) = &shared.gathered {
             gathered.init(b);
+        }
+        if let Some(raw) = &shared.raw {
+            raw.init(b);
         }
     }
 

@@ -32,7 +32,8 @@
 //! copies gather, warps 6 and 7 of the even CTA announce the bytes of both CTAs, and those of the odd one only copy. Rows of fp8
 //! numbers are unpacked by warps 8 to 15, so that unpacking keeps up with the multiplies (`unpackers`). These arrive on
 //! a slot when they have stored and fenced their rows of it. A thread of 512 has 128 registers: softmax threads take
-//! 168, those that unpack 136, and the warps that issue and load leave them (72).
+//! 168, those that unpack 136, and the warps that issue and load leave them (72). The bytes of MODEL1 rows come to them by
+//! tensor copies, if one map reaches all rows (`raw`).
 //!
 //! Two warps unpack, one 16-byte vector at a time, beside a mask tensor, which leaves too few registers for more warps,
 //! and where a CTA's columns of values are not whole panels of 64.
@@ -41,13 +42,15 @@
 //! odd CTA's rows are no queries.
 //!
 //! Budget at 512/512, per CTA: queries 64 KiB, probabilities 16 KiB, four slots of 64 keys × 256
-//! columns, 32 KiB each; marks 64 bytes.
+//! columns, 32 KiB each; marks 64 bytes. Bytes of MODEL1 rows take 48 KiB: two stages of 64 rows, three boxes of 128 bytes
+//! each. Three slots are left then.
 
 mod config;
 mod gatherers;
 mod issuer;
 mod kernel;
 mod loader;
+mod raw;
 mod softmax;
 mod unpackers;
 

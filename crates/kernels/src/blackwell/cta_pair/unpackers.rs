@@ -2,8 +2,12 @@
 //!
 //! A lane holds its part of two slots in registers ([`Held`]): one is loaded while the other is stored. The next keys are
 //! always loaded ahead; where there are none, nothing is.
+//!
+//! Where one tensor map reaches all rows, their bytes wait in shared memory instead ([`RawRows`]), and a lane holds their
+//! scales only.
 
 use super::kernel::Frame;
+use super::raw::RawRows;
 use crate::blackwell::gatherers::{Gathered, tell_full};
 use crate::blackwell::marked::MarkWriter;
 use crate::call::index::KvTile;
@@ -30,6 +34,12 @@ struct Held {
 }
 
 impl Held {
+    /// The scales of a slot whose bytes wait in shared memory.
+    #[track_caller]
+    fn scales(b: &mut Builder, format: Format) -> Self {
+        Held { words: Vec::new(), scales: b.regs(format.scale_words()) }
+    }
+
     #[track_caller]
     fn new(b: &mut Builder, format: Format) -> Self {
         // The last of eight panels, which may hold numbers of 16 bits, is the last one of its slot.
@@ -65,6 +75,8 @@ struct Unpacker<'f> {
     held: [Held; 2],
     /// What is behind the second piece of the keys.
     behind: Option<Held>,
+    /// Where bytes wait, if tensor copies bring them.
+    raw: Option<RawRows>,
 }
 
 /// Emits warp `warp` of those that unpack.
@@ -73,6 +85,12 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
     let share = Rows::TwoRuns(warp);
     let rows = *params.keys().k.scattered().packed();
     let format = rows.format;
+    let raw = frame.shared.raw.as_ref().zip(rows.raw);
+    let raw = raw.map(|(ring, map)| RawRows::new(b, ring, (format, map), warp));
+    let held = |b: &mut Builder| match raw {
+        Some(_) => Held::scales(b, format),
+        None => Held::new(b, format),
+    };
     let unpacker = Unpacker {
         frame,
         rows,
@@ -82,8 +100,9 @@ pub fn emit(b: &mut Builder, frame: &Frame, gathered: &Gathered, warp: Reg<u32>)
         warp,
         lane: UnpackingLane::new(b, warp),
         even: b.setp(Cmp::Eq, frame.rank, 0),
-        held: [Held::new(b, format), Held::new(b, format)],
+        held: [held(b), held(b)],
         behind: (format.panels() > 2 * PANELS).then(|| Held::behind(b, format)),
+        raw,
     };
     params.for_each_tile(b, |b, open| unpacker.bring(b, &open));
     unpacker.slots.drain(b);
@@ -118,6 +137,10 @@ impl Unpacker<'_> {
                 self.load_keys(b, 0, &next);
                 self.store(b, 1, Part::Values);
             });
+            // Keys that nothing follows were asked for too.
+            if let Some(raw) = &self.raw {
+                raw.wait(b, 0);
+            }
             self.load_values(b, 0, &now);
             self.load_values(b, 1, &now);
             self.store(b, 0, Part::Values);
@@ -157,6 +180,10 @@ impl Unpacker<'_> {
     /// Loads four panels of this CTA's half of the keys.
     fn load_keys(&self, b: &mut Builder, piece: u32, places: &[Place]) {
         let own = places[0].or(b, self.even, &places[1]);
+        if let Some(raw) = &self.raw {
+            let rows = self.found(b, raw, piece as usize, &own);
+            return raw.ask(b, piece as usize, rows, &panels_of_keys(piece));
+        }
         self.load(b, &self.held[piece as usize], &own, &panels_of_keys(piece));
         if let (1, Some(behind)) = (piece, &self.behind) {
             self.load(b, behind, &own, &panels_of_keys(2));
@@ -165,11 +192,26 @@ impl Unpacker<'_> {
 
     /// Loads this CTA's columns of one half of the values.
     fn load_values(&self, b: &mut Builder, half: usize, places: &[Place]) {
+        if let Some(raw) = &self.raw {
+            let rows = self.found(b, raw, half, &places[half]);
+            return b.if_else(
+                self.even,
+                |b| raw.ask(b, half, rows, &panels_of_values(0)),
+                |b| raw.ask(b, half, rows, &panels_of_values(1)),
+            );
+        }
         b.if_else(
             self.even,
             |b| self.load(b, &self.held[half], &places[half], &panels_of_values(0)),
             |b| self.load(b, &self.held[half], &places[half], &panels_of_values(1)),
         );
+    }
+
+    /// Keeps the scales of the row at `place`, and finds the four rows that this lane asks for.
+    fn found(&self, b: &mut Builder, raw: &RawRows, held: usize, place: &Place) -> [Reg<u32>; 4] {
+        let scales = self.held[held].scales.iter().zip(place.aside.words());
+        scales.for_each(|(to, scale)| b.assign(*to, *scale));
+        raw.four(b, place)
     }
 
     fn load(&self, b: &mut Builder, held: &Held, place: &Place, panels: &[u32]) {
@@ -178,17 +220,25 @@ impl Unpacker<'_> {
 
     /// Stores what is held, unpacked, in the next slot, and says so; behind the second piece of the keys the last one.
     fn store(&self, b: &mut Builder, held: usize, part: Part) {
-        self.store_slot(b, &self.held[held], part);
+        if let Some(raw) = &self.raw {
+            raw.wait(b, held);
+        }
+        self.store_slot(b, held, &self.held[held], part);
         if let (Part::Keys(1), Some(behind)) = (part, &self.behind) {
-            self.store_slot(b, behind, Part::Keys(2));
+            self.store_slot(b, held, behind, Part::Keys(2));
         }
     }
 
-    fn store_slot(&self, b: &mut Builder, held: &Held, part: Part) {
+    fn store_slot(&self, b: &mut Builder, stage: usize, held: &Held, part: Part) {
         let slot = self.slots.take(b);
         slot.wait(b);
         let to = slot.tile(b, self.frame.shared.kv);
         let store = |b: &mut Builder, panels: [u32; PANELS as usize]| {
+            if let Some(raw) = &self.raw {
+                let words = raw.words(b, stage, &panels);
+                let words = panels.into_iter().zip(words.iter().map(Vec::as_slice));
+                return self.lane.store(b, self.rows.format, to, &held.scales, words);
+            }
             self.lane.store(b, self.rows.format, to, &held.scales, held.of(&panels));
         };
         match part {

@@ -65,6 +65,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: true,
+            raw: false,
             finds_rows: false,
         }
     }

@@ -74,8 +74,7 @@ pub fn at_stage<T: Scalar>(
     at: SmemPtr,
     stage: Reg<u32>,
 ) -> SmemPtr {
-    let offset = b.mul(stage, array.offset(&[0, 0, 1]));
-    b.smem_add(at, offset)
+    b.smem_add(at, stage * array.offset(&[0, 0, 1]))
 }
 
 fn array<T: Scalar>(
@@ -104,7 +103,7 @@ impl Frame {
                 });
             });
             roles.warpgroups(1..3, Budget::Grown(REGISTERS), |b, _| {
-                let number = b.sub(warp.index(), 4);
+                let number = b.eval(warp.index() - 4);
                 warp::emit(b, self, number);
             });
         });

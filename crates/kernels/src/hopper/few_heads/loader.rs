@@ -140,8 +140,7 @@ impl<'f> Loader<'f> {
         let full = slot.full(b);
         b.if_(self.lead, |b| {
             let rows = b.count_bits(existing);
-            let bytes = b.mul(rows, ROW_BYTES);
-            full.arrive_expect(b, bytes);
+            full.arrive_expect(b, rows * ROW_BYTES);
         });
         b.if_(exists, |b| b.bulk_load(to, from, ROW_BYTES, full));
         let bytes = b.select::<u32>(exists, SCALE_BYTES, 0);
@@ -188,7 +187,7 @@ impl<'f> Loader<'f> {
         for (n, factor) in (0..).zip(&factors) {
             b.st_shared_half(of_keys.plus(shared.key_factors.offset(&[0, n])), *factor);
         }
-        let mut twice: Vec<_> = factors.iter().map(|factor| b.mul(*factor, 0x1_0001)).collect();
+        let mut twice: Vec<_> = factors.iter().map(|factor| b.eval(*factor * 0x1_0001)).collect();
         twice.push(zero);
         let of_row = shared.row_factors.element(b, &at);
         for (n, words) in (0..).zip(twice.chunks_exact(4)) {

@@ -13,26 +13,16 @@ use ptx::build::{Builder, Reg};
 /// The row, of eight, of a column of the scores: of bits `c b a` come `c, a ^ c, b`.
 #[track_caller]
 pub fn row_of(b: &mut Builder, column: Reg<u32>) -> Reg<u32> {
-    let (low, middle) = (b.and(column, 1), b.and(column, 2));
-    let high = b.and(column, 4);
-    let (shifted, folded) = (b.shl(low, 1), b.shr(high, 1));
-    let crossed = b.xor(shifted, folded);
-    let last = b.shr(middle, 1);
-    let upper = b.or(high, crossed);
-    b.or(upper, last)
+    let high = b.eval(column & 4);
+    let crossed = ((column & 1) << 1) ^ (high >> 1);
+    b.eval(high | crossed | ((column & 2) >> 1))
 }
 
 /// The place of a row of a tile in the order of columns: the inverse of [`row_of`] in every eight rows.
 #[track_caller]
 pub fn column_of(b: &mut Builder, row: Reg<u32>) -> Reg<u32> {
-    let (low, middle) = (b.and(row, 1), b.and(row, 2));
-    let upper = b.and(row, !3u32);
-    let high = b.and(row, 4);
-    let (shifted, folded) = (b.shr(middle, 1), b.shr(high, 2));
-    let crossed = b.xor(shifted, folded);
-    let second = b.shl(low, 1);
-    let upper = b.or(upper, second);
-    b.or(upper, crossed)
+    let crossed = ((row & 2) >> 1) ^ ((row & 4) >> 2);
+    b.eval((row & !3u32) | ((row & 1) << 1) | crossed)
 }
 
 #[cfg(test)]

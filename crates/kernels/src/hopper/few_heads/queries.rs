@@ -36,7 +36,7 @@ impl Queries {
         // would move those of an operand, which come from two rows, to neighbouring ones again for every product.
         let nothing = b.special("%ctaid.y");
         for (half, words) in (0..).zip(&self.words) {
-            let row = b.add(row, half * 8);
+            let row = b.eval(row + half * 8);
             let place = output.place(b, row);
             let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
             let at = at.map(|number| b.select::<u32>(place.live, number, 0));
@@ -65,7 +65,8 @@ fn load_row(
     words: &[Reg<u32>],
     nothing: Reg<u32>,
 ) {
-    let (wide, narrow) = (b.mul_wide(quarter, 2 * VECTOR_BYTES), b.mul_wide(quarter, VECTOR_BYTES));
+    let [wide, narrow] =
+        [2 * VECTOR_BYTES, VECTOR_BYTES].map(|bytes| b.eval(quarter.widening_mul(bytes)));
     let (wide, narrow) = (b.global_add(row, wide), b.global_add(row, narrow));
     let mut loaded = Vec::new();
     for block in 0..WARPS {

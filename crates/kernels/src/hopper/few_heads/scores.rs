@@ -86,7 +86,7 @@ impl KeyPlace {
     ) {
         let marks = at_stage(b, &shared.key_factors, self.marks, stage);
         let marks = b.ld_shared::<u32>(marks);
-        let marks = [b.and(marks, 0xffff), b.shr(marks, 16)];
+        let marks = [b.eval(marks & 0xffff), b.eval(marks >> 16)];
         for (column, mark) in marks.into_iter().enumerate() {
             let missing = b.setp(Cmp::Eq, mark, 0);
             for score in [scores[column], scores[column + 2]] {

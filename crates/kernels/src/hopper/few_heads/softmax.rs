@@ -54,8 +54,7 @@ impl RowSoftmax {
         let halves = scores.as_chunks::<2>().0;
         let [upper, lower] = [0, 1].map(|half| self.references[half].may_move(b, &halves[half]));
         let moves = b.or(upper, lower);
-        let offset = b.mul(buffer, shared.probabilities.offset(&[0, 0, 0, 1]));
-        let to = b.smem_add(self.to, offset);
+        let to = b.smem_add(self.to, buffer * shared.probabilities.offset(&[0, 0, 0, 1]));
         let probabilities = b.regs::<f32>(4);
         self.store(b, softmax, halves, &probabilities, to);
         let moves = b.barrier_any(BARRIER, THREADS, moves);

@@ -20,10 +20,8 @@ const NAN: u32 = 0x7fc0;
 /// The bf16 factor on e4m3 bits that the scale of byte `n` of a row's eight bytes is.
 #[track_caller]
 pub fn factor(b: &mut Builder, scales: &[Reg<u32>], n: u32) -> Reg<u32> {
-    let byte = b.shr(scales[n as usize / 4], n % 4 * 8);
-    let exponent = b.and(byte, 0xff);
-    let biased = b.add(exponent, 120);
-    let bits = b.shl(biased, 7);
+    let exponent = b.eval((scales[n as usize / 4] >> (n % 4 * 8)) & 0xff);
+    let bits = b.eval((exponent + 120) << 7);
     let large = b.setp(Cmp::Gt, exponent, LARGEST_SCALE);
     b.select::<u32>(large, NAN, bits)
 }
@@ -58,8 +56,7 @@ pub fn half_of_two_keys(b: &mut Builder, words: [Reg<u32>; 2], i: u32) -> Reg<u3
 /// Two bytes with their signs spread over 16 bits each, as numbers times their factors.
 #[track_caller]
 fn scaled(b: &mut Builder, pair: Reg<u32>, factors: Reg<u32>) -> Reg<u32> {
-    let shifted = b.shl(pair, 4);
-    let bits = b.and(shifted, NUMBER_BITS);
+    let bits = b.eval((pair << 4) & NUMBER_BITS);
     b.mul_halves(HalfType::Bf16, bits, factors)
 }
 
@@ -76,16 +73,13 @@ impl NanBytes {
     /// Looks at a word: a byte whose seven low bits are set carries into its eighth.
     #[track_caller]
     pub fn look(&self, b: &mut Builder, word: Reg<u32>) {
-        let magnitudes = b.and(word, 0x7f7f_7f7f);
-        let carried = b.add(magnitudes, 0x0101_0101);
-        let seen = b.or(self.0, carried);
-        b.assign(self.0, seen);
+        b.assign(self.0, self.0 | ((word & 0x7f7f_7f7f) + 0x0101_0101));
     }
 
     /// `pair`, or two NaN if there was one.
     #[track_caller]
     pub fn spoil(&self, b: &mut Builder, pair: Reg<u32>) -> Reg<u32> {
-        let carried = b.and(self.0, 0x8080_8080u32);
+        let carried = b.eval(self.0 & 0x8080_8080u32);
         let any = b.setp(Cmp::Ne, carried, 0);
         b.select::<u32>(any, NAN * 0x1_0001, pair)
     }

@@ -63,7 +63,7 @@ impl ValuePlace {
         (stage, buffer): (Reg<u32>, Reg<u32>),
         out: &[Reg<f32>],
     ) {
-        let offset = b.mul(buffer, shared.probabilities.offset(&[0, 0, 0, 1]));
+        let offset = b.eval(buffer * shared.probabilities.offset(&[0, 0, 0, 1]));
         let place = TilePlace {
             keys: self.keys.map(|key| at_stage(b, &shared.rows, key, stage)),
             factors: at_stage(b, &shared.key_factors, self.factors, stage),

@@ -91,8 +91,7 @@ impl Warp<'_> {
         self.values.add_output(b, shared, (slot.stage(), self.buffer), &self.out);
         b.warp_sync();
         slot.release_if(b, self.lead);
-        let other = b.xor(self.buffer, 1);
-        b.assign(self.buffer, other);
+        b.assign(self.buffer, self.buffer ^ 1);
     }
 
     fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {

@@ -7,6 +7,7 @@
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::Panel;
+use crate::hopper::parts;
 use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather;
@@ -154,6 +155,7 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathers,
+            raw: false,
             finds_rows: false,
         }
     }
@@ -165,7 +167,7 @@ impl Config {
 
     /// What the warps of a CTA hold of a work tile.
     pub fn part_size(&self) -> Size {
-        Size { warps: self.warpgroups * 4, words: (self.value_dim / 2 + 4).next_multiple_of(4) }
+        Size { warps: self.warpgroups * 4, words: parts::words(self.value_dim) }
     }
 
     /// Arrivals that make the keys or the values of a KV tile full.

@@ -8,18 +8,12 @@ use crate::call::task::{OpenTile, Order};
 use crate::call::visible::TileRange;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
+use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile, Windows};
 use crate::math::exact::Watch;
-use crate::math::softmax::RowState;
 use crate::moves::marks::Marks;
 use crate::moves::output::BlockOutput;
-use crate::work::exchange::Given;
 use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
-
-/// Words of the states of a thread's rows.
-const STATES: usize = 4;
-/// Accumulators of another CTA that are loaded at a time.
-const GIVEN_AT_ONCE: usize = 64;
 
 /// Registers and cursors of one consumer warpgroup.
 struct Warpgroup<'f> {
@@ -136,57 +130,14 @@ impl<'f> Warpgroup<'f> {
         let queries = q.tiles(b, self.frame.shared.q).select(b, self.number);
         let queries = queries.descriptor(b);
         self.accumulate(b, open, block, &q, queries);
-        let Some((exchange, part)) = self.frame.params.exchange(open) else {
+        let Some(exchange) = self.frame.params.exchange(open) else {
             return self.finish(b, open, block);
         };
         let warp = b.eval(self.scores.thread / 32);
         let warp = b.eval(self.number * 4 + warp);
-        let flag_value = exchange.take(b, part, warp, |b, given| self.merge(b, given));
-        b.if_else(
-            part.gives,
-            |b| {
-                exchange.give(b, part, warp, flag_value, |b, given| given.store(b, 0, &self.held()))
-            },
-            |b| self.finish(b, open, block),
-        );
-    }
-
-    /// What a thread holds of its rows.
-    fn held(&self) -> Vec<Reg<f32>> {
-        let states = self.scores.rows.iter().flat_map(|row| [row.max, row.sum]);
-        let mut held: Vec<_> = states.chain(self.out.iter().copied()).collect();
-        held.resize(held.len().next_multiple_of(4), held[0]);
-        held
-    }
-
-    /// Adds what another CTA's thread [held](Self::held) of the same rows.
-    fn merge(&self, b: &mut Builder, given: Given) {
-        let rows = self.scores.rows;
-        let states = given.load(b, 0, STATES);
-        let load = |b: &mut Builder, n: usize, words: usize| {
-            given.load(b, STATES + n * GIVEN_AT_ONCE, words.next_multiple_of(4))
-        };
-        // Nothing waits for the states alone.
-        let mut first = load(b, 0, self.out.len().min(GIVEN_AT_ONCE));
-        let factors = [0, 1].map(|half| {
-            let other = RowState { max: states[2 * half], sum: states[2 * half + 1] };
-            let (state, factors) = self.frame.params.softmax.merge(b, &[rows[half], other]);
-            b.assign(rows[half].max, state.max);
-            b.assign(rows[half].sum, state.sum);
-            [factors[0], factors[1]]
-        });
-        fragment::scale_rows(b, &self.out, factors.map(|[own, _]| own));
-        for (n, some) in self.out.chunks(GIVEN_AT_ONCE).enumerate() {
-            let others = match n {
-                0 => std::mem::take(&mut first),
-                _ => {
-                    // The assembler would load everything first, and spill.
-                    b.warp_sync();
-                    load(b, n, some.len())
-                }
-            };
-            fragment::add_rows(b, some, &others, factors.map(|[_, other]| other));
-        }
+        let (params, rows) = (&self.frame.params, self.scores.rows);
+        let held = HeldRows { params, rows, out: &self.out };
+        held.exchange(b, exchange, warp, |b| self.finish(b, open, block));
     }
 
     fn finish(&self, b: &mut Builder, open: &OpenTile, block: &Block) {

@@ -18,7 +18,7 @@ fn emit_keys(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let piece = (frame.config.keys().chunks, shared.k_ring);
     let stream = Stream::new(b, params, keys, shared.k, [piece].into_iter(), warp)
         .marking(shared.marks.as_ref());
-    params.for_each_tile(b, |b, open| stream.bring(b, &open));
+    params.lead_tiles(b, |b, open| stream.bring(b, &open));
 }
 
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {

@@ -28,7 +28,7 @@ pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
     let values_apart = keys.v.is_some() && keys.rows_per_copy < frame.config.tile;
     roles.warp(0, |b| {
         let loader = Loader::new(b, frame, values_apart);
-        frame.params.for_each_tile(b, |b, open| {
+        frame.params.lead_tiles(b, |b, open| {
             loader.load_work_tile(b, &open, Order::QueriesSecond);
         });
     });

@@ -3,14 +3,19 @@
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
+use crate::hopper::parts;
 use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather::{self, Format};
-use problem::{DType, Problem, Storage, Values};
+use crate::work::exchange::Size;
+use problem::{DType, Problem, QueryLengths, Storage, Values};
 use ptx::build::HalfType;
 
 /// Keys per tile.
 pub const TILE: u32 = 64;
+
+/// Warps of a CTA that have rows: those of both warpgroups.
+pub const ROW_WARPS: u32 = 8;
 
 /// Everything a wide kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +69,13 @@ impl Config {
     /// The stages that fit, and a cluster where there are two row blocks.
     pub fn choose(problem: &Problem, n: usize) -> Self {
         let listed = problem.segments.iter().any(|segment| segment.indices.is_some());
+        let storage = problem.segments[n].storage;
+        let alone = problem.segments.len() == 1 && storage == Storage::Elements;
+        let ragged = alone && problem.query_lengths != QueryLengths::Full;
         let packing = match listed {
             true => Packing::of_one_token(problem, ROWS),
+            // Some have one token, others many: both fill rows with heads.
+            false if ragged => Packing::of_heads(problem, ROWS),
             false => Packing::choose(problem, ROWS),
         };
         let group = problem.group() as u32;
@@ -75,7 +85,6 @@ impl Config {
         let suits = |segment| gather::suits(segment, TILE, u64::MAX);
         let gathers =
             problem.segments.iter().any(suits) && problem.segments.iter().all(gather::reaches);
-        let storage = problem.segments[n].storage;
         let config = Config {
             half: if problem.dtype() == DType::F16 { HalfType::F16 } else { HalfType::Bf16 },
             key_dim: problem.key_dim() as u32,
@@ -210,8 +219,20 @@ impl Config {
             slices: 1,
             panel: Panel::Swizzled,
             gathers: self.gathers,
+            raw: false,
             finds_rows: false,
         }
+    }
+
+    /// Whether its work can be shared out by lengths on the device.
+    pub fn shares_out(&self) -> bool {
+        !self.listed && !self.unpacks
+    }
+
+    /// What the warps of a cluster hold of a work tile.
+    pub fn part_size(&self) -> Size {
+        let words = parts::words(self.left_columns().max(self.right_columns()));
+        Size { warps: self.multicast * ROW_WARPS, words }
     }
 
     /// Arrivals that make a piece of keys or values full.
@@ -221,6 +242,12 @@ impl Config {
             Config { gathers: true, .. } => gather::ARRIVALS,
             _ => 1,
         }
+    }
+
+    /// Whether the right warpgroup multiplies while the left one computes a softmax, not while that one multiplies: all
+    /// wait for the left one. With one stage of keys they would wait for the right one.
+    pub fn right_waits(&self) -> bool {
+        self.output_first && self.stages > 1 && self.right_columns() > 0
     }
 
     /// Registers of a loader thread, and of the left and the right warpgroup's.

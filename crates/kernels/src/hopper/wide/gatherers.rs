@@ -11,7 +11,7 @@ use ptx::build::{Builder, Cmp, Reg, Roles};
 pub fn emit(roles: &mut Roles<'_>, frame: &Frame) {
     roles.warps(0..WARPS, |b, warp| {
         let keys = keys(b, frame, warp);
-        frame.params.for_each_tile(b, |b, open| keys.bring(b, &open));
+        frame.params.lead_tiles(b, |b, open| keys.bring(b, &open));
     });
     if frame.config.shared_kv {
         return roles.warp(WARPS, |b| emit_queries(b, frame));

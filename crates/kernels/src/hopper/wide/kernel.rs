@@ -1,6 +1,6 @@
 //! The wide kernel's frame: shared memory, barriers, roles.
 
-use super::config::{Config, TILE};
+use super::config::{Config, ROW_WARPS, TILE};
 use super::merge::Meeting;
 use super::{gatherers, loaders, right_columns, scoring};
 use crate::call::index::SplitIndex;
@@ -8,9 +8,11 @@ use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Params};
 use crate::call::tensors::CHUNK;
 use crate::hopper::ROWS;
+use crate::hopper::parts::HeldRows;
 use crate::hopper::tile::TileShape;
 use crate::moves::gather;
 use crate::moves::marks::Marks;
+use crate::moves::output::BlockOutput;
 use layout::Layout;
 use ptx::build::{
     Budget, Builder, Cmp, Consumer, Pipeline, Reg, SharedArray, SharedTiles, Signals, Slot, SmemPtr,
@@ -28,6 +30,8 @@ pub struct Shared {
     pub p: SharedTiles,
     /// One factor per row for each tile of probabilities.
     pub factors: SharedArray<f32>,
+    /// One sum per row, where work tiles are cut: the last message then has the rows' states.
+    pub sums: Option<SharedArray<f32>>,
     pub q_ring: Pipeline,
     /// Barriers of the pieces of the keys of a KV tile.
     pub k_rings: Vec<Pipeline>,
@@ -40,6 +44,8 @@ pub struct Shared {
     pub waiting: Option<SharedArray<u32>>,
     /// Counts a piece of values whose tail must be cleared before it is published.
     pub tail: Signals,
+    /// Says that the scores of the next tile are computed, where the right warpgroup's products wait for them.
+    pub scored: Option<Signals>,
     /// Where the parts of the keys meet.
     pub meeting: Meeting,
 }
@@ -57,8 +63,9 @@ pub struct Frame {
 
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
-    let shared = reserve(b, &config);
+    let shared = reserve(b, &config, params.cuts());
     params.reserve_watch(b);
+    params.reserve_shares(b);
     let rank = match config.cluster() {
         1 => b.value(0),
         _ => b.special("%cluster_ctarank"),
@@ -68,7 +75,7 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     Frame { config, params, shared, block, part }.emit(b);
 }
 
-fn reserve(b: &mut Builder, config: &Config) -> Shared {
+fn reserve(b: &mut Builder, config: &Config, cuts: bool) -> Shared {
     let base = b.shared_base();
     let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
     let q = tiles(config.queries(), 1);
@@ -76,7 +83,9 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
     let v = if config.shared_kv { k } else { tiles(config.values(), config.stages) };
     let p = tiles(config.probabilities(), config.p_stages);
     let rows_of_stages = Layout::column_major((u64::from(ROWS), u64::from(config.p_stages)));
-    let factors = SharedArray::reserve(b, base, &rows_of_stages.expect("a small layout"));
+    let rows_of_stages = rows_of_stages.expect("a small layout");
+    let factors = SharedArray::reserve(b, base, &rows_of_stages);
+    let sums = cuts.then(|| SharedArray::reserve(b, base, &rows_of_stages));
     let mut ring = || Pipeline::reserve(b, base, config.stages);
     let k_rings: Vec<Pipeline> = config.key_pieces().iter().map(|_| ring()).collect();
     let v_rings = match (config.shared_kv, &k_rings[..]) {
@@ -90,6 +99,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         v,
         p,
         factors,
+        sums,
         q_ring: Pipeline::reserve(b, base, 1),
         k_rings,
         v_rings,
@@ -97,6 +107,7 @@ fn reserve(b: &mut Builder, config: &Config) -> Shared {
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
         waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
+        scored: config.right_waits().then(|| Signals::reserve(b, base, 1)),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
 }
@@ -136,7 +147,7 @@ impl Frame {
     }
 
     /// One thread initialises the barriers; everyone waits for it (in the whole cluster, whose CTAs
-    /// arrive on each other's barriers).
+    /// arrive on each other's barriers), and finds the cluster's work.
     fn init(&self, b: &mut Builder) {
         let thread = b.thread();
         let first = b.setp(Cmp::Eq, thread, 0);
@@ -166,15 +177,15 @@ impl Frame {
             }
             shared.p_ring.init(b, WARPS, WARPS);
             shared.tail.init(b, 1);
+            if let Some(scored) = &shared.scored {
+                scored.init(b, WARPS);
+            }
             if parts > 1 {
                 shared.meeting.init(b, parts);
             }
             b.fence_mbarrier_init();
         });
-        match self.config.cluster() {
-            1 => b.barrier_all(),
-            _ => b.cluster_barrier(),
-        }
+        self.params.share_out(b);
     }
 
     /// Waits for a piece of keys or values.
@@ -212,6 +223,29 @@ impl Frame {
     pub fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {
         let number = open.first_block.plus(b, self.block);
         Block::at(b, self.config.packing, self.config.group, number)
+    }
+
+    /// Number of a warp of the left or the right warpgroup among those of the cluster that have rows.
+    #[track_caller]
+    pub fn row_warp(&self, b: &mut Builder, thread: Reg<u32>, right: bool) -> Reg<u32> {
+        let first = if right { WARPS } else { 0 };
+        b.eval(self.block * ROW_WARPS + thread / 32 + first)
+    }
+
+    /// Exchanges what a thread holds of the rows of a block with other CTAs, where there are queries, or
+    /// finishes them by `finish`.
+    #[track_caller]
+    pub fn exchange(
+        &self,
+        b: &mut Builder,
+        output: &BlockOutput<'_>,
+        held: &HeldRows<'_>,
+        warp: Reg<u32>,
+        finish: impl FnOnce(&mut Builder),
+    ) {
+        let exchange = self.params.exchange(output.open).expect("work tiles that are cut");
+        let live = b.setp(Cmp::Lt, output.block.token.reg(), output.open.sequence.q_len);
+        b.if_(live, |b| held.exchange(b, exchange, warp, finish));
     }
 
     /// Where piece `piece` of a stage of keys is.

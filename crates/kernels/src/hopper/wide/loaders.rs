@@ -40,7 +40,7 @@ pub fn emit_keys(b: &mut Builder, frame: &Frame) {
     let maps = frame.params.segments.iter().map(|keys| (keys, keys.k.map()));
     let streams = Stream::each(b, frame, maps, &config.key_pieces(), config.shared_kv);
     let rings: Vec<_> = shared.k_rings.iter().map(|ring| ring.producer(b)).collect();
-    frame.params.for_each_tile(b, |b, open| {
+    frame.params.lead_tiles(b, |b, open| {
         frame.params.for_each_segment(b, &open, |b, segment, open| {
             let stream = &streams[segment];
             open.range.for_each_down(b, |b, n| stream.load(b, open, n, shared.k, &rings));

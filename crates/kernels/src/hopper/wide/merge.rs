@@ -197,7 +197,7 @@ impl<'a> Merging<'a> {
         let block = self.frame.block(b, open);
         let output = BlockOutput { params: &self.frame.params, open, block: &block };
         match self.frame.config.parts {
-            1 => self.all.write_again(b, &output),
+            1 => open.if_finished_here(b, |b| self.all.write_again(b, &output)),
             _ => self.finish_again(b, &output),
         }
     }

@@ -13,6 +13,9 @@
 //!
 //! The last message of a row block carries the rows' final factors instead of probabilities.
 //!
+//! Where threads gather the rows of K = V, a tile's place must be free early, so its output goes before the next scores
+//! and nothing of the left warpgroup overlaps its softmax. The right one fills that gap: it multiplies behind those scores.
+//!
 //! 64 rows read 128 KiB of keys and values per 8.4 MFLOP: more than L2 delivers. So two CTAs of a
 //! cluster take neighbouring row blocks, and each copies half of every tile to both of them.
 //! A tile is kept in two pieces (the columns of the left and of the right warpgroup), each with

@@ -3,11 +3,13 @@
 use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::Columns;
+use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
+use crate::hopper::parts::HeldRows;
 use crate::math::exact::Watch;
+use crate::math::softmax::RowState;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, Slot, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Reg, SharedArray, SignalCursor, Slot, WgmmaA};
 
 struct RightColumns<'f> {
     frame: &'f Frame,
@@ -16,6 +18,8 @@ struct RightColumns<'f> {
     lead: Reg<bool>,
     v: Cursor<Consumer>,
     p: Cursor<Consumer>,
+    /// Whether the next tile's scores are computed, where products wait for that.
+    scored: Option<SignalCursor>,
     out: Vec<Reg<f32>>,
     yes: Reg<bool>,
     watch: Watch,
@@ -33,6 +37,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         lead: b.setp(Cmp::Eq, lane, 0),
         v: shared.v_rings[1].consumer(b),
         p: shared.p_ring.consumer(b),
+        scored: shared.scored.map(|scored| scored.cursor(b)),
         out: b.regs(frame.config.right_columns() as usize / 2),
         yes: b.predicate(true),
         watch: frame.params.watch(b),
@@ -72,10 +77,33 @@ impl RightColumns<'_> {
     fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
         let last = self.p.take(b);
         last.wait(b);
+        if let Some(sums) = &self.frame.shared.sums {
+            return self.finish_or_give(b, output, &last, sums);
+        }
         let factors = self.factors(b, &last);
         b.warp_sync();
         last.release_if(b, self.lead);
         self.columns().write(b, output, factors);
+    }
+
+    /// Finishes the rows, whose states came as the `last` message, or leaves them to another CTA.
+    fn finish_or_give(
+        &self,
+        b: &mut Builder,
+        output: &BlockOutput<'_>,
+        last: &Slot<Consumer>,
+        sums: &SharedArray<f32>,
+    ) {
+        let (max, sum) = (self.factors(b, last), self.of_rows(b, sums, last));
+        b.warp_sync();
+        last.release_if(b, self.lead);
+        let rows = [0, 1].map(|half| RowState { max: max[half], sum: sum[half] });
+        let held = HeldRows { params: &self.frame.params, rows, out: &self.out };
+        let warp = self.frame.row_warp(b, self.thread, true);
+        self.frame.exchange(b, output, &held, warp, |b| {
+            let factors = epilogue::finish_rows(b, self.thread, rows, output, false);
+            self.columns().write(b, output, factors);
+        });
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -104,6 +132,10 @@ impl RightColumns<'_> {
         let at = p.tile(b, self.frame.shared.p).at();
         let probabilities = p_operand.at(b, at);
         let products = self.frame.products(b, &values, 1, &self.out);
+        if let Some(scored) = &self.scored {
+            scored.wait(b);
+            scored.advance(b);
+        }
         b.wgmma_fence();
         for step in 0..config.values().rows / 16 {
             let a = WgmmaA::Shared(p_operand.step(b, probabilities, step), false);
@@ -120,9 +152,18 @@ impl RightColumns<'_> {
 
     /// The factors of this thread's two rows.
     fn factors(&self, b: &mut Builder, slot: &Slot<Consumer>) -> [Reg<f32>; 2] {
+        self.of_rows(b, &self.frame.shared.factors, slot)
+    }
+
+    /// What an array of a message has of this thread's two rows.
+    fn of_rows(
+        &self,
+        b: &mut Builder,
+        array: &SharedArray<f32>,
+        slot: &Slot<Consumer>,
+    ) -> [Reg<f32>; 2] {
         let row = fragment::first_row(b, self.thread);
-        let factors = &self.frame.shared.factors;
-        let at = factors.element(b, &[row, slot.stage()]);
-        [b.ld_shared(at), b.ld_shared(at.plus(factors.offset(&[8])))]
+        let at = array.element(b, &[row, slot.stage()]);
+        [b.ld_shared(at), b.ld_shared(at.plus(array.offset(&[8])))]
     }
 }

@@ -7,11 +7,13 @@ use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
+use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
+use crate::math::softmax::RowState;
 use crate::moves::marks::Marks;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, Slot, WgmmaA};
+use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, SharedArray, Slot, WgmmaA};
 
 struct Scoring<'f> {
     frame: &'f Frame,
@@ -100,10 +102,27 @@ impl Scoring<'_> {
     }
 
     fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        if self.frame.params.cuts() {
+            return self.finish_or_give(b, output);
+        }
         let factors = epilogue::finish(b, &self.scores, output);
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
         self.columns().write(b, output, factors);
+    }
+
+    /// Tells the right warpgroup the rows' states, and finishes the rows or leaves them to another CTA.
+    fn finish_or_give(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let (params, thread) = (&self.frame.params, self.scores.thread);
+        let rows = self.scores.totals(b);
+        let message = self.open_message(b);
+        self.send_states(b, &message, rows);
+        let held = HeldRows { params, rows, out: &self.out };
+        let warp = self.frame.row_warp(b, thread, false);
+        self.frame.exchange(b, output, &held, warp, |b| {
+            let factors = epilogue::finish_rows(b, thread, rows, output, true);
+            self.columns().write(b, output, factors);
+        });
     }
 
     fn columns(&self) -> Columns<'_> {
@@ -211,7 +230,15 @@ impl Scoring<'_> {
             b.wgmma_wait(1);
             self.frame.release(b, &values, self.lead);
         }
+        // Who unpacks rows needs the place of the values sooner than the last scores need the tensor cores.
+        let early = self.frame.config.unpacks;
+        if early {
+            self.say_scored(b);
+        }
         self.release_keys(b, view, 0);
+        if !early {
+            self.say_scored(b);
+        }
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         self.scores.round(b);
@@ -242,7 +269,16 @@ impl Scoring<'_> {
         self.send(b, &message, self.scores.rescale, true);
     }
 
+    /// Lets the right warpgroup multiply with the values of the tile before, where it waits for that.
+    fn say_scored(&self, b: &mut Builder) {
+        if let Some(scored) = &self.frame.shared.scored {
+            let barrier = scored.cursor(b).barrier(b);
+            barrier.arrive_if(b, self.lead);
+        }
+    }
+
     fn last_output(&self, b: &mut Builder, view: &View) {
+        self.say_scored(b);
         fragment::rescale_rows(b, &self.out, self.scores.rescale);
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
@@ -347,17 +383,45 @@ impl Scoring<'_> {
             let to = slot.tile(b, shared.p);
             b.store_fragment(self.scores.thread, &self.scores.probabilities, to);
         }
+        self.store_of_rows(b, slot, &[(&shared.factors, factors)]);
+        if probabilities {
+            b.fence_proxy_async();
+        }
+        self.publish(b, slot);
+    }
+
+    /// Hands the right warpgroup the states of both rows, as the last message of a row block that may be cut.
+    fn send_states(&self, b: &mut Builder, slot: &Option<Slot<Producer>>, rows: [RowState; 2]) {
+        let Some(slot) = slot else { return };
+        let shared = &self.frame.shared;
+        let sums = shared.sums.as_ref().expect("work tiles that are cut");
+        let (max, sum) = (rows.map(|row| row.max), rows.map(|row| row.sum));
+        self.store_of_rows(b, slot, &[(&shared.factors, max), (sums, sum)]);
+        self.publish(b, slot);
+    }
+
+    /// Stores numbers of both rows of a thread, once per row, in the arrays of a message.
+    fn store_of_rows(
+        &self,
+        b: &mut Builder,
+        slot: &Slot<Producer>,
+        numbers: &[(&SharedArray<f32>, [Reg<f32>; 2])],
+    ) {
         let quad = b.eval(self.scores.thread % 4);
         let first_of_row = b.setp(Cmp::Eq, quad, 0);
         b.if_(first_of_row, |b| {
             let row = fragment::first_row(b, self.scores.thread);
-            let at = shared.factors.element(b, &[row, slot.stage()]);
-            b.st_shared(at, factors[0]);
-            b.st_shared(at.plus(shared.factors.offset(&[8])), factors[1]);
+            for (to, [upper, lower]) in numbers {
+                let at = to.element(b, &[row, slot.stage()]);
+                b.st_shared(at, *upper);
+                b.st_shared(at.plus(to.offset(&[8])), *lower);
+            }
         });
-        if probabilities {
-            b.fence_proxy_async();
-        }
+    }
+
+    /// Says, once per warp, that a message is complete.
+    #[track_caller]
+    fn publish(&self, b: &mut Builder, slot: &Slot<Producer>) {
         b.warp_sync();
         let full = slot.full(b);
         full.arrive_if(b, self.lead);

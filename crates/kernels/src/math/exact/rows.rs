@@ -44,7 +44,7 @@ impl Tensor {
         let mut offset = b.value::<u64>(0);
         for (index, stride) in at.into_iter().zip(self.strides) {
             let index = b.widen(index);
-            offset = b.mad(index, stride, offset);
+            offset = b.eval(index * stride + offset);
         }
         b.global_add(self.base, offset)
     }
@@ -53,14 +53,13 @@ impl Tensor {
     #[track_caller]
     pub fn further(&self, b: &mut Builder, row: GlobalPtr, tokens: Reg<u32>) -> GlobalPtr {
         let tokens = b.widen(tokens);
-        let offset = b.mul(tokens, self.strides[2]);
-        b.global_add(row, offset)
+        b.global_add(row, tokens * self.strides[2])
     }
 
     /// Bytes between `tokens` tokens.
     #[track_caller]
     pub fn bytes_of(&self, b: &mut Builder, tokens: u32) -> Reg<u64> {
-        b.mul(self.strides[2], u64::from(tokens))
+        b.eval(self.strides[2] * u64::from(tokens))
     }
 }
 
@@ -125,9 +124,8 @@ impl SegmentRows<'_> {
     ) -> (Reg<u32>, Reg<u32>, Reg<bool>) {
         let (keys, sequence) = (self.keys, &open.sequence);
         if let Some(lists) = keys.lists {
-            let list = b.mad(sequence.q_batch.reg(), lists.tokens, token.reg());
-            let list = b.mul_wide(list, lists.bytes);
-            let list = b.global_add(lists.entries, list);
+            let list = sequence.q_batch.reg() * lists.tokens + token.reg();
+            let list = b.global_add(lists.entries, list.widening_mul(lists.bytes));
             let at = element(b, list, key);
             let entry = b.ld_global::<u32>(at);
             let exists = b.setp(Cmp::Lt, entry, lists.rows);
@@ -139,10 +137,11 @@ impl SegmentRows<'_> {
         }
         let Some(pages) = keys.page_table else {
             let exists = b.predicate(true);
-            return (sequence.k_batch.reg(), b.add(key, sequence.k_start), exists);
+            return (sequence.k_batch.reg(), b.eval(key + sequence.k_start), exists);
         };
+        let key = sequence.key_in_pages(b, key);
         let (entry, row) = pages.page_rows.divide(b, key);
-        let entry = b.mad(open.tile.sequence.reg(), pages.pages_per_sequence, entry);
+        let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
         let at = element(b, pages.table, entry);
         let page = b.ld_global::<u32>(at);
         let exists = b.setp(Cmp::Lt, page, pages.pages);
@@ -207,16 +206,14 @@ pub fn elements(
     row: GlobalPtr,
     vector: Reg<u32>,
 ) -> [Reg<f32>; VECTOR as usize] {
-    let at = b.mul_wide(vector, VECTOR * precision.bytes());
-    let at = b.global_add(row, at);
+    let at = b.global_add(row, vector.widening_mul(VECTOR * precision.bytes()));
     precision.load(b, at)
 }
 
 /// Vector `vector` of a row of e4m3.
 #[track_caller]
 fn numbers(b: &mut Builder, row: GlobalPtr, vector: Reg<u32>) -> [Reg<f32>; VECTOR as usize] {
-    let at = b.mul_wide(vector, VECTOR);
-    let at = b.global_add(row, at);
+    let at = b.global_add(row, vector.widening_mul(VECTOR));
     let words = b.ld_global_vector::<u32>(at, 2);
     let numbers: Vec<_> = words.into_iter().flat_map(|word| b.unpack_e4m3(word)).collect();
     numbers.try_into().expect("four numbers in each of two words")

@@ -1,7 +1,7 @@
 //! Rows of 16-bit elements: copied 16 bytes at a time, asynchronously.
 
 use super::share::{Share, row_at};
-use crate::call::index::KvHead;
+use super::strides::RowStrides;
 use crate::call::tensors::CHUNK;
 use problem::View;
 use program::BufferId;
@@ -13,8 +13,8 @@ use ptx::build::{Builder, Cmp, GlobalPtr, Reg, VECTOR_BYTES};
 pub struct Elements {
     /// First element.
     pub base: GlobalPtr,
-    /// Vectors of 16 bytes between batches or pages, heads, and tokens.
-    strides: [Reg<u32>; 3],
+    /// In vectors of 16 bytes.
+    pub strides: RowStrides,
     /// Columns of a row.
     columns: u32,
 }
@@ -33,8 +33,9 @@ impl Elements {
         let strides = [0, 1, 2].map(|d| {
             // The stride of a dimension of extent 1 is never used and may be anything.
             let stride = if view.shape[d] > 1 { view.strides[d] * view.dtype.bytes() } else { 0 };
-            args.u32(b, &format!("{name}_stride{d}"), (stride / u64::from(VECTOR_BYTES)) as u32)
+            stride / u64::from(VECTOR_BYTES)
         });
+        let strides = RowStrides::declare(b, args, name, strides);
         Elements { base, strides, columns: view.dim() as u32 }
     }
 
@@ -48,18 +49,6 @@ impl Elements {
     /// Bytes of a row.
     pub fn row_bytes(&self) -> u32 {
         self.columns * 2
-    }
-
-    /// Where a row is, in vectors of 16 bytes.
-    #[track_caller]
-    pub fn place(
-        &self,
-        b: &mut Builder,
-        outer: Reg<u32>,
-        head: KvHead,
-        token: Reg<u32>,
-    ) -> Reg<u32> {
-        b.eval(token * self.strides[2] + (outer * self.strides[0] + head.reg() * self.strides[1]))
     }
 
     /// Issues the copies of a warp's share; rows and columns that do not exist become zeros.

@@ -84,17 +84,15 @@ impl Lane {
         let row = b.select::<u32>(exists, place.row, 0);
         let row = row_at(b, base, row);
         let bytes = format.scaled_numbers().quarter_bytes();
-        let quarter = b.mul_wide(self.quarter, bytes);
+        let quarter = b.eval(self.quarter.widening_mul(bytes));
         let narrow = b.global_add(row, quarter);
         let scales = match format.scale_place() {
             ScalePlace::LookedUp => None,
             ScalePlace::Row(at) => Some(row.plus(at.into())),
             ScalePlace::Footer => place.aside.words().first().map(|place| row_at(b, base, *place)),
         };
-        let scales = scales.map(|first| {
-            let quarter = b.mul_wide(self.quarter, format.scale_bytes() / 4);
-            b.global_add(first, quarter)
-        });
+        let of_quarter = self.quarter.widening_mul(format.scale_bytes() / 4);
+        let scales = scales.map(|first| b.global_add(first, of_quarter));
         // Numbers of two bytes lie twice as far apart as those of one.
         Quarter { format, exists, narrow, wide: b.global_add(narrow, quarter), scales }
     }
@@ -141,17 +139,13 @@ impl Lane {
         if format.scale_place() == ScalePlace::LookedUp {
             return numbers::scale(b, kind, scales[panel as usize / 4], panel % 4 * 8);
         }
-        let first = b.and(self.lane, !(LANES_PER_ROW - 1));
-        let holder = b.or(first, panel / 2);
+        let holder = (self.lane & !(LANES_PER_ROW - 1)) | (panel / 2);
         let word = b.lane_value(scales[panel as usize % scales.len()], holder);
         let byte = match kind {
-            ScaleKind::PowerPerHalf => {
-                let half = b.shr(self.quarter, 1);
-                b.add(half, panel % 2 * 2)
-            }
-            _ => self.quarter,
+            ScaleKind::PowerPerHalf => self.quarter / 2 + panel % 2 * 2,
+            _ => self.quarter.into(),
         };
-        let bit = b.shl(byte, 3);
+        let bit = b.eval(byte << 3);
         numbers::scale(b, kind, word, bit)
     }
 

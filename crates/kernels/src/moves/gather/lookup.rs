@@ -1,8 +1,7 @@
 //! Where the rows of a tile are: in order, by page table, or by list.
 
-use super::Scattered;
-use super::WARPS;
 use super::share::{LANES, LINE_BYTES, NOWHERE, ROWS};
+use super::{Elements, Mapped, Scattered, WARPS};
 use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::sequence::element;
@@ -245,6 +244,7 @@ impl<'p> Lookup<'p> {
                 b.eval(key + sequence.k_start)
             }
             Some(pages) => {
+                let key = sequence.key_in_pages(b, key);
                 let (entry, token) = pages.page_rows.divide(b, key);
                 let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
                 load_if(b, exists, pages.table, entry, row.outer);
@@ -301,8 +301,10 @@ impl<'p> Lookup<'p> {
             Some(page_rows) => page_rows.divide(b, row.token),
         };
         let at = match source {
-            Scattered::Elements(rows) => rows.place(b, outer, open.tile.kv_head, token),
-            Scattered::Mapped(rows) => rows.place(b, outer, open.tile.kv_head, token),
+            Scattered::Elements(Elements { strides, .. })
+            | Scattered::Mapped(Mapped { strides, .. }) => {
+                strides.place(b, outer, open.tile.kv_head, token)
+            }
             Scattered::Packed(rows) => rows.place(b, outer, token),
         };
         let at = b.select::<u32>(exists, at, NOWHERE);
@@ -345,7 +347,7 @@ impl<'p> Lookup<'p> {
     pub fn key(&self, b: &mut Builder, n: KvTile) -> Reg<i32> {
         let first = n.first_key(b, self.tile);
         let row = self.share.first(b, self.lane).reinterpret::<i32>();
-        b.add(first, row)
+        b.eval(first + row)
     }
 
     /// Whether a row that was looked up is there: a list or table may hold any number.

@@ -7,7 +7,7 @@
 use super::WARPS;
 use super::lookup::{Place, Rows};
 use super::share::{LANES, ROWS};
-use crate::call::index::KvHead;
+use super::strides::RowStrides;
 use crate::call::tensors::{self, CHUNK};
 use crate::moves::copies::{Column, Counter};
 use problem::{Segment, Storage, View};
@@ -70,8 +70,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     map: TensorMapParam,
-    /// Rows between pages, heads and tokens.
-    strides: [Reg<u32>; 3],
+    /// In rows of the map.
+    pub strides: RowStrides,
     /// First column.
     first: Option<Reg<u32>>,
 }
@@ -89,26 +89,13 @@ impl Mapped {
         let extent = Extent::of(view).expect("a segment whose rows one map reaches");
         let map = tensors::single_rows(view, buffer, extent.rows, extent.pitch);
         let map = args.tensor_map(b, &format!("tma_{name}"), map);
-        let strides =
-            [0, 1, 2].map(|d| args.u32(b, &format!("{name}_stride{d}"), extent.strides[d] as u32));
+        let strides = RowStrides::declare(b, args, name, extent.strides);
         Mapped { map, strides, first: None }
     }
 
     /// The same rows from column `first` on.
     pub fn columns(&self, first: Reg<u32>) -> Self {
         Mapped { first: Some(first), ..*self }
-    }
-
-    /// The number of a row.
-    #[track_caller]
-    pub fn place(
-        &self,
-        b: &mut Builder,
-        outer: Reg<u32>,
-        head: KvHead,
-        token: Reg<u32>,
-    ) -> Reg<u32> {
-        b.eval(token * self.strides[2] + (outer * self.strides[0] + head.reg() * self.strides[1]))
     }
 
     /// Issues the copies of a warp's share of columns from `column` on to `to`, counted on `counter`.

@@ -16,7 +16,9 @@ mod lookup;
 mod mapped;
 mod numbers;
 mod packed;
+mod raw;
 mod share;
+mod strides;
 mod unpack;
 
 pub use elements::Elements;
@@ -27,6 +29,7 @@ pub use lookup::row_of_lane;
 pub use lookup::{Lookup, Place, Row, Rows};
 pub use mapped::{Fours, Mapped, suits as mapped};
 pub use packed::{Packed, PackedRow};
+pub use raw::{RawMap, suits as raw};
 pub use share::Share;
 pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, waiting, waiting_bytes};
 

@@ -26,7 +26,7 @@ pub fn scale(b: &mut Builder, kind: ScaleKind, word: Reg<u32>, bit: impl Into<Ar
     match kind {
         ScaleKind::PowerPerPanel | ScaleKind::PowerPerHalf => Scale::Pair(power_pair(b, word, bit)),
         ScaleKind::E4m3PerQuarter => {
-            let byte = b.shr(word, bit);
+            let byte = b.eval(word >> bit);
             let [number, ..] = b.unpack_e4m3(byte);
             Scale::Pair(b.pack(HalfType::Bf16, number, number))
         }
@@ -45,7 +45,7 @@ pub fn float_scale(
     match kind {
         ScaleKind::PowerPerPanel | ScaleKind::PowerPerHalf => power(b, word, bit),
         ScaleKind::E4m3PerQuarter => {
-            let byte = b.shr(word, bit);
+            let byte = b.eval(word >> bit);
             b.unpack_e4m3(byte)[0]
         }
         ScaleKind::FloatPerTwo => b.float_from_bits(word),
@@ -80,13 +80,10 @@ pub fn unpack_word(
 pub fn e2m1_pairs(b: &mut Builder, word: Reg<u32>) -> [Reg<u32>; 4] {
     let lift = b.value(E2M1_LIFT);
     [0, 8, 16, 24].map(|bit| {
-        let byte = b.shr(word, bit);
-        let byte = b.and(byte, 0xff);
         // The low half byte at bit 0, the high one at bit 16.
-        let spread = b.mul(byte, 0x1001);
-        let (magnitude, sign) = (b.and(spread, 0x0007_0007), b.and(spread, 0x0008_0008));
-        let (magnitude, sign) = (b.shl(magnitude, 6), b.shl(sign, 12));
-        let bits = b.or(magnitude, sign);
+        let spread = b.eval(byte(word, bit) * 0x1001);
+        let (magnitude, sign) = (spread & 0x0007_0007, spread & 0x0008_0008);
+        let bits = b.eval((magnitude << 6) | (sign << 12));
         b.mul_halves(HalfType::Bf16, bits, lift)
     })
 }
@@ -102,19 +99,18 @@ fn unpack_e4m3(b: &mut Builder, word: Reg<u32>, scale: Reg<u32>) -> [Reg<u32>; 2
 /// The power of two that the byte from bit `bit` of a word on says, as a pair of bf16.
 #[track_caller]
 fn power_pair(b: &mut Builder, scales: Reg<u32>, bit: impl Into<Arg<u32>>) -> Reg<u32> {
-    let exponent = b.shr(scales, bit);
-    let exponent = b.and(exponent, 0xff);
-    let bits = b.shl(exponent, 7);
-    let bits = b.max(bits, SMALLEST_SCALE >> 16);
-    b.mul(bits, 0x0001_0001)
+    let bits = (byte(scales, bit) << 7).max(SMALLEST_SCALE >> 16);
+    b.eval(bits * 0x0001_0001)
 }
 
 /// The power of two that the byte from bit `bit` of a word on says.
 #[track_caller]
 fn power(b: &mut Builder, scales: Reg<u32>, bit: impl Into<Arg<u32>>) -> Reg<f32> {
-    let exponent = b.shr(scales, bit);
-    let exponent = b.and(exponent, 0xff);
-    let bits = b.shl(exponent, 23);
-    let bits = b.max(bits, SMALLEST_SCALE);
+    let bits = b.eval((byte(scales, bit) << 23).max(SMALLEST_SCALE));
     b.float_from_bits(bits)
+}
+
+/// The byte from bit `bit` of a word on.
+fn byte(word: Reg<u32>, bit: impl Into<Arg<u32>>) -> Arg<u32> {
+    (word >> bit) & 0xff
 }

@@ -3,6 +3,7 @@
 use super::format::{Format, Numbers, ScaleKind, ScalePlace};
 use super::lookup::Aside;
 use super::numbers::{e2m1_pairs, float_scale};
+use super::raw::RawMap;
 use super::share::{Share, row_at};
 use crate::call::tensors::CHUNK;
 use problem::Segment;
@@ -42,6 +43,8 @@ pub struct Packed {
     first: Option<Reg<u32>>,
     /// Columns that are read.
     columns: u32,
+    /// The map of their bytes, where tensor copies bring these.
+    pub raw: Option<RawMap>,
 }
 
 impl Packed {
@@ -62,13 +65,26 @@ impl Packed {
             page_rows: args.u32(b, "k_page_rows", rows as u32),
             first: None,
             columns: format.dim(),
+            raw: None,
         }
+    }
+
+    /// The same rows, whose bytes tensor copies bring.
+    #[track_caller]
+    pub fn mapped(
+        self,
+        b: &mut Builder,
+        args: &mut Arguments,
+        segment: &Segment,
+        buffer: BufferId,
+    ) -> Self {
+        Packed { raw: Some(RawMap::declare(b, args, segment, buffer)), ..self }
     }
 
     /// The same rows, `columns` columns from `first` on.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
-        Packed { first: Some(b.div(first, VECTOR)), columns, ..*self }
+        Packed { first: Some(b.eval(first / VECTOR)), columns, ..*self }
     }
 
     /// Stores a warp's share, unpacked; rows and columns that do not exist become zeros.
@@ -100,8 +116,11 @@ impl Packed {
             b.and(exists, inside)
         };
         row.pairs_if(b, wanted, |b| {
-            let vector = b.add(vector, column / VECTOR);
-            self.first.map_or(vector, |first| b.add(vector, first))
+            let vector = vector + column / VECTOR;
+            b.eval(match self.first {
+                None => vector,
+                Some(first) => vector + first,
+            })
         })
     }
 
@@ -120,8 +139,13 @@ impl Packed {
     /// Where a row is, in 16-byte vectors.
     #[track_caller]
     pub fn place(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> Reg<u32> {
-        let page = b.mul(outer, self.page_vectors);
-        b.mad(token, self.format.row_vectors(), page)
+        b.eval(token * self.format.row_vectors() + outer * self.page_vectors)
+    }
+
+    /// Where the footer of a page is, in 16-byte vectors.
+    #[track_caller]
+    fn footer(&self, b: &mut Builder, outer: Reg<u32>) -> Reg<u32> {
+        b.eval(self.page_rows * self.format.row_vectors() + outer * self.page_vectors)
     }
 
     /// The first byte of a row, and of its scales in the page's footer.
@@ -133,11 +157,9 @@ impl Packed {
         token: Reg<u32>,
     ) -> (GlobalPtr, GlobalPtr) {
         let place = self.place(b, outer, token);
-        let page = b.mul(outer, self.page_vectors);
-        let footer = b.mad(self.page_rows, self.format.row_vectors(), page);
+        let footer = self.footer(b, outer);
         let (row, footer) = (row_at(b, self.base, place), row_at(b, self.base, footer));
-        let offset = b.mul_wide(token, self.format.scale_bytes());
-        (row, b.global_add(footer, offset))
+        (row, b.global_add(footer, token.widening_mul(self.format.scale_bytes())))
     }
 
     /// Finds what is to be known of a row beside its place, if it `exists`: its scales, or where they are.
@@ -153,17 +175,14 @@ impl Packed {
         if aside.words().is_empty() {
             return;
         }
-        let page = b.mul(outer, self.page_vectors);
-        let footer = b.mad(self.page_rows, self.format.row_vectors(), page);
+        let footer = self.footer(b, outer);
         match aside.words() {
             [place] => {
-                let at = b.mad(token, self.format.scale_bytes() / VECTOR_BYTES, footer);
-                b.assign(*place, at);
+                b.assign(*place, token * (self.format.scale_bytes() / VECTOR_BYTES) + footer);
             }
             scales => {
                 let from = row_at(b, self.base, footer);
-                let offset = b.mul_wide(token, self.format.scale_bytes());
-                let from = b.global_add(from, offset);
+                let from = b.global_add(from, token.widening_mul(self.format.scale_bytes()));
                 scales.iter().for_each(|scale| b.assign(*scale, 0));
                 b.ld_global_if(exists, from, scales);
             }
@@ -265,8 +284,7 @@ impl PackedRow {
     #[track_caller]
     fn load_scaled(&self, b: &mut Builder, vector: Reg<u32>) -> Vec<Reg<u32>> {
         let bytes = self.format.scaled_numbers().quarter_bytes() / 2;
-        let at = b.mul_wide(vector, bytes);
-        let at = b.global_add(self.first, at);
+        let at = b.global_add(self.first, vector.widening_mul(bytes));
         match bytes {
             4 => vec![b.ld_global::<u32>(at)],
             _ => b.ld_global_vector::<u32>(at, bytes as usize / 4),
@@ -297,21 +315,17 @@ impl PackedRow {
             ScaleKind::E4m3PerQuarter => (CHUNK / 4 / VECTOR, 4),
             ScaleKind::FloatPerTwo => (2 * CHUNK / VECTOR, 1),
         };
-        let word = b.div(vector, vectors * scales);
-        let offset = b.mul_wide(word, 4);
-        let from = b.global_add(at, offset);
+        let word = vector / (vectors * scales);
+        let from = b.global_add(at, word.widening_mul(4));
         let word = b.ld_global::<u32>(from);
-        let scale = b.div(vector, vectors);
-        let byte = b.and(scale, scales - 1);
-        (word, b.shl(byte, 3))
+        (word, b.eval((vector / vectors % scales) << 3))
     }
 
     #[track_caller]
     fn unpack_bf16(&self, b: &mut Builder, vector: Reg<u32>, numbers: &[Reg<f32>]) {
-        let at = b.mul_wide(vector, 2 * VECTOR);
         // The columns before take other bytes than two each.
         let behind = i64::from(self.format.tail_at()) - 2 * i64::from(self.format.scaled());
-        let at = b.global_add(self.first, at).plus(behind);
+        let at = b.global_add(self.first, vector.widening_mul(2 * VECTOR)).plus(behind);
         let words = b.ld_global_vector::<u32>(at, 4);
         for (word, numbers) in words.into_iter().zip(numbers.chunks_exact(2)) {
             for (&number, loaded) in numbers.iter().zip(b.unpack(HalfType::Bf16, word)) {
@@ -328,11 +342,10 @@ fn scale_of_panel(
     vector: Reg<u32>,
     scales: [Reg<u32>; 2],
 ) -> (Reg<u32>, Reg<u32>) {
-    let panel = b.div(vector, CHUNK / VECTOR);
+    let panel = b.eval(vector / (CHUNK / VECTOR));
     let upper = b.setp(Cmp::Ge, panel, 4);
     let word = b.select::<u32>(upper, scales[1], scales[0]);
-    let byte = b.and(panel, 3);
-    (word, b.shl(byte, 3))
+    (word, b.eval((panel % 4) << 3))
 }
 
 /// A number rounded to bf16.

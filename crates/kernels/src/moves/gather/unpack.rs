@@ -54,7 +54,7 @@ impl Visited {
         let mut before = b.value::<i32>(0);
         let visited = params.open_segments(b, open).into_iter().map(|open| {
             let tiles = open.range.count(b);
-            let end = b.add(before, tiles);
+            let end = b.eval(before + tiles);
             Visited { open, tiles: std::mem::replace(&mut before, end)..end }
         });
         visited.collect()
@@ -64,9 +64,9 @@ impl Visited {
     /// not visited.
     #[track_caller]
     fn tile(&self, b: &mut Builder, n: Reg<i32>) -> KvTile {
-        let within = b.sub(n, self.tiles.start);
+        let within = b.eval(n - self.tiles.start);
         let last = self.open.range.end.before(b, 1);
-        let tile = b.sub(last.reg(), within);
+        let tile = b.eval(last.reg() - within);
         let none = self.open.range.begin.before(b, 1);
         let begun = b.setp(Cmp::Ge, within, 0);
         KvTile::new(b.select::<i32>(begun, tile, none.reg()))
@@ -165,12 +165,12 @@ impl<'p> Unpack<'p> {
             self.load(b, &segments, n, &row);
             let now = self.place_of(b, &found, n);
             b.loop_(|b| {
-                let after = b.add(n, 1);
-                let turn = b.and(after, LANES_PER_ROW as i32 - 1);
+                let after = b.eval(n + 1);
+                let turn = b.eval(after & (LANES_PER_ROW as i32 - 1));
                 let next = self.place_of(b, &found, turn);
                 let first = b.setp(Cmp::Eq, turn, 1);
                 b.if_(first, |b| {
-                    let next_turn = b.add(n, LANES_PER_ROW as i32);
+                    let next_turn = b.eval(n + LANES_PER_ROW as i32);
                     self.look_up(b, &segments, next_turn, &rows);
                 });
                 let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
@@ -187,7 +187,7 @@ impl<'p> Unpack<'p> {
     /// Asks where this lane's row is in that of the four tiles from `first` on which is the lane's.
     #[track_caller]
     fn look_up(&self, b: &mut Builder, segments: &[Visited], first: Reg<i32>, rows: &[Row]) {
-        let n = b.add(first, self.lane.quarter.reinterpret::<i32>());
+        let n = b.eval(first + self.lane.quarter.reinterpret::<i32>());
         for ((segment, (lookup, _)), row) in segments.iter().zip(&self.sources).zip(rows) {
             let n = segment.tile(b, n);
             lookup.look_up_into(b, &segment.open, n, std::slice::from_ref(row));
@@ -209,8 +209,8 @@ impl<'p> Unpack<'p> {
     /// The place of this lane's row in tile `turn` of four, from the lane that looked it up.
     #[track_caller]
     fn place_of(&self, b: &mut Builder, found: &Place, turn: Reg<i32>) -> Place {
-        let first = b.and(self.lane.lane, !(LANES_PER_ROW - 1));
-        let lane = b.or(first, turn.reinterpret::<u32>());
+        let first = self.lane.lane & !(LANES_PER_ROW - 1);
+        let lane = b.eval(first | turn.reinterpret::<u32>());
         found.of_lane(b, lane)
     }
 
@@ -300,6 +300,8 @@ impl<'p> Unpack<'p> {
     fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
         let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
         let scales = self.take_scales(b, now);
+        // Before the wait for a place: behind it every instruction delays who multiplies.
+        let exist = self.marks.map(|marks| (marks, self.existing(b, now)));
         let base = self.base_of(b, segments, n);
         let coming = self.lane.quarter_of(b, self.format, base, next);
         self.load_scales(b, &coming);
@@ -323,8 +325,8 @@ impl<'p> Unpack<'p> {
                 self.load_step(b, &coming, step);
             }
         }
-        if let Some(marks) = self.marks {
-            self.write_marks(b, marks, now, slots[0].stage());
+        if let Some((marks, exist)) = exist {
+            marks.write_bytes(b, self.warp, slots[0].stage(), &[exist], self.lane.lead);
         }
         b.fence_proxy_async();
         b.warp_sync();
@@ -334,12 +336,11 @@ impl<'p> Unpack<'p> {
         }
     }
 
-    /// Says which of this warp's rows exist.
+    /// Which of this warp's rows exist, a bit each.
     #[track_caller]
-    fn write_marks(&self, b: &mut Builder, marks: &Marks, place: &Place, stage: Reg<u32>) {
+    fn existing(&self, b: &mut Builder, place: &Place) -> Reg<u32> {
         let exists = place.exists(b);
-        let byte = self.lane.existing(b, exists);
-        marks.write_bytes(b, self.warp, stage, &[byte], self.lane.lead);
+        self.lane.existing(b, exists)
     }
 }
 
