@@ -155,17 +155,25 @@ def rows():
             yield f"ragged prefill {name} 8 sequences page 64", (heads, kv_heads, dim, few, few, page, shared)
 
 
+def theirs(batch):
+    """FlashAttention 3 on this batch; `None` where it is not installed or was built without what the batch needs."""
+    # It has no wider heads.
+    if flash_attn_interface is None or batch.q.shape[-1] > 256:
+        return None
+    try:
+        return Replayed(batch.theirs)
+    except RuntimeError as error:
+        print("FlashAttention 3:", str(error).splitlines()[0])
+        return None
+
+
 def measure(batch, rounds):
-    sides = [Replayed(batch.ours)]
-    # FlashAttention 3 has no wider heads.
-    beside = flash_attn_interface and batch.q.shape[-1] <= 256
-    if beside:
-        sides.append(Replayed(batch.theirs))
+    ours, beside = Replayed(batch.ours), theirs(batch)
     parts = [Replayed(part.ours) for part in batch.parts()]
-    interleaved(sides + parts, rounds)
-    figures = dict(ours=sides[0].median(), error=batch.error())
+    interleaved([ours, *([beside] if beside else []), *parts], rounds)
+    figures = dict(ours=ours.median(), error=batch.error())
     if beside:
-        figures["fa3"] = sides[1].median()
+        figures["fa3"] = beside.median()
     if parts:
         figures["parts"] = sum(part.median() for part in parts)
     return figures

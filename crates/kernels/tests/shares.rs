@@ -228,20 +228,6 @@ fn a_tail_gives_the_right_numbers_and_the_same_bits() {
     }
 }
 
-/// Seven equal work tiles on three processors, which would wait for the seventh.
-#[test]
-fn dense_problems_are_shared_out_evenly() {
-    let text =
-        "[[case]]\nname = \"seven\"\nheads = 7\ndim = 64\nqueries = 64\nkeys = 1000\nlse = true\n";
-    let case = cases::parse(text).expect("a case").remove(0);
-    let mut engine = simulated((Arch::Sm90, RowBlocks::Auto, 64));
-    engine.options.processors = 3;
-    engine.options.even_from = Some(5);
-    planned(&engine, &case.problem().expect("valid"));
-    let outcome = cases::check(&case, &mut engine);
-    assert!(matches!(outcome, Outcome::Passed(_)), "{outcome}");
-}
-
 /// Wide decodes are shared out where there are many of long keys. Others take a list.
 #[test]
 fn few_or_short_decodes_of_wide_heads_take_a_list() {

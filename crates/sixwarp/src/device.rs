@@ -10,7 +10,6 @@ const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
 
 /// KV tiles for which processors wait from which on Hopper GPUs share dense problems out evenly.
-const EVEN_VARIABLE: &str = "SIXWARP_EVEN";
 
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
@@ -79,7 +78,7 @@ impl Device {
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
     /// the environment variable `SIXWARP_FEW_HEADS` or `SIXWARP_PACKED_COPIES` is neither `always` nor `never`, or
-    /// `SIXWARP_TAIL` or `SIXWARP_EVEN` is no number.
+    /// `SIXWARP_TAIL` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -95,7 +94,6 @@ impl Device {
         few_heads().map_err(wrong)?;
         packed_copies()?;
         tiles(TAIL_VARIABLE)?;
-        tiles(EVEN_VARIABLE)?;
         let Ok(name) = std::env::var(ARCH_VARIABLE) else { return Ok(device) };
         let wrong = |error| Error::NoDevice(format!("{ARCH_VARIABLE}: {error}"));
         device.with_arch(name.parse().map_err(|error: UnknownArch| wrong(error.to_string()))?)
@@ -140,15 +138,14 @@ impl Device {
 
     /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
     /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Where `SIXWARP_PACKED_COPIES` is, so
-    /// are tensor copies of packed rows on Blackwell. Numbers in `SIXWARP_TAIL` and `SIXWARP_EVEN` are
-    /// [`PlanOptions::tail_from`] and [`PlanOptions::even_from`].
+    /// are tensor copies of packed rows on Blackwell. A number in `SIXWARP_TAIL` is [`PlanOptions::tail_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);
         let packed_copies = packed_copies().ok().flatten().unwrap_or(usual.packed_copies);
         let tiles = |name| tiles(name).ok().flatten();
-        let (tail_from, even_from) = (tiles(TAIL_VARIABLE), tiles(EVEN_VARIABLE));
-        let usual = PlanOptions { few_heads, packed_copies, tail_from, even_from, ..usual };
+        let tail_from = tiles(TAIL_VARIABLE);
+        let usual = PlanOptions { few_heads, packed_copies, tail_from, ..usual };
         Some(match &self.0 {
             Kind::Cuda { device, .. } => {
                 PlanOptions { processors: device.info().sm_count, ..usual }

@@ -28,6 +28,8 @@ from ._tensor import CPU, INT32, adapter_for, ensure_given
 
 DIM = 512
 WINDOW = 128
+# Bytes of a MODEL1 row, and of its scales in the page's footer.
+ROW_BYTES, SCALE_BYTES = 576, 8
 
 
 def page_bytes(page_rows: int) -> int:

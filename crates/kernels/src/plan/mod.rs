@@ -294,11 +294,8 @@ fn cuts(
     let on_device = problem.query_lengths != QueryLengths::Full
         || segment.lengths.used
         || segment.lengths.packed.is_some();
-    if !schedule.shares_out() || problem.has_attn_mask() {
+    if !schedule.shares_out() || problem.has_attn_mask() || !on_device {
         return None;
-    }
-    if !on_device {
-        return waits_long(problem, n, schedule, options).then_some(true);
     }
     match options.split {
         Split::Never => Some(false),
@@ -333,18 +330,6 @@ fn visible_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u64 {
         _ => segment.longest(),
     };
     seen.min(segment.longest()).div_ceil(schedule.tile().into()) + 1
-}
-
-/// Whether processors wait long in the last round of a dense problem, in which all work tiles are equally long.
-fn waits_long(problem: &Problem, n: u8, schedule: &Schedule, options: &PlanOptions) -> bool {
-    let full = problem.segments[n as usize].mask == Mask::Full && options.split == Split::Auto;
-    let hopper = matches!(schedule, Schedule::Hopper(_) | Schedule::HopperWide(_));
-    let (Some(from), true, true) = (options.even_from, full, hopper) else { return false };
-    let shares = u64::from(options.processors / schedule.cluster()).max(1);
-    let work_tiles = u64::from(schedule.tiles(problem)) * problem.kv_heads() * problem.batch();
-    let unused = work_tiles.next_multiple_of(shares) - work_tiles;
-    let waited = unused * u64::from(key_tiles(problem, n, schedule)) / shares;
-    work_tiles > shares && waited >= from.into()
 }
 
 /// The plan in which CTAs take equal shares of the work, whatever the lengths.

@@ -220,10 +220,6 @@ pub struct PlanOptions {
     /// where work is shared out by lengths on the device, on Hopper. The usual choice is never, until it has been
     /// measured on a GPU.
     pub tail_from: Option<u32>,
-    /// KV tiles for which processors wait in the last round of a dense problem without a mask, on average, from which on
-    /// its work tiles are cut and shared out evenly, on Hopper. The usual choice is never, until it has been measured
-    /// on a GPU.
-    pub even_from: Option<u32>,
     /// Whether queries, keys and values may begin at any address that their elements may, not only at multiples of
     /// 16 bytes. Slower: every call copies them into the workspace first.
     pub any_address: bool,
@@ -242,7 +238,6 @@ impl PlanOptions {
             packed_copies: false,
             stamps: false,
             tail_from: None,
-            even_from: None,
             any_address: false,
         }
     }

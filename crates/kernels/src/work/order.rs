@@ -51,25 +51,26 @@ impl TileList {
         self.tiles * self.splits
     }
 
-    /// The same list for `clusters` clusters, the longest tiles first, in sections of at most `most` KV heads. Where
-    /// there is a tile for each cluster the order means nothing.
+    /// The same list for `clusters` clusters, the longest tiles first, in sections of at most `most` KV heads if that
+    /// leaves no cluster without work for long. Where there is a tile for each cluster, or one of queries for each head, the order
+    /// means nothing.
     pub fn longest_first(self, clusters: u32, most: u32) -> Self {
-        if self.len() <= clusters {
+        if self.len() <= clusters || self.tiles == 1 {
             return self;
         }
-        let divisors =
-            (1..=most.clamp(1, self.heads())).filter(|n| self.heads().is_multiple_of(*n));
-        let mut sections = divisors.map(|heads| Sections { heads, clusters });
-        let best = if self.len() > MOST_COMPARED {
-            sections.next_back()
-        } else {
-            sections.min_by_key(|sections| sections.longest_turn(&self))
-        };
-        TileList { sections: best, ..self }
+        let divisors = (1..=self.heads()).filter(|n| self.heads().is_multiple_of(*n));
+        let sections = divisors.map(|heads| Sections { heads, clusters });
+        let turns: Vec<_> = sections.map(|sections| (sections, sections.turn(&self))).collect();
+        let least = turns.iter().map(|(_, turn)| *turn).min().unwrap_or(0);
+        let near = |turn: u64| turn <= least + least / 20;
+        let small = turns.iter().filter(|(sections, _)| sections.heads <= most.max(1));
+        let small = small.min_by_key(|(_, turn)| *turn).filter(|(_, turn)| near(*turn));
+        let best = small.or_else(|| turns.iter().find(|(_, turn)| near(*turn)));
+        TileList { sections: best.map(|(sections, _)| *sections), ..self }
     }
 }
 
-/// Lists of more tiles are balanced by their number.
+/// Sections of more tiles are balanced by their number.
 const MOST_COMPARED: u32 = 1 << 14;
 
 impl Sections {
@@ -83,6 +84,15 @@ impl Sections {
 
     fn count(&self, list: &TileList) -> u32 {
         list.heads() / self.heads
+    }
+
+    /// What the cluster with the most work has, or its share where that is near enough.
+    fn turn(&self, list: &TileList) -> u64 {
+        if self.tiles(list) <= MOST_COMPARED {
+            return self.longest_turn(list);
+        }
+        let (tiles, heads) = (u64::from(list.tiles_per_head()), u64::from(list.heads()));
+        heads * tiles * (tiles + 3) / 2 / u64::from(self.clusters)
     }
 
     /// What the cluster with the most work has, where a tile takes as long as its place in its head, and one more for
@@ -275,6 +285,30 @@ mod tests {
             let most = sections.longest_turn(&list) as f64;
             assert!(most < 1.02 * share, "{tiles} tiles, {heads} heads: {most} of {share}");
         }
+    }
+
+    #[test]
+    fn clusters_are_busy_though_few_heads_fit_in_l2() {
+        // A chunk of a long prompt, as one head or two; and many short ones.
+        for (tiles, heads) in [(16, 8), (64, 8), (2, 264), (3, 512), (5, 1000)] {
+            for most in [1, 2, 32] {
+                let list = causal(tiles, heads).longest_first(132, most);
+                let Some(sections) = list.sections else { continue };
+                let all = f64::from(heads * tiles * (tiles + 3)) / 2.0;
+                // A cluster has whole tiles.
+                let share = all / 132.0 + f64::from(tiles + 1);
+                let turn = sections.longest_turn(&list) as f64;
+                assert!(
+                    turn < 1.1 * share,
+                    "{tiles} tiles, {heads} heads, {most}: {turn} of {share}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn equal_tiles_need_no_order() {
+        assert_eq!(causal(1, 512).longest_first(264, 32).sections, None);
     }
 
     #[test]
