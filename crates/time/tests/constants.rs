@@ -43,7 +43,7 @@ fn near(what: &str, found: f64, wanted: f64) {
     assert!((found / wanted - 1.0).abs() < 0.1, "{what}: {found:.2}, the table has {wanted:.2}");
 }
 
-/// Instructions of each loop: 8 rounds of 128.
+/// Instructions of each loop, in all its rounds.
 const LOOP: f64 = 1024.0;
 
 #[test]
