@@ -91,11 +91,13 @@ fn peers_are_summed_up() {
     let sums =
         ["dense", "decode"].map(|suite| summed(rows_of("docs/h200/peers.json", suite).iter()));
     let [(shapes, dense, worst), (kinds, decode, least)] = sums;
+    let (prefills, prefill, slowest) = summed(rows_of("docs/h200/peers.json", "prefill").iter());
     assert_says(
         "README.md",
         &format!(
             "dense prefill {dense:.2} × over {shapes} shapes (least {worst:.2}). Beside FlashMLA: DeepSeek-V4 decode \
-             from fp8 rows {decode:.2} × over {kinds} rows (least {least:.2})."
+             from fp8 rows {decode:.2} × over {kinds} rows (least {least:.2}), prefill by lists of bf16 rows \
+             {prefill:.2} × over {prefills} rows (least {slowest:.2})."
         ),
     );
     for (peer, (count, mean, least)) in ["FlashAttention 3", "FlashMLA"].into_iter().zip(sums) {
