@@ -9,8 +9,6 @@ const ARCH_VARIABLE: &str = "SIXWARP_ARCH";
 /// KV tiles of a share from which on Hopper GPUs leave the last part of a batch to the CTAs that are done first.
 const TAIL_VARIABLE: &str = "SIXWARP_TAIL";
 
-/// KV tiles for which processors wait from which on Hopper GPUs share dense problems out evenly.
-
 /// Says whether Hopper GPUs take their kernel for few heads: `always` or `never`.
 const FEW_HEADS_VARIABLE: &str = "SIXWARP_FEW_HEADS";
 
