@@ -43,7 +43,7 @@ impl Sequence {
     /// The key in its pages that is key `key` of the sequence.
     #[track_caller]
     pub fn key_in_pages(&self, b: &mut Builder, key: Reg<u32>) -> Reg<u32> {
-        self.k_skipped.map_or(key, |skipped| b.add(key, skipped))
+        self.k_skipped.map_or(key, |skipped| b.eval(key + skipped))
     }
 
     /// Keys `first` up to, not including, `end` as a sequence of their own.

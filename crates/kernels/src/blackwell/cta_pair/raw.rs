@@ -96,15 +96,13 @@ impl RawRows {
         let lane = b.special("%laneid");
         let first = b.eval(warp * ROWS);
         // Lanes of odd rows have this bit, and ask for odd rows.
-        let odd = b.and(lane, FOUR);
-        let four = b.eval(first + odd);
-        let of_four = b.shr(lane, 3);
-        let others = b.and(lane, !FOUR);
-        let line = b.eval(four + of_four);
+        let four = b.eval(first + (lane & FOUR));
+        let others = b.eval(lane & !FOUR);
+        let line = b.eval(four + (lane >> 3));
         let row = ring.tiles.tile(0).row(b, line);
-        let quarter = b.and(lane, 3);
+        let quarter = b.eval(lane & 3);
         let narrow = row.from_vector(b, quarter);
-        let pair = b.shl(quarter, 1);
+        let pair = b.eval(quarter << 1);
         let wide = row.from_vector(b, pair);
         let stages = [0, 1].map(|stage| {
             let number = b.eval(warp * STAGES + stage);
@@ -128,9 +126,9 @@ impl RawRows {
     #[track_caller]
     pub fn four(&self, b: &mut Builder, place: &Place) -> [Reg<u32>; FOUR as usize] {
         let own = self.map.row(b, self.format, place);
-        let odd = b.and(self.lane, FOUR);
+        let odd = b.eval(self.lane & FOUR);
         std::array::from_fn(|i| {
-            let from = b.add(odd, i as u32 * ROWS);
+            let from = b.eval(odd + i as u32 * ROWS);
             b.lane_value(own, from)
         })
     }

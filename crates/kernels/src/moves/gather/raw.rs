@@ -53,7 +53,7 @@ impl RawMap {
     #[track_caller]
     pub fn row(&self, b: &mut Builder, format: Format, place: &Place) -> Reg<u32> {
         let exists = place.exists(b);
-        let row = b.div(place.row, format.row_vectors());
+        let row = b.eval(place.row / format.row_vectors());
         b.select::<u32>(exists, row, NOWHERE)
     }
 
