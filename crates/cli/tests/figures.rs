@@ -109,3 +109,112 @@ fn peers_are_summed_up() {
         format!("{count} rows beside FlashAttention-2: geometric mean {mean:.3}, least {least:.3}");
     assert_says("docs/ampere.md", &sum);
 }
+
+/// A line of a table whose first cell is `name` has these cells.
+#[track_caller]
+fn assert_line(page: &str, name: &str, cells: &[String]) {
+    let begins = format!("| {name} | ");
+    let text = read(page);
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with(&begins)).collect();
+    let has = |line: &&str| {
+        let found: Vec<_> = line.split('|').map(str::trim).collect();
+        cells.iter().all(|cell| found.contains(&cell.as_str()))
+    };
+    assert!(lines.iter().any(has), "{page}, {name}: {cells:?} are in none of {lines:#?}");
+}
+
+/// `1234.5` as `1,235`.
+fn thousands(x: f64) -> String {
+    let x = x.round() as u64;
+    if x < 1000 { x.to_string() } else { format!("{},{:03}", x / 1000, x % 1000) }
+}
+
+#[test]
+fn the_page_has_what_peers_took() {
+    for row in rows_of("docs/h200/peers.json", "dense") {
+        let name = row["row"].as_str().expect("a name");
+        let (shape, tokens) = name.rsplit_once(' ').expect("tokens");
+        let tokens: f64 = tokens.parse().expect("tokens");
+        // 16,384 tokens of hidden size 2,048 in all, two products, two FLOP each.
+        let seen = if shape.ends_with("causal") { 0.5 } else { 1.0 };
+        let rate = |side| 4.0 * 16384.0 * 2048.0 * tokens * seen / number(&row, side) / 1e6;
+        let [ours, fa3, cudnn] = ["ours", "peer", "cudnn"].map(rate);
+        let cell = format!("{ours:.0}, {fa3:.0}, {cudnn:.0} ({:.2})", number(&row, "ratio"));
+        assert_line("docs/h200.md", shape, &[cell]);
+    }
+    for row in rows_of("docs/h200/peers.json", "decode") {
+        let (layer, _) =
+            row["row"].as_str().and_then(|name| name.rsplit_once(' ')).expect("a batch");
+        let [ours, peer, ratio] = ["ours", "peer", "ratio"].map(|side| number(&row, side));
+        assert_line("docs/h200.md", layer, &[format!("{ours:.1}, {peer:.1} ({ratio:.2})")]);
+    }
+    for row in rows_of("docs/h200/peers.json", "prefill") {
+        let name = row["row"].as_str().expect("a name");
+        let layer = match name.trim_end_matches(" 4096 tokens") {
+            "csa-flash h64" => "csa-flash h64, 512 rows of 16,384",
+            "csa-pro h128" => "csa-pro h128, 1,024 rows of 16,384",
+            other => other,
+        };
+        let peer = number(&row, "peer");
+        let cell =
+            |side| format!("{} ({:.2})", thousands(number(&row, side)), peer / number(&row, side));
+        assert_line("docs/h200.md", layer, &[thousands(peer), cell("ours"), cell("fp8 pages")]);
+    }
+}
+
+#[test]
+fn the_page_has_what_keys_of_eight_bits_took() {
+    let json: Value = serde_json::from_str(&read("docs/h200/fp8.json")).expect("JSON");
+    for row in json["rows"].as_array().expect("rows") {
+        let batch = match name(row).split_once(' ').map(|(kind, rest)| (kind, rest.split_once(' ')))
+        {
+            Some(("decode", Some((_, "b64 4096")))) => "decode, 64 sequences of 4,096",
+            Some(("decode", Some((_, "b16 8192")))) => "decode, 16 of 8,192",
+            Some(("decode", Some((_, "b1 32768")))) => "decode, 1 of 32,768",
+            _ => "prefill, 4 of 4,096",
+        };
+        // Head dim 80 is in the file alone.
+        if !name(row).contains(" d80 ") {
+            let cell =
+                format!("{} ({:.2})", thousands(number(row, "fp8_us")), number(row, "times_bf16"));
+            assert_line("docs/h200.md", batch, &[cell]);
+        }
+    }
+}
+
+#[test]
+fn the_page_has_batches_beside_their_parts() {
+    let json: Value = serde_json::from_str(&read("docs/h200/serving.json")).expect("JSON");
+    let pages = |row: &&Value| {
+        let name = row["row"].as_str().expect("a name");
+        name.ends_with("page 64") && !name.starts_with("drafts") && row["parts"].is_number()
+    };
+    for row in json["rows"].as_array().expect("rows").iter().filter(pages) {
+        let name = row["row"].as_str().expect("a name");
+        let name = name.replacen("/1 ", "/1, K = V, ", 1);
+        let (ours, parts) = (number(row, "ours"), number(row, "parts"));
+        let cells = [format!("{ours:.0}"), format!("{parts:.0}"), format!("{:.2}", ours / parts)];
+        assert_line("docs/h200.md", &name, &cells);
+    }
+}
+
+#[test]
+fn the_page_has_batches_of_a_server() {
+    let json: Value = serde_json::from_str(&read("docs/h200/serving.json")).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let time = |batch: &str, page: &str| {
+        let name = format!("{batch} page {page}");
+        let row = rows.iter().find(|row| row["row"] == name.as_str());
+        number(row.unwrap_or_else(|| panic!("no {name}")), "ours")
+    };
+    let batches = rows.iter().filter_map(|row| row["row"].as_str()?.strip_suffix(" page 16"));
+    // Of two decodes with the same lengths one is on the page.
+    for batch in batches.filter(|batch| *batch != "decode 64/8 b64 4096") {
+        let times = ["16", "64", "256"].map(|page| format!("{:.0}", time(batch, page)));
+        let line = match batch.starts_with("mixed") {
+            true => "mixed 32/8 30 decodes, a prefill of 512 on 4,000 keys and one of 1,536",
+            false => batch,
+        };
+        assert_line("docs/h200.md", line, &[times.join(" / ")]);
+    }
+}

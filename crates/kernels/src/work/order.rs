@@ -52,8 +52,8 @@ impl TileList {
     }
 
     /// The same list for `clusters` clusters, the longest tiles first, in sections of at most `most` KV heads if that
-    /// leaves no cluster without work for long. Where there is a tile for each cluster, or one of queries for each head, the order
-    /// means nothing.
+    /// leaves no cluster without work for long. Where there is a tile for each cluster, or one of queries for each head,
+    /// the order means nothing.
     pub fn longest_first(self, clusters: u32, most: u32) -> Self {
         if self.len() <= clusters || self.tiles == 1 {
             return self;
