@@ -30,11 +30,33 @@ pub struct Columns<'a> {
     pub watch: Watch,
 }
 
+/// The sinks of a thread's two rows, where there are sinks.
+pub type Sinks = [Option<Reg<f32>>; 2];
+
+/// Loads the sinks of a thread's two rows, where there are sinks.
+#[track_caller]
+pub fn sinks(b: &mut Builder, thread: Reg<u32>, output: &BlockOutput<'_>) -> Sinks {
+    let places = places(b, thread, output);
+    [0, 1].map(|half| output.sink(b, &places[half]))
+}
+
 /// Completes both rows of a thread, writes their LSEs and returns the factors on their outputs.
 #[track_caller]
 pub fn finish(b: &mut Builder, scores: &Scores, output: &BlockOutput<'_>) -> [Reg<f32>; 2] {
     let states = scores.totals(b);
     finish_rows(b, scores.thread, states, output, true)
+}
+
+/// The same with sinks that were loaded before.
+#[track_caller]
+pub fn finish_with(
+    b: &mut Builder,
+    scores: &Scores,
+    output: &BlockOutput<'_>,
+    sinks: Sinks,
+) -> [Reg<f32>; 2] {
+    let states = scores.totals(b);
+    complete_rows(b, scores.thread, states, output, true, |_, half, _| sinks[half])
 }
 
 /// The factors on the outputs of a thread's rows whose `states` are complete; writes their LSEs if
@@ -47,12 +69,26 @@ pub fn finish_rows(
     output: &BlockOutput<'_>,
     writes_lse: bool,
 ) -> [Reg<f32>; 2] {
+    let sink = |b: &mut Builder, _, place: &RowPlace| output.sink(b, place);
+    complete_rows(b, thread, states, output, writes_lse, sink)
+}
+
+#[track_caller]
+fn complete_rows(
+    b: &mut Builder,
+    thread: Reg<u32>,
+    states: [RowState; 2],
+    output: &BlockOutput<'_>,
+    writes_lse: bool,
+    sink: impl Fn(&mut Builder, usize, &RowPlace) -> Option<Reg<f32>>,
+) -> [Reg<f32>; 2] {
     let places = places(b, thread, output);
     let quad = b.eval(thread % 4);
     let first_of_row = b.setp(Cmp::Eq, quad, 0);
     [0, 1].map(|half| {
         let RowState { max, sum } = states[half];
-        let result = output.finish_row(b, &places[half], max, sum);
+        let sink = sink(b, half, &places[half]);
+        let result = output.finish_with(b, max, sum, sink);
         if writes_lse {
             output.write_lse(b, &places[half], &result, Some(first_of_row));
         }

@@ -46,6 +46,20 @@ impl BlockOutput<'_> {
         RowPlace { live, token, head }
     }
 
+    /// Loads the sink of a row, where there are sinks.
+    #[track_caller]
+    pub fn sink(&self, b: &mut Builder, place: &RowPlace) -> Option<Reg<f32>> {
+        self.params.sinks.map(|sinks| {
+            let logit = b.value::<f32>(0.0);
+            b.if_(place.live, |b| {
+                let at = element(b, sinks, place.head.reg());
+                let loaded = b.ld_global::<f32>(at);
+                b.assign(logit, loaded);
+            });
+            logit
+        })
+    }
+
     /// Denominator and LSE of a row whose sum is complete; what the sum is relative to instead of the LSE where both
     /// are handed on.
     #[track_caller]
@@ -56,15 +70,19 @@ impl BlockOutput<'_> {
         max: Reg<f32>,
         sum: Reg<f32>,
     ) -> RowResult {
-        let sink = self.params.sinks.map(|sinks| {
-            let logit = b.value::<f32>(0.0);
-            b.if_(place.live, |b| {
-                let at = element(b, sinks, place.head.reg());
-                let loaded = b.ld_global::<f32>(at);
-                b.assign(logit, loaded);
-            });
-            logit
-        });
+        let sink = self.sink(b, place);
+        self.finish_with(b, max, sum, sink)
+    }
+
+    /// The same with a sink that was loaded before.
+    #[track_caller]
+    pub fn finish_with(
+        &self,
+        b: &mut Builder,
+        max: Reg<f32>,
+        sum: Reg<f32>,
+        sink: Option<Reg<f32>>,
+    ) -> RowResult {
         let softmax = &self.params.softmax;
         let result = softmax.finish(b, max, sum, sink);
         match self.params.output.sums {

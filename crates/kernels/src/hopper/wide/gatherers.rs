@@ -36,11 +36,12 @@ pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
     let (marks, waiting) = (shared.marks.as_ref(), shared.waiting.as_ref());
     let rows = Unpack::new(b, params, shared.k, pieces, marks, waiting, warp);
-    params.for_each_tile(b, |b, open| {
+    params.for_each_tile_with_next(b, |b, open, next| {
         // Nobody waits for the other warps: behind, they would take one phase for another.
         b.if_(loads, |b| queries.load(b, &open));
-        rows.bring(b, &open);
+        rows.bring(b, &open, next);
     });
+    rows.end(b);
 }
 
 fn emit_queries(b: &mut Builder, frame: &Frame) {

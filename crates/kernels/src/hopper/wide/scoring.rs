@@ -5,7 +5,7 @@ use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns};
+use crate::hopper::epilogue::{self, Columns, Sinks};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
@@ -77,18 +77,21 @@ impl Scoring<'_> {
         let block = self.frame.block(b, open);
         let tiles = self.frame.params.count_tiles(b, open);
         let any = b.setp(Cmp::Gt, tiles, 0);
+        let output = BlockOutput { params: &self.frame.params, open, block: &block };
+        // They come while tiles are multiplied.
+        let alone = self.frame.config.gathers && self.frame.config.parts == 1;
+        let sinks = alone.then(|| epilogue::sinks(b, self.scores.thread, &output));
         b.if_else(
             any,
             |b| {
-                let view = self.all_scores(b, open, &block);
+                let view = self.all_scores(b, open, &block, tiles);
                 q.release_if(b, self.lead);
                 self.last_output(b, &view);
             },
             |b| q.release_if(b, self.lead),
         );
-        let output = BlockOutput { params: &self.frame.params, open, block: &block };
         match self.frame.config.parts {
-            1 => self.finish(b, &output),
+            1 => self.finish(b, &output, sinks),
             _ => self.merge(b, &output),
         }
     }
@@ -101,11 +104,14 @@ impl Scoring<'_> {
         merging.finish(b, output);
     }
 
-    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+    fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>, sinks: Option<Sinks>) {
         if self.frame.params.cuts() {
             return self.finish_or_give(b, output);
         }
-        let factors = epilogue::finish(b, &self.scores, output);
+        let factors = match sinks {
+            Some(sinks) => epilogue::finish_with(b, &self.scores, output, sinks),
+            None => epilogue::finish(b, &self.scores, output),
+        };
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
         self.columns().write(b, output, factors);
@@ -136,12 +142,16 @@ impl Scoring<'_> {
     }
 
     /// All KV tiles, segment after segment, last to first, but the output of the last one visited.
-    fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block) -> View {
+    fn all_scores(&self, b: &mut Builder, open: &OpenTile, block: &Block, tiles: Reg<i32>) -> View {
         let queries = self.frame.shared.q.tile(0).descriptor(b);
         let keys: Vec<_> = self.k.iter().map(|cursor| cursor.take(b)).collect();
         let pending = self.frame.config.shared_kv.then(|| keys[0].copy(b));
         let view = View { queries, keys, pending };
         let params = &self.frame.params;
+        if self.frame.config.listed && params.tiles_are_marked() {
+            self.marked_scores(b, &view, tiles);
+            return view;
+        }
         if params.segments.len() == 1 {
             self.segment_scores(b, &view, open, block, 0, None);
             return view;
@@ -156,6 +166,21 @@ impl Scoring<'_> {
             });
         });
         view
+    }
+
+    /// All tiles, where marks say which keys of each are seen: those of all segments are one sequence, and one loop.
+    /// Loops of their own would be more machine code than the cache of instructions holds.
+    fn marked_scores(&self, b: &mut Builder, view: &View, tiles: Reg<i32>) {
+        let tile = SeenTile { seen: Seen::Marked(&self.marks), biases: None };
+        self.first_scores(b, view, &tile);
+        let left = b.eval(tiles - 1);
+        b.while_(
+            |b| b.setp(Cmp::Gt, left, 0),
+            |b| {
+                self.step(b, view, &tile);
+                b.assign(left, left - 1);
+            },
+        );
     }
 
     /// All tiles of a segment. Its first one is the first of all unless another has been visited `before`.

@@ -3,17 +3,20 @@
 //! Eight warps bring a tile, eight rows each, four lanes on a row. While a tile is stored, the next one is asked for,
 //! step by step: all rows of a tile are on their way at the same time. Most of them come to shared memory by
 //! `cp.async`, each lane's to a place of its own, because loads to registers are limited by the little memory that L1
-//! has left. Of the last panels a lane holds its quarter in registers.
+//! has left. Of the first panels a lane holds its quarter in registers.
 //!
 //! Tiles of all segments are one sequence. The four lanes of a row look it up in four tiles of it, one each, so that
 //! an entry of a list and a row's scales are loaded once: those of the next four tiles while these are brought.
+//!
+//! The first rows of the next work tile are looked up and asked for while the last ones of this work tile are unpacked:
+//! an entry of a list, the row's scales and the row itself come one behind the other, each as late as memory is.
 
 use super::Scattered;
 use super::format::{Format, ScalePlace};
 use super::lane::{LANES_PER_ROW, Lane, Quarter, ROWS};
 use super::lookup::{Lookup, Place, Row, Rows};
 use crate::call::index::KvTile;
-use crate::call::task::{OpenTile, Params};
+use crate::call::task::{NextOpenTile, OpenTile, Params};
 use crate::moves::marks::Marks;
 use layout::Layout;
 use ptx::build::{
@@ -32,7 +35,7 @@ pub fn waiting_bytes(format: Format) -> u32 {
     format.waiting() * WARPS * 32 * VECTOR_BYTES
 }
 
-/// Where they wait, if they do: words of a vector, of a thread, of a panel.
+/// Where they wait, if they do: words of a vector, of a thread, vector by vector of a row.
 pub fn waiting(b: &mut Builder, shared: SmemPtr, format: Format) -> Option<SharedArray<u32>> {
     let words = u64::from(VECTOR_BYTES / 4);
     let shape = (words, u64::from(WARPS * 32), u64::from(format.waiting()));
@@ -86,12 +89,31 @@ pub struct Unpack<'p> {
     warp: Reg<u32>,
     lane: Lane,
     format: Format,
-    /// Where the first panels wait, and where the lane's vector of the first one does.
+    /// Where panels wait, and where the lane's first vector does.
     waiting: Option<(&'p SharedArray<u32>, SmemPtr)>,
-    /// What the lane holds of each of the other panels.
+    /// What the lane holds of each of the first panels.
     words: Vec<Vec<Reg<u32>>>,
     /// What the lane holds of scales that are not looked up: those of the tile that is stored, and of the next one.
     scales: [Vec<Reg<u32>>; 2],
+    /// Rows that were looked up, of each segment.
+    rows: Vec<Row>,
+    /// Where this lane's row is in that of four tiles which is the lane's.
+    found: Place,
+    /// Where its row of the tile that is stored is.
+    now: Place,
+    ahead: Ahead,
+}
+
+/// The first four tiles of the next work tile.
+struct Ahead {
+    /// Rows that were looked up, of each segment.
+    rows: Vec<Row>,
+    /// Where this lane's row is.
+    found: Place,
+    /// The first row of the segment of its first tile.
+    base: Reg<u64>,
+    /// Not 0 if that tile has been asked for, or will be in this work tile.
+    ready: Reg<u32>,
 }
 
 impl<'p> Unpack<'p> {
@@ -123,8 +145,20 @@ impl<'p> Unpack<'p> {
             (first..panel, pipeline.producer(b))
         });
         let pieces = pieces.collect();
+        let looked_up = |b: &mut Builder| sources.iter().map(|_| Row::new(b)).collect();
+        let place = |b: &mut Builder| Place::new(b, &sources[0].1);
+        let ahead = Ahead {
+            rows: looked_up(b),
+            found: place(b),
+            base: b.value(sources[0].1.packed().base.base),
+            ready: b.value(0),
+        };
         Unpack {
             params,
+            rows: looked_up(b),
+            found: place(b),
+            now: place(b),
+            ahead,
             sources,
             ring,
             pieces,
@@ -136,9 +170,7 @@ impl<'p> Unpack<'p> {
                 let (thread, zero) = (b.thread(), b.value(0));
                 (waiting, waiting.element(b, &[zero, thread]))
             }),
-            words: (format.waiting()..format.panels())
-                .map(|panel| b.regs(format.words_of(panel)))
-                .collect(),
+            words: (0..format.held()).map(|panel| b.regs(format.words_of(panel))).collect(),
             scales: [0, 1].map(|_| match format.scale_place() {
                 ScalePlace::LookedUp => Vec::new(),
                 _ => b.regs(format.scale_words()),
@@ -146,42 +178,93 @@ impl<'p> Unpack<'p> {
         }
     }
 
-    /// Brings what a tile of work asks for, segment after segment, last keys first.
+    /// Brings what a tile of work asks for, segment after segment, last keys first, and asks for the first tile of the
+    /// `next` one.
     ///
     /// Where rows are in the next four tiles is asked for in the first of four, and is known in the third.
     #[track_caller]
-    pub fn bring(&self, b: &mut Builder, open: &OpenTile) {
+    pub fn bring(&self, b: &mut Builder, open: &OpenTile, next: &NextOpenTile<'_>) {
         let segments = Visited::all(b, self.params, open);
         let end = segments.last().expect("a segment").tiles.end;
         let n = b.value::<i32>(0);
         let any = b.setp(Cmp::Gt, end, 0);
         b.if_(any, |b| {
-            let rows: Vec<_> = segments.iter().map(|_| Row::new(b)).collect();
-            let found = Place::new(b, &self.sources[0].1);
-            self.look_up(b, &segments, n, &rows);
-            self.find(b, &segments, &rows, &found);
-            // Rows are asked for before their scales are there.
-            let row = self.place_of(b, &found.without_scales(), n);
-            self.load(b, &segments, n, &row);
-            let now = self.place_of(b, &found, n);
+            let unknown = b.setp(Cmp::Eq, self.ahead.ready, 0);
+            b.if_(unknown, |b| self.begin(b, &segments, n));
+            b.assign(self.ahead.ready, 0);
+            self.ahead.found.clear(b);
+            // Two tiles before the last one if there are so many; a single tile leaves no time.
+            let looks_ahead = b.eval((end - 3).max(0));
+            let alone = b.setp(Cmp::Lt, end, 2);
+            let looks_ahead = b.select::<i32>(alone, -1, looks_ahead);
             b.loop_(|b| {
                 let after = b.eval(n + 1);
                 let turn = b.eval(after & (LANES_PER_ROW as i32 - 1));
-                let next = self.place_of(b, &found, turn);
+                let ends = b.setp(Cmp::Eq, after, end);
+                let place = self.ahead.found.or(b, ends, &self.found);
+                let within = b.select::<i32>(ends, 0, turn);
+                let coming = self.place_of(b, &place, within);
                 let first = b.setp(Cmp::Eq, turn, 1);
                 b.if_(first, |b| {
                     let next_turn = b.eval(n + LANES_PER_ROW as i32);
-                    self.look_up(b, &segments, next_turn, &rows);
+                    self.look_up(b, &segments, next_turn, &self.rows);
                 });
-                let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
-                b.if_(last, |b| self.find(b, &segments, &rows, &found));
-                self.unpack(b, &segments, after, [&now, &next]);
-                now.assign(b, &next);
+                let looks = b.setp(Cmp::Eq, n, looks_ahead);
+                b.if_(looks, |b| self.look_ahead(b, next));
+                let base = self.base_of(b, &segments, after);
+                let base = b.select::<u64>(ends, self.ahead.base, base.base);
+                self.unpack(b, base.into(), &coming, |b| {
+                    let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
+                    b.if_(last, |b| self.find(b, &segments, &self.rows, &self.found));
+                    let ahead = b.eval(after + 1);
+                    let ahead = b.setp(Cmp::Eq, ahead, end);
+                    b.if_(ahead, |b| self.find(b, &segments, &self.ahead.rows, &self.ahead.found));
+                });
+                self.now.assign(b, &coming);
                 b.assign(n, after);
                 b.setp(Cmp::Lt, n, end)
             });
-            b.cp_async_wait(0);
+            self.found.assign(b, &self.ahead.found);
         });
+    }
+
+    /// Ends what is on its way behind the last work tile.
+    #[track_caller]
+    pub fn end(&self, b: &mut Builder) {
+        b.cp_async_wait(0);
+    }
+
+    /// Looks the first four tiles of a work tile up and asks for the first one: nothing has been before.
+    #[track_caller]
+    fn begin(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>) {
+        self.look_up(b, segments, n, &self.rows);
+        self.find(b, segments, &self.rows, &self.found);
+        // Rows are asked for before their scales are there.
+        let row = self.place_of(b, &self.found.without_scales(), n);
+        self.load(b, segments, n, &row);
+        let now = self.place_of(b, &self.found, n);
+        self.now.assign(b, &now);
+    }
+
+    /// Looks the first four tiles of the next work tile up.
+    #[track_caller]
+    fn look_ahead(&self, b: &mut Builder, next: &NextOpenTile<'_>) {
+        let (live, open) = next(b);
+        b.if_else(
+            live,
+            |b| {
+                let segments = Visited::all(b, self.params, &open);
+                let zero = b.value::<i32>(0);
+                self.look_up(b, &segments, zero, &self.ahead.rows);
+                let base = self.base_of(b, &segments, zero);
+                b.assign(self.ahead.base, base.base);
+                let end = segments.last().expect("a segment").tiles.end;
+                let any = b.setp(Cmp::Gt, end, 0);
+                let ready = b.select::<u32>(any, 1, 0);
+                b.assign(self.ahead.ready, ready);
+            },
+            |b| self.ahead.rows.iter().for_each(|row| row.clear(b)),
+        );
     }
 
     /// Asks where this lane's row is in that of the four tiles from `first` on which is the lane's.
@@ -248,9 +331,12 @@ impl<'p> Unpack<'p> {
     fn load_step(&self, b: &mut Builder, quarter: &Quarter, step: Range<u32>) {
         let waits = self.waits(&step);
         for panel in step {
-            match panel.checked_sub(self.format.waiting()) {
-                Some(held) => quarter.load(b, panel, &self.words[held as usize]),
-                None => quarter.copy(b, panel, self.waiting_at(panel)),
+            match self.words.get(panel as usize) {
+                Some(words) => quarter.load(b, panel, words),
+                None => {
+                    let vectors = 0..self.format.vectors_of(panel);
+                    vectors.for_each(|n| quarter.copy(b, panel, n, self.waiting_at(panel, n)));
+                }
             }
         }
         if waits {
@@ -267,21 +353,26 @@ impl<'p> Unpack<'p> {
             let others = all.filter(|other| self.waits(other)).count() - 1;
             b.cp_async_wait(others as u32);
         }
-        let words = |panel: u32| match panel.checked_sub(self.format.waiting()) {
-            Some(held) => self.words[held as usize].clone(),
-            None => b.ld_shared_vector(self.waiting_at(panel), self.format.words_of(panel)),
+        let words = |panel: u32| match self.words.get(panel as usize) {
+            Some(words) => words.clone(),
+            None => {
+                let vectors = 0..self.format.vectors_of(panel);
+                let words = VECTOR_BYTES as usize / 4;
+                vectors.flat_map(|n| b.ld_shared_vector(self.waiting_at(panel, n), words)).collect()
+            }
         };
         step.map(words).collect()
     }
 
     /// Whether panels of a step wait in shared memory.
     fn waits(&self, step: &Range<u32>) -> bool {
-        step.start < self.format.waiting()
+        step.end > self.format.held()
     }
 
-    fn waiting_at(&self, panel: u32) -> SmemPtr {
+    /// Where vector `n` of the lane's quarter of a panel waits.
+    fn waiting_at(&self, panel: u32, n: u32) -> SmemPtr {
         let (waiting, first) = self.waiting.expect("a place to wait");
-        first.plus(waiting.offset(&[0, 0, panel]))
+        first.plus(waiting.offset(&[0, 0, self.format.waiting_before(panel) + n]))
     }
 
     /// The first row of the segment of tile `n`.
@@ -295,16 +386,23 @@ impl<'p> Unpack<'p> {
         })
     }
 
-    /// Stores what was loaded of the row at `now`, unpacked, and says so; loads the one at `next` of tile `n` meanwhile.
+    /// Stores what was loaded of this lane's row, unpacked, and says so; loads the one at `next` of the rows at `base`
+    /// meanwhile. `then` comes before anything is loaded to registers.
     #[track_caller]
-    fn unpack(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>, [now, next]: [&Place; 2]) {
+    fn unpack(
+        &self,
+        b: &mut Builder,
+        base: GlobalPtr,
+        next: &Place,
+        then: impl FnOnce(&mut Builder),
+    ) {
         let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
-        let scales = self.take_scales(b, now);
+        let scales = self.take_scales(b, &self.now);
         // Before the wait for a place: behind it every instruction delays who multiplies.
-        let exist = self.marks.map(|marks| (marks, self.existing(b, now)));
-        let base = self.base_of(b, segments, n);
+        let exist = self.marks.map(|marks| (marks, self.existing(b, &self.now)));
         let coming = self.lane.quarter_of(b, self.format, base, next);
         self.load_scales(b, &coming);
+        let mut then = Some(then);
         for ((panels, _), slot) in self.pieces.iter().zip(&slots) {
             let mut writer = None;
             for step in steps(panels) {
@@ -322,6 +420,7 @@ impl<'p> Unpack<'p> {
                 for (i, unpacked) in (step.start - panels.start..).zip(&unpacked) {
                     writer.store(b, i, unpacked);
                 }
+                then.take().into_iter().for_each(|then| then(b));
                 self.load_step(b, &coming, step);
             }
         }
