@@ -113,7 +113,7 @@ impl Config {
         let bytes = self.queries().bytes()
             + self.ring_bytes()
             + self.p_stages * self.probabilities().bytes()
-            + self.format().map_or(0, gather::waiting_bytes);
+            + self.format().map_or(0, gather::Waiting::bytes);
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 

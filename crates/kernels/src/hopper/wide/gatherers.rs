@@ -34,7 +34,8 @@ pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
     let queries = Queries::new(b, frame, elected);
     let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
-    let (marks, waiting) = (shared.marks.as_ref(), shared.waiting.as_ref());
+    let marks = shared.marks.as_ref();
+    let waiting = shared.waiting.as_ref().expect("a place where packed rows wait");
     let rows = Unpack::new(b, params, shared.k, pieces, marks, waiting, warp);
     params.for_each_tile_with_next(b, |b, open, next| {
         // Nobody waits for the other warps: behind, they would take one phase for another.

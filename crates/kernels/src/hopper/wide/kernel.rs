@@ -41,7 +41,7 @@ pub struct Shared {
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
     /// Where packed rows wait until they are unpacked.
-    pub waiting: Option<SharedArray<u32>>,
+    pub waiting: Option<gather::Waiting>,
     /// Counts a piece of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Says that the scores of the next tile are computed, where the right warpgroup's products wait for them.
@@ -105,7 +105,7 @@ fn reserve(b: &mut Builder, config: &Config, cuts: bool) -> Shared {
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
-        waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
+        waiting: config.format().map(|format| gather::Waiting::reserve(b, base, format)),
         tail: Signals::reserve(b, base, 1),
         scored: config.right_waits().then(|| Signals::reserve(b, base, 1)),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),

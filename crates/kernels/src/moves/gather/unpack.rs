@@ -29,18 +29,42 @@ use std::ops::Range;
 pub const WARPS: u32 = 8;
 /// Panels that are unpacked together.
 const AT_ONCE: u32 = 2;
+/// Words of a vector.
+const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
 
-/// Bytes of all rows of a tile that wait in shared memory.
-pub fn waiting_bytes(format: Format) -> u32 {
-    format.waiting() * WARPS * 32 * VECTOR_BYTES
+/// Where rows of a tile, and scales of the rows of four tiles, wait in shared memory.
+pub struct Waiting {
+    /// Words of a vector, of a thread, vector by vector of a row.
+    rows: Option<SharedArray<u32>>,
+    /// Words of a row's scales, of the thread that looked it up. (They could wait in its registers. But what is loaded
+    /// to registers is waited for together, and rows are loaded behind scales.)
+    scales: Option<SharedArray<u32>>,
 }
 
-/// Where they wait, if they do: words of a vector, of a thread, vector by vector of a row.
-pub fn waiting(b: &mut Builder, shared: SmemPtr, format: Format) -> Option<SharedArray<u32>> {
-    let words = u64::from(VECTOR_BYTES / 4);
-    let shape = (words, u64::from(WARPS * 32), u64::from(format.waiting()));
-    let layout = || Layout::column_major(shape).expect("a small layout");
-    (format.waiting() > 0).then(|| SharedArray::reserve(b, shared, &layout()))
+impl Waiting {
+    /// Bytes of it.
+    pub fn bytes(format: Format) -> u32 {
+        let (rows, scales) = Self::words(format);
+        (rows + scales) * WARPS * 32 * 4
+    }
+
+    /// Words of a thread.
+    fn words(format: Format) -> (u32, u32) {
+        let looked_up = format.scale_place() == ScalePlace::LookedUp;
+        let scales = if looked_up { format.scale_bytes() / 4 } else { 0 };
+        (format.waiting() * VECTOR_WORDS, scales)
+    }
+
+    /// Reserves it.
+    pub fn reserve(b: &mut Builder, shared: SmemPtr, format: Format) -> Self {
+        let (rows, scales) = Self::words(format);
+        let mut array = |words: u32, times: u32| {
+            let shape = (u64::from(words), u64::from(WARPS * 32), u64::from(times));
+            let layout = || Layout::column_major(shape).expect("a small layout");
+            (words * times > 0).then(|| SharedArray::reserve(b, shared, &layout()))
+        };
+        Waiting { rows: array(VECTOR_WORDS, rows / VECTOR_WORDS), scales: array(scales, 1) }
+    }
 }
 
 /// The tiles of one segment among those of all.
@@ -91,6 +115,8 @@ pub struct Unpack<'p> {
     format: Format,
     /// Where panels wait, and where the lane's first vector does.
     waiting: Option<(&'p SharedArray<u32>, SmemPtr)>,
+    /// Where the scales of the lane's row wait, if they were looked up, and those of the first of the row's lanes.
+    scales_wait: Option<[SmemPtr; 2]>,
     /// What the lane holds of each of the first panels.
     words: Vec<Vec<Reg<u32>>>,
     /// What the lane holds of scales that are not looked up: those of the tile that is stored, and of the next one.
@@ -98,10 +124,42 @@ pub struct Unpack<'p> {
     /// Rows that were looked up, of each segment.
     rows: Vec<Row>,
     /// Where this lane's row is in that of four tiles which is the lane's.
-    found: Place,
+    found: Found,
     /// Where its row of the tile that is stored is.
     now: Place,
     ahead: Ahead,
+}
+
+/// Where a row is that a lane looked up.
+struct Found {
+    place: Place,
+    /// Where its scales are, if they are looked up.
+    scales: Option<Reg<u64>>,
+}
+
+impl Found {
+    #[track_caller]
+    fn new(b: &mut Builder, source: &Scattered) -> Self {
+        let place = Place::new(b, source).without_scales();
+        let looked_up = source.packed().format.scale_place() == ScalePlace::LookedUp;
+        Found { place, scales: looked_up.then(|| b.value(source.packed().base.base)) }
+    }
+
+    /// This one where `p` holds, the other elsewhere.
+    #[track_caller]
+    fn or(&self, b: &mut Builder, p: Reg<bool>, other: &Found) -> Found {
+        let place = self.place.or(b, p, &other.place);
+        let both = self.scales.zip(other.scales);
+        Found { place, scales: both.map(|(own, other)| b.select::<u64>(p, own, other)) }
+    }
+
+    #[track_caller]
+    fn assign(&self, b: &mut Builder, other: &Found) {
+        self.place.assign(b, &other.place);
+        if let Some((own, other)) = self.scales.zip(other.scales) {
+            b.assign(own, other);
+        }
+    }
 }
 
 /// The first four tiles of the next work tile.
@@ -109,7 +167,7 @@ struct Ahead {
     /// Rows that were looked up, of each segment.
     rows: Vec<Row>,
     /// Where this lane's row is.
-    found: Place,
+    found: Found,
     /// The first row of the segment of its first tile.
     base: Reg<u64>,
     /// Not 0 if that tile has been asked for, or will be in this work tile.
@@ -126,7 +184,7 @@ impl<'p> Unpack<'p> {
         ring: SharedTiles,
         pieces: impl Iterator<Item = (u32, Pipeline)>,
         marks: Option<&'p Marks>,
-        waiting: Option<&'p SharedArray<u32>>,
+        waiting: &'p Waiting,
         warp: Reg<u32>,
     ) -> Self {
         let tile = ring.layout().lines() as u32;
@@ -146,18 +204,18 @@ impl<'p> Unpack<'p> {
         });
         let pieces = pieces.collect();
         let looked_up = |b: &mut Builder| sources.iter().map(|_| Row::new(b)).collect();
-        let place = |b: &mut Builder| Place::new(b, &sources[0].1);
+        let found = |b: &mut Builder| Found::new(b, &sources[0].1);
         let ahead = Ahead {
             rows: looked_up(b),
-            found: place(b),
+            found: found(b),
             base: b.value(sources[0].1.packed().base.base),
             ready: b.value(0),
         };
         Unpack {
             params,
             rows: looked_up(b),
-            found: place(b),
-            now: place(b),
+            found: found(b),
+            now: Place::new(b, &sources[0].1).without_scales(),
             ahead,
             sources,
             ring,
@@ -166,9 +224,14 @@ impl<'p> Unpack<'p> {
             warp,
             lane: Lane::new(b, warp),
             format,
-            waiting: waiting.map(|waiting| {
+            waiting: waiting.rows.as_ref().map(|rows| {
                 let (thread, zero) = (b.thread(), b.value(0));
-                (waiting, waiting.element(b, &[zero, thread]))
+                (rows, rows.element(b, &[zero, thread]))
+            }),
+            scales_wait: waiting.scales.as_ref().map(|scales| {
+                let (thread, zero) = (b.thread(), b.value(0));
+                let first = b.eval(thread & !(LANES_PER_ROW - 1));
+                [thread, first].map(|thread| scales.element(b, &[zero, thread]))
             }),
             words: (0..format.held()).map(|panel| b.regs(format.words_of(panel))).collect(),
             scales: [0, 1].map(|_| match format.scale_place() {
@@ -192,7 +255,7 @@ impl<'p> Unpack<'p> {
             let unknown = b.setp(Cmp::Eq, self.ahead.ready, 0);
             b.if_(unknown, |b| self.begin(b, &segments, n));
             b.assign(self.ahead.ready, 0);
-            self.ahead.found.clear(b);
+            self.ahead.found.place.clear(b);
             // Two tiles before the last one if there are so many; a single tile leaves no time.
             let looks_ahead = b.eval((end - 3).max(0));
             let alone = b.setp(Cmp::Lt, end, 2);
@@ -201,19 +264,20 @@ impl<'p> Unpack<'p> {
                 let after = b.eval(n + 1);
                 let turn = b.eval(after & (LANES_PER_ROW as i32 - 1));
                 let ends = b.setp(Cmp::Eq, after, end);
-                let place = self.ahead.found.or(b, ends, &self.found);
+                let found = self.ahead.found.or(b, ends, &self.found);
                 let within = b.select::<i32>(ends, 0, turn);
-                let coming = self.place_of(b, &place, within);
-                let first = b.setp(Cmp::Eq, turn, 1);
-                b.if_(first, |b| {
-                    let next_turn = b.eval(n + LANES_PER_ROW as i32);
-                    self.look_up(b, &segments, next_turn, &self.rows);
-                });
-                let looks = b.setp(Cmp::Eq, n, looks_ahead);
-                b.if_(looks, |b| self.look_ahead(b, next));
+                let coming = self.place_of(b, &found.place, within);
+                let scales = self.take_scales(b, n, within, &found);
                 let base = self.base_of(b, &segments, after);
                 let base = b.select::<u64>(ends, self.ahead.base, base.base);
-                self.unpack(b, base.into(), &coming, |b| {
+                self.unpack(b, base.into(), &coming, &scales, |b| {
+                    let first = b.setp(Cmp::Eq, turn, 1);
+                    b.if_(first, |b| {
+                        let next_turn = b.eval(n + LANES_PER_ROW as i32);
+                        self.look_up(b, &segments, next_turn, &self.rows);
+                    });
+                    let looks = b.setp(Cmp::Eq, n, looks_ahead);
+                    b.if_(looks, |b| self.look_ahead(b, next));
                     let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
                     b.if_(last, |b| self.find(b, &segments, &self.rows, &self.found));
                     let ahead = b.eval(after + 1);
@@ -239,10 +303,9 @@ impl<'p> Unpack<'p> {
     fn begin(&self, b: &mut Builder, segments: &[Visited], n: Reg<i32>) {
         self.look_up(b, segments, n, &self.rows);
         self.find(b, segments, &self.rows, &self.found);
-        // Rows are asked for before their scales are there.
-        let row = self.place_of(b, &self.found.without_scales(), n);
-        self.load(b, segments, n, &row);
-        let now = self.place_of(b, &self.found, n);
+        self.copy_scales(b, &self.found);
+        let now = self.place_of(b, &self.found.place, n);
+        self.load(b, segments, n, &now);
         self.now.assign(b, &now);
     }
 
@@ -279,12 +342,17 @@ impl<'p> Unpack<'p> {
 
     /// The place of the row that was looked up.
     #[track_caller]
-    fn find(&self, b: &mut Builder, segments: &[Visited], rows: &[Row], found: &Place) {
-        found.clear(b);
+    fn find(&self, b: &mut Builder, segments: &[Visited], rows: &[Row], found: &Found) {
+        found.place.clear(b);
         for ((segment, (lookup, source)), row) in segments.iter().zip(&self.sources).zip(rows) {
             let exists = lookup.exists(b, row);
             b.if_(exists, |b| {
-                lookup.place_into(b, &segment.open, source, row, found);
+                lookup.place_into(b, &segment.open, source, row, &found.place);
+                if let Some(scales) = found.scales {
+                    let (outer, token) = lookup.row_in_page(b, row, exists);
+                    let at = source.packed().scales_of(b, outer, token);
+                    b.assign(scales, at.base);
+                }
             });
         }
     }
@@ -315,15 +383,49 @@ impl<'p> Unpack<'p> {
         }
     }
 
-    /// The scales of the row at `now`, which were asked for.
+    /// The scales of this lane's row of tile `n`, which were asked for. Where tile `within` of four is the first of
+    /// those that were `found`, asks for the scales of these four.
     #[track_caller]
-    fn take_scales<'s>(&'s self, b: &mut Builder, now: &'s Place) -> &'s [Reg<u32>] {
-        let [stored, next] = &self.scales;
-        if stored.is_empty() {
-            return now.aside.words();
+    fn take_scales(
+        &self,
+        b: &mut Builder,
+        n: Reg<i32>,
+        within: Reg<i32>,
+        found: &Found,
+    ) -> Vec<Reg<u32>> {
+        let Some([_, first]) = self.scales_wait else {
+            let [stored, next] = &self.scales;
+            stored.iter().zip(next).for_each(|(stored, next)| b.assign(*stored, *next));
+            return stored.clone();
+        };
+        let words = self.format.scale_bytes() / 4;
+        let turn = b.eval(n.reinterpret::<u32>() & (LANES_PER_ROW - 1));
+        // All that was asked for since is rows of this tile.
+        b.cp_async_wait(self.waiting_steps());
+        b.warp_sync();
+        let at = b.smem_add(first, turn * (words * 4));
+        let scales = b.ld_shared_vector(at, words as usize);
+        b.warp_sync();
+        let new = b.setp(Cmp::Eq, within, 0);
+        b.if_else(new, |b| self.copy_scales(b, found), |b| b.cp_async_commit());
+        scales
+    }
+
+    /// Asks for the scales of the row that this lane has found, if they are looked up.
+    #[track_caller]
+    fn copy_scales(&self, b: &mut Builder, found: &Found) {
+        if let (Some([own, _]), Some(from)) = (self.scales_wait, found.scales) {
+            let exists = found.place.exists(b);
+            let bytes = b.select::<u32>(exists, self.format.scale_bytes(), 0);
+            b.cp_async8(own, from.into(), Some(bytes));
+            b.cp_async_commit();
         }
-        stored.iter().zip(next).for_each(|(stored, next)| b.assign(*stored, *next));
-        stored
+    }
+
+    /// Steps of a tile some panels of which wait in shared memory: groups of copies.
+    fn waiting_steps(&self) -> u32 {
+        let all = self.pieces.iter().flat_map(|(panels, _)| steps(panels));
+        all.filter(|step| self.waits(step)).count() as u32
     }
 
     /// Asks for a step. What goes through L1 is limited by what the shared memory leaves of it: most goes past it.
@@ -348,10 +450,9 @@ impl<'p> Unpack<'p> {
     #[track_caller]
     fn loaded(&self, b: &mut Builder, step: Range<u32>) -> Vec<Vec<Reg<u32>>> {
         if self.waits(&step) {
-            // The other steps of this tile and of the next one have been asked for since.
-            let all = self.pieces.iter().flat_map(|(panels, _)| steps(panels));
-            let others = all.filter(|other| self.waits(other)).count() - 1;
-            b.cp_async_wait(others as u32);
+            // The other steps of this tile and of the next one have been asked for since, and scales.
+            let scales = u32::from(self.scales_wait.is_some());
+            b.cp_async_wait(self.waiting_steps() - 1 + scales);
         }
         let words = |panel: u32| match self.words.get(panel as usize) {
             Some(words) => words.clone(),
@@ -386,7 +487,7 @@ impl<'p> Unpack<'p> {
         })
     }
 
-    /// Stores what was loaded of this lane's row, unpacked, and says so; loads the one at `next` of the rows at `base`
+    /// Stores what was loaded of this lane's row of these scales, unpacked, and says so; loads the one at `next` of the rows at `base`
     /// meanwhile. `then` comes before anything is loaded to registers.
     #[track_caller]
     fn unpack(
@@ -394,10 +495,10 @@ impl<'p> Unpack<'p> {
         b: &mut Builder,
         base: GlobalPtr,
         next: &Place,
+        scales: &[Reg<u32>],
         then: impl FnOnce(&mut Builder),
     ) {
         let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
-        let scales = self.take_scales(b, &self.now);
         // Before the wait for a place: behind it every instruction delays who multiplies.
         let exist = self.marks.map(|marks| (marks, self.existing(b, &self.now)));
         let coming = self.lane.quarter_of(b, self.format, base, next);
