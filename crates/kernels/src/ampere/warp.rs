@@ -180,7 +180,8 @@ impl<'f> Warp<'f> {
             match self.frame.config.precision {
                 Precision::Half(half) => {
                     let out = &out[..count as usize / 2];
-                    Columns { thread, out, first, half, watch }.write(b, output, factors);
+                    Columns { thread, out, first, half, watch, staging: None }
+                        .write(b, output, factors);
                 }
                 Precision::Single => {
                     let out = &out[..count.next_multiple_of(single::PANEL) as usize / 2];

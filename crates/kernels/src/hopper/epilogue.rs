@@ -1,16 +1,16 @@
 //! The end of a tile: normalise, write LSE and output.
 //!
 //! The four lanes of a quad hold a row's columns in pairs, interleaved. They trade pairs, so that each
-//! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. No shared memory
-//! is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as
-//! they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
+//! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. They do so through the place of
+//! probabilities where that is free ([`Staging`]), and by shuffles, of which there are many, where it is not.
+//! Partial results are f32 and are written as they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
 
 use super::fragment;
 use super::scores::Scores;
 use crate::math::exact::{Again, Watch};
 use crate::math::softmax::RowState;
 use crate::moves::output::{BlockOutput, RowPlace};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, SharedTile};
 
 /// Rows of a warp.
 const WARP_ROWS: u32 = 16;
@@ -28,7 +28,22 @@ pub struct Columns<'a> {
     pub half: HalfType,
     /// Whether they are finite.
     pub watch: Watch,
+    /// Where the lanes of a row trade columns, if it is not among themselves.
+    pub staging: Option<Staging>,
 }
+
+/// Half of a tile of probabilities that nobody needs now: each warp has [`STAGED`] columns of its own 16 rows.
+#[derive(Clone, Copy)]
+pub struct Staging {
+    pub tile: SharedTile,
+    /// First vector of a row.
+    pub first: u32,
+}
+
+/// Columns that are staged at a time.
+const STAGED: u32 = 32;
+/// Vectors of a row that they are.
+pub const STAGED_VECTORS: u32 = STAGED / 8;
 
 /// The sinks of a thread's two rows, where there are sinks.
 pub type Sinks = [Option<Reg<f32>>; 2];
@@ -130,13 +145,57 @@ impl Columns<'_> {
         self.watch.note(b, &finite);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
-            None => self.write_rows(b, output),
+            None => match self.staging {
+                Some(staging) if self.columns().is_multiple_of(STAGED) => {
+                    self.write_staged(b, output, staging);
+                }
+                _ => self.write_rows(b, output),
+            },
+        }
+    }
+
+    /// How many columns there are.
+    fn columns(&self) -> u32 {
+        self.out.len() as u32 * 2
+    }
+
+    fn write_staged(&self, b: &mut Builder, output: &BlockOutput<'_>, staging: Staging) {
+        let Staging { tile, first } = staging;
+        // As `stmatrix` has it: lanes of 16 rows name the left 8 of 16 columns, then the right 8.
+        let row = b.eval(self.thread / 32 * WARP_ROWS + self.thread % 16);
+        let vector = b.eval(self.thread % 32 / 16 + first);
+        let stored = tile.row(b, row).from_vector(b, vector);
+        let row = fragment::first_row(b, self.thread);
+        let vector = b.eval(self.thread % 4 + first);
+        let column = b.eval((self.thread % 4).widening_mul(16));
+        let rows = places(b, self.thread, output).map(|place| {
+            let to = output.output_row(b, &place, column).plus(self.first as i64 * 2);
+            (place.live, to)
+        });
+        let read = [0, 8].map(|offset| {
+            let row = b.eval(row + offset);
+            tile.row(b, row).from_vector(b, vector).vector(b, 0)
+        });
+        for (run, registers) in self.out.chunks_exact(STAGED as usize / 2).enumerate() {
+            for (step, registers) in (0..).zip(registers.chunks_exact(8)) {
+                let mut pair = |n: usize| b.pack(self.half, registers[n], registers[n + 1]);
+                let pairs = [pair(0), pair(2), pair(4), pair(6)];
+                let to = stored.vector(b, step * 16);
+                b.stmatrix4(to, pairs);
+            }
+            b.warp_sync();
+            let vectors = read.map(|from| b.ld_shared_vector::<u32>(from, 4));
+            b.warp_sync();
+            for ((live, to), vector) in rows.iter().zip(&vectors) {
+                let to = to.plus(run as i64 * i64::from(STAGED) * 2);
+                b.if_(*live, |b| b.st_global_vector(to, vector));
+            }
         }
     }
 
     /// Computes the warp's rows again that were written and are not finite but should be.
     pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        write_again(b, self.thread, output, self.first, self.out.len() as u32 * 2);
+        write_again(b, self.thread, output, self.first, self.columns());
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {

@@ -166,6 +166,7 @@ impl<'f> Warpgroup<'f> {
             first: 0,
             half: self.frame.config.half,
             watch: self.watch,
+            staging: None,
         }
     }
 

@@ -40,7 +40,12 @@ pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     params.for_each_tile_with_next(b, |b, open, next| {
         // Nobody waits for the other warps: behind, they would take one phase for another.
         b.if_(loads, |b| queries.load(b, &open));
-        rows.bring(b, &open, next);
+        rows.bring(b, &open, &|b| {
+            let (live, open) = next(b);
+            let prefetches = b.and(loads, live);
+            b.if_(prefetches, |b| queries.prefetch(b, &open));
+            (live, open)
+        });
     });
     rows.end(b);
 }

@@ -3,7 +3,7 @@
 use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns};
+use crate::hopper::epilogue::{self, Columns, STAGED_VECTORS, Staging};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::math::exact::Watch;
@@ -81,9 +81,11 @@ impl RightColumns<'_> {
             return self.finish_or_give(b, output, &last, sums);
         }
         let factors = self.factors(b, &last);
+        let tile = last.tile(b, self.frame.shared.p);
+        let staging = Some(Staging { tile, first: STAGED_VECTORS });
+        Columns { staging, ..self.columns() }.write(b, output, factors);
         b.warp_sync();
         last.release_if(b, self.lead);
-        self.columns().write(b, output, factors);
     }
 
     /// Finishes the rows, whose states came as the `last` message, or leaves them to another CTA.
@@ -113,6 +115,7 @@ impl RightColumns<'_> {
             first: self.frame.config.left_columns(),
             half: self.frame.config.half,
             watch: self.watch,
+            staging: None,
         }
     }
 

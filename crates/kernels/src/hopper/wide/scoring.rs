@@ -5,7 +5,7 @@ use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns, Sinks};
+use crate::hopper::epilogue::{self, Columns, Sinks, Staging};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
@@ -114,7 +114,12 @@ impl Scoring<'_> {
         };
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
-        self.columns().write(b, output, factors);
+        // The right warpgroup has multiplied with the last probabilities, and gives their place back when it is done, too.
+        let staging = message.map(|slot| {
+            let tile = slot.tile(b, self.frame.shared.p);
+            Staging { tile, first: 0 }
+        });
+        Columns { staging, ..self.columns() }.write(b, output, factors);
     }
 
     /// Tells the right warpgroup the rows' states, and finishes the rows or leaves them to another CTA.
@@ -138,6 +143,7 @@ impl Scoring<'_> {
             first: 0,
             half: self.frame.config.half,
             watch: self.watch,
+            staging: None,
         }
     }
 
