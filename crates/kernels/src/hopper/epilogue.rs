@@ -1,16 +1,15 @@
 //! The end of a tile: normalise, write LSE and output.
 //!
 //! The four lanes of a quad hold a row's columns in pairs, interleaved. They trade pairs, so that each
-//! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. They do so through the place of
-//! probabilities where that is free ([`Staging`]), and by shuffles, of which there are many, where it is not.
-//! Partial results are f32 and are written as they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
+//! has four or eight neighbouring columns, and write 32 or 64 neighbouring bytes of a row together ([`Trade`]). No shared
+//! memory is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
 
 use super::fragment;
 use super::scores::Scores;
 use crate::math::exact::{Again, Watch};
 use crate::math::softmax::RowState;
 use crate::moves::output::{BlockOutput, RowPlace};
-use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg, SharedTile};
+use ptx::build::{Builder, Cmp, GlobalPtr, HalfType, Reg};
 
 /// Rows of a warp.
 const WARP_ROWS: u32 = 16;
@@ -28,22 +27,18 @@ pub struct Columns<'a> {
     pub half: HalfType,
     /// Whether they are finite.
     pub watch: Watch,
-    /// Where the lanes of a row trade columns, if it is not among themselves.
-    pub staging: Option<Staging>,
+    /// How the lanes of a row trade columns.
+    pub trade: Trade,
 }
 
-/// Half of a tile of probabilities that nobody needs now: each warp has [`STAGED`] columns of its own 16 rows.
-#[derive(Clone, Copy)]
-pub struct Staging {
-    pub tile: SharedTile,
-    /// First vector of a row.
-    pub first: u32,
+/// How the four lanes of a row trade columns before they write them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trade {
+    /// All four: a lane writes eight neighbouring columns.
+    Quad,
+    /// Two and two, in half as many instructions: a lane writes four neighbouring columns, and a quad 32 bytes.
+    Pairs,
 }
-
-/// Columns that are staged at a time.
-const STAGED: u32 = 32;
-/// Vectors of a row that they are.
-pub const STAGED_VECTORS: u32 = STAGED / 8;
 
 /// The sinks of a thread's two rows, where there are sinks.
 pub type Sinks = [Option<Reg<f32>>; 2];
@@ -145,12 +140,10 @@ impl Columns<'_> {
         self.watch.note(b, &finite);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
-            None => match self.staging {
-                Some(staging) if self.columns().is_multiple_of(STAGED) => {
-                    self.write_staged(b, output, staging);
-                }
-                _ => self.write_rows(b, output),
-            },
+            None if self.trade == Trade::Pairs && self.columns().is_multiple_of(16) => {
+                self.write_pairs(b, output);
+            }
+            None => self.write_rows(b, output),
         }
     }
 
@@ -159,37 +152,24 @@ impl Columns<'_> {
         self.out.len() as u32 * 2
     }
 
-    fn write_staged(&self, b: &mut Builder, output: &BlockOutput<'_>, staging: Staging) {
-        let Staging { tile, first } = staging;
-        // As `stmatrix` has it: lanes of 16 rows name the left 8 of 16 columns, then the right 8.
-        let row = b.eval(self.thread / 32 * WARP_ROWS + self.thread % 16);
-        let vector = b.eval(self.thread % 32 / 16 + first);
-        let stored = tile.row(b, row).from_vector(b, vector);
-        let row = fragment::first_row(b, self.thread);
-        let vector = b.eval(self.thread % 4 + first);
-        let column = b.eval((self.thread % 4).widening_mul(16));
-        let rows = places(b, self.thread, output).map(|place| {
-            let to = output.output_row(b, &place, column).plus(self.first as i64 * 2);
-            (place.live, to)
-        });
-        let read = [0, 8].map(|offset| {
-            let row = b.eval(row + offset);
-            tile.row(b, row).from_vector(b, vector).vector(b, 0)
-        });
-        for (run, registers) in self.out.chunks_exact(STAGED as usize / 2).enumerate() {
-            for (step, registers) in (0..).zip(registers.chunks_exact(8)) {
-                let mut pair = |n: usize| b.pack(self.half, registers[n], registers[n + 1]);
-                let pairs = [pair(0), pair(2), pair(4), pair(6)];
-                let to = stored.vector(b, step * 16);
-                b.stmatrix4(to, pairs);
-            }
-            b.warp_sync();
-            let vectors = read.map(|from| b.ld_shared_vector::<u32>(from, 4));
-            b.warp_sync();
-            for ((live, to), vector) in rows.iter().zip(&vectors) {
-                let to = to.plus(run as i64 * i64::from(STAGED) * 2);
-                b.if_(*live, |b| b.st_global_vector(to, vector));
-            }
+    fn write_pairs(&self, b: &mut Builder, output: &BlockOutput<'_>) {
+        let quad = fragment::Quad::new(b, self.thread);
+        // Lanes 0 and 2 write the left 8 of 16 columns, lanes 1 and 3 the right 8.
+        let column = b.eval((quad.lane % 2 * 8 + quad.lane / 2 * 4).widening_mul(2));
+        let places = places(b, self.thread, output);
+        for (half, place) in places.iter().enumerate() {
+            let to = output.output_row(b, place, column).plus(self.first as i64 * 2);
+            let registers = fragment::of_row(self.out, half);
+            let vectors = registers.chunks_exact(4).map(|columns| {
+                let [left, right] = [0, 2].map(|n| b.pack(self.half, columns[n], columns[n + 1]));
+                quad.trade(b, [left, right])
+            });
+            let vectors: Vec<_> = vectors.collect();
+            b.if_(place.live, |b| {
+                for (n, vector) in vectors.iter().enumerate() {
+                    b.st_global_vector(to.plus(n as i64 * 32), vector);
+                }
+            });
         }
     }
 

@@ -33,6 +33,7 @@
 //! Registers: output 128, scores 32, probabilities 16.
 
 mod config;
+mod gates;
 mod gatherers;
 mod kernel;
 mod loaders;

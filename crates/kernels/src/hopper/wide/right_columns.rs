@@ -3,7 +3,7 @@
 use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns, STAGED_VECTORS, Staging};
+use crate::hopper::epilogue::{self, Columns, Trade};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::math::exact::Watch;
@@ -42,6 +42,9 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         yes: b.predicate(true),
         watch: frame.params.watch(b),
     };
+    if let Some(gates) = &shared.gates {
+        gates.open(b, 1..2);
+    }
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
     let merging = Merging::right(frame, right.columns());
     right.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
@@ -81,11 +84,9 @@ impl RightColumns<'_> {
             return self.finish_or_give(b, output, &last, sums);
         }
         let factors = self.factors(b, &last);
-        let tile = last.tile(b, self.frame.shared.p);
-        let staging = Some(Staging { tile, first: STAGED_VECTORS });
-        Columns { staging, ..self.columns() }.write(b, output, factors);
         b.warp_sync();
         last.release_if(b, self.lead);
+        self.columns().write(b, output, factors);
     }
 
     /// Finishes the rows, whose states came as the `last` message, or leaves them to another CTA.
@@ -115,7 +116,7 @@ impl RightColumns<'_> {
             first: self.frame.config.left_columns(),
             half: self.frame.config.half,
             watch: self.watch,
-            staging: None,
+            trade: Trade::Pairs,
         }
     }
 
@@ -149,7 +150,7 @@ impl RightColumns<'_> {
         }
         b.wgmma_commit();
         b.wgmma_wait(0);
-        self.frame.release(b, &values, self.lead);
+        self.frame.release(b, &values, 1, self.lead);
         p.release_if(b, self.lead);
     }
 

@@ -5,7 +5,7 @@ use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns, Sinks, Staging};
+use crate::hopper::epilogue::{self, Columns, Sinks, Trade};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
@@ -61,6 +61,9 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         no: b.predicate(false),
         watch: frame.params.watch(b),
     };
+    if let Some(gates) = &shared.gates {
+        gates.open(b, 0..shared.k_rings.len());
+    }
     frame.params.for_each_tile(b, |b, open| scoring.run_tile(b, &open));
     let merging = Merging::left(frame, scoring.columns());
     scoring.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
@@ -114,12 +117,7 @@ impl Scoring<'_> {
         };
         let message = self.open_message(b);
         self.send(b, &message, factors, false);
-        // The right warpgroup has multiplied with the last probabilities, and gives their place back when it is done, too.
-        let staging = message.map(|slot| {
-            let tile = slot.tile(b, self.frame.shared.p);
-            Staging { tile, first: 0 }
-        });
-        Columns { staging, ..self.columns() }.write(b, output, factors);
+        self.columns().write(b, output, factors);
     }
 
     /// Tells the right warpgroup the rows' states, and finishes the rows or leaves them to another CTA.
@@ -143,7 +141,7 @@ impl Scoring<'_> {
             first: 0,
             half: self.frame.config.half,
             watch: self.watch,
-            staging: None,
+            trade: Trade::Pairs,
         }
     }
 
@@ -253,13 +251,13 @@ impl Scoring<'_> {
         if self.frame.config.stages == 1 {
             // The next keys come to the place of these values.
             b.wgmma_wait(0);
-            self.frame.release(b, &values, self.lead);
+            self.frame.release(b, &values, 0, self.lead);
         }
         self.take_keys(b, view);
         self.issue_scores(b, view);
         if self.frame.config.stages > 1 {
             b.wgmma_wait(1);
-            self.frame.release(b, &values, self.lead);
+            self.frame.release(b, &values, 0, self.lead);
         }
         // Who unpacks rows needs the place of the values sooner than the last scores need the tensor cores.
         let early = self.frame.config.unpacks;
@@ -295,7 +293,7 @@ impl Scoring<'_> {
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         b.wgmma_wait(0);
-        self.frame.release(b, &values, self.lead);
+        self.frame.release(b, &values, 0, self.lead);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
     }
@@ -314,7 +312,7 @@ impl Scoring<'_> {
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         b.wgmma_wait(0);
-        self.frame.release(b, &values, self.lead);
+        self.frame.release(b, &values, 0, self.lead);
     }
 
     /// Releases each piece of keys once it is read, `later` commit groups after those of the scores. Where
@@ -323,11 +321,14 @@ impl Scoring<'_> {
         if let Some(pending) = &view.pending {
             b.wgmma_wait(later);
             pending.assign(b, &view.keys[0]);
-            return view.keys[1..].iter().for_each(|keys| self.frame.release(b, keys, self.lead));
+            for (piece, keys) in view.keys.iter().enumerate().skip(1) {
+                self.frame.release(b, keys, piece, self.lead);
+            }
+            return;
         }
         for (piece, keys) in view.keys.iter().enumerate() {
             b.wgmma_wait((view.keys.len() - 1 - piece) as u32 + later);
-            self.frame.release(b, keys, self.lead);
+            self.frame.release(b, keys, piece, self.lead);
         }
     }
 

@@ -8,7 +8,8 @@ use ptx::build::VECTOR_BYTES;
 
 /// Numbers of a lane's quarter of a panel.
 const QUARTER: u32 = CHUNK / 4;
-/// Vectors of a lane that wait in shared memory at most: what L1 leaves for loads to registers is little.
+/// Leading panels of a row that wait in shared memory, if they are as many of bytes: what L1 leaves for loads to
+/// registers is little.
 const WAITING: u32 = 6;
 
 /// A packed format.
@@ -181,34 +182,16 @@ impl Format {
         }
     }
 
-    /// Vectors of a lane's quarter of a panel that waits in shared memory.
-    pub fn vectors_of(self, panel: u32) -> u32 {
-        self.numbers(panel).quarter_bytes() / VECTOR_BYTES
-    }
-
-    /// Leading panels of a row that wait in registers until they are unpacked; the others do in shared memory, as far as
-    /// there is room. Who unpacks a row asks for the next one's leading panels early, so that they have come when
-    /// anything else that is loaded to registers is waited for: the hardware counts both together.
-    pub fn held(self) -> u32 {
-        let room = match self.storage {
-            // A row of half bytes is few words.
-            Storage::V41Fp4(_) => return self.panels(),
+    /// Leading panels of a row that wait in shared memory until they are unpacked, as far as there is room; the others do
+    /// in registers.
+    pub fn panels_waiting(self) -> u32 {
+        match self.storage {
+            // A row of half bytes is as few words as the last panels of others.
+            Storage::V41Fp4(_) => 0,
             // There is one tile of these wider rows, and room.
             Storage::V32 => 8,
             _ => WAITING,
-        };
-        let behind = |held: u32| (held..self.panels()).map(|panel| self.vectors_of(panel)).sum();
-        (0..self.panels()).find(|&held| room >= behind(held)).unwrap_or(self.panels())
-    }
-
-    /// Vectors of a lane that wait in shared memory before those of a panel, or of all panels.
-    pub fn waiting_before(self, panel: u32) -> u32 {
-        (self.held()..panel).map(|panel| self.vectors_of(panel)).sum()
-    }
-
-    /// Vectors of a lane that wait in shared memory.
-    pub fn waiting(self) -> u32 {
-        self.waiting_before(self.panels())
+        }
     }
 }
 
@@ -243,20 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_whole_vectors() {
+    fn what_waits_is_of_bytes() {
         for (storage, format) in all() {
-            for panel in format.held()..format.panels() {
-                let bytes = format.numbers(panel).quarter_bytes();
-                assert_eq!(format.vectors_of(panel) * VECTOR_BYTES, bytes, "{storage}");
-            }
-        }
-    }
-
-    #[test]
-    fn few_words_are_held() {
-        for (storage, format) in all() {
-            let words: usize = (0..format.held()).map(|panel| format.words_of(panel)).sum();
-            assert!(words <= 16, "{storage}: {words}");
+            let numbers = (0..format.panels_waiting()).map(|panel| format.numbers(panel));
+            assert!(numbers.into_iter().all(|n| n == Numbers::E4m3), "{storage}");
         }
     }
 }

@@ -175,8 +175,11 @@ impl Quarter {
     pub fn load(&self, b: &mut Builder, panel: u32, words: &[Reg<u32>]) {
         let words = &words[..self.format.words_of(panel)];
         words.iter().for_each(|word| b.assign(*word, 0));
-        for (n, words) in (0..).zip(words.chunks(4)) {
-            b.ld_global_if(self.exists, self.vector(panel, n), words);
+        let wide = self.format.numbers(panel) == Numbers::Bf16;
+        let from = if wide { self.wide } else { self.narrow };
+        for (vector, words) in (0..).zip(words.chunks(4)) {
+            let from = from.plus((self.format.panel_at(panel) + vector * VECTOR_BYTES).into());
+            b.ld_global_if(self.exists, from, words);
         }
     }
 
@@ -188,18 +191,11 @@ impl Quarter {
         b.ld_global_if(self.exists, from, words);
     }
 
-    /// Copies vector `n` of the lane's part of a panel to `to`, zeros where there is no row; nothing waits for it.
+    /// Copies the lane's part of a panel of bytes to `to`, zeros where there is no row; nothing waits for it.
     #[track_caller]
-    pub fn copy(&self, b: &mut Builder, panel: u32, n: u32, to: SmemPtr) {
+    pub fn copy(&self, b: &mut Builder, panel: u32, to: SmemPtr) {
         let bytes = b.select::<u32>(self.exists, VECTOR_BYTES, 0);
-        b.cp_async16(to, self.vector(panel, n), Some(bytes));
-    }
-
-    /// Where vector `n` of the lane's part of a panel is.
-    fn vector(&self, panel: u32, n: u32) -> GlobalPtr {
-        let wide = self.format.numbers(panel) == Numbers::Bf16;
-        let first = if wide { self.wide } else { self.narrow };
-        first.plus((self.format.panel_at(panel) + n * VECTOR_BYTES).into())
+        b.cp_async16(to, self.narrow.plus(self.format.panel_at(panel).into()), Some(bytes));
     }
 }
 

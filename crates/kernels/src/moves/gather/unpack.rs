@@ -3,7 +3,7 @@
 //! Eight warps bring a tile, eight rows each, four lanes on a row. While a tile is stored, the next one is asked for,
 //! step by step: all rows of a tile are on their way at the same time. Most of them come to shared memory by
 //! `cp.async`, each lane's to a place of its own, because loads to registers are limited by the little memory that L1
-//! has left. Of the first panels a lane holds its quarter in registers.
+//! has left. Of the last panels a lane holds its quarter in registers.
 //!
 //! Tiles of all segments are one sequence. The four lanes of a row look it up in four tiles of it, one each, so that
 //! an entry of a list and a row's scales are loaded once: those of the next four tiles while these are brought.
@@ -34,7 +34,7 @@ const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
 
 /// Where rows of a tile, and scales of the rows of four tiles, wait in shared memory.
 pub struct Waiting {
-    /// Words of a vector, of a thread, vector by vector of a row.
+    /// Words of a vector, of a thread, of a panel.
     rows: Option<SharedArray<u32>>,
     /// Words of a row's scales, of the thread that looked it up. (They could wait in its registers. But what is loaded
     /// to registers is waited for together, and rows are loaded behind scales.)
@@ -52,7 +52,7 @@ impl Waiting {
     fn words(format: Format) -> (u32, u32) {
         let looked_up = format.scale_place() == ScalePlace::LookedUp;
         let scales = if looked_up { format.scale_bytes() / 4 } else { 0 };
-        (format.waiting() * VECTOR_WORDS, scales)
+        (format.panels_waiting() * VECTOR_WORDS, scales)
     }
 
     /// Reserves it.
@@ -113,11 +113,11 @@ pub struct Unpack<'p> {
     warp: Reg<u32>,
     lane: Lane,
     format: Format,
-    /// Where panels wait, and where the lane's first vector does.
+    /// Where the first panels wait, and where the lane's vector of the first one does.
     waiting: Option<(&'p SharedArray<u32>, SmemPtr)>,
     /// Where the scales of the lane's row wait, if they were looked up, and those of the first of the row's lanes.
     scales_wait: Option<[SmemPtr; 2]>,
-    /// What the lane holds of each of the first panels.
+    /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
     /// What the lane holds of scales that are not looked up: those of the tile that is stored, and of the next one.
     scales: [Vec<Reg<u32>>; 2],
@@ -233,7 +233,9 @@ impl<'p> Unpack<'p> {
                 let first = b.eval(thread & !(LANES_PER_ROW - 1));
                 [thread, first].map(|thread| scales.element(b, &[zero, thread]))
             }),
-            words: (0..format.held()).map(|panel| b.regs(format.words_of(panel))).collect(),
+            words: (format.panels_waiting()..format.panels())
+                .map(|panel| b.regs(format.words_of(panel)))
+                .collect(),
             scales: [0, 1].map(|_| match format.scale_place() {
                 ScalePlace::LookedUp => Vec::new(),
                 _ => b.regs(format.scale_words()),
@@ -242,11 +244,17 @@ impl<'p> Unpack<'p> {
     }
 
     /// Brings what a tile of work asks for, segment after segment, last keys first, and asks for the first tile of the
-    /// `next` one.
+    /// `next` one. `wait` waits until a piece of a stage has been read.
     ///
     /// Where rows are in the next four tiles is asked for in the first of four, and is known in the third.
     #[track_caller]
-    pub fn bring(&self, b: &mut Builder, open: &OpenTile, next: &NextOpenTile<'_>) {
+    pub fn bring(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        wait: impl Fn(&mut Builder, Reg<u32>, usize),
+        next: &NextOpenTile<'_>,
+    ) {
         let segments = Visited::all(b, self.params, open);
         let end = segments.last().expect("a segment").tiles.end;
         let n = b.value::<i32>(0);
@@ -270,7 +278,7 @@ impl<'p> Unpack<'p> {
                 let scales = self.take_scales(b, n, within, &found);
                 let base = self.base_of(b, &segments, after);
                 let base = b.select::<u64>(ends, self.ahead.base, base.base);
-                self.unpack(b, base.into(), &coming, &scales, |b| {
+                self.unpack(b, base.into(), &coming, &scales, &wait, |b| {
                     let first = b.setp(Cmp::Eq, turn, 1);
                     b.if_(first, |b| {
                         let next_turn = b.eval(n + LANES_PER_ROW as i32);
@@ -304,6 +312,7 @@ impl<'p> Unpack<'p> {
         self.look_up(b, segments, n, &self.rows);
         self.find(b, segments, &self.rows, &self.found);
         self.copy_scales(b, &self.found);
+        b.cp_async_commit();
         let now = self.place_of(b, &self.found.place, n);
         self.load(b, segments, n, &now);
         self.now.assign(b, &now);
@@ -407,7 +416,8 @@ impl<'p> Unpack<'p> {
         let scales = b.ld_shared_vector(at, words as usize);
         b.warp_sync();
         let new = b.setp(Cmp::Eq, within, 0);
-        b.if_else(new, |b| self.copy_scales(b, found), |b| b.cp_async_commit());
+        b.if_(new, |b| self.copy_scales(b, found));
+        b.cp_async_commit();
         scales
     }
 
@@ -418,7 +428,6 @@ impl<'p> Unpack<'p> {
             let exists = found.place.exists(b);
             let bytes = b.select::<u32>(exists, self.format.scale_bytes(), 0);
             b.cp_async8(own, from.into(), Some(bytes));
-            b.cp_async_commit();
         }
     }
 
@@ -433,12 +442,9 @@ impl<'p> Unpack<'p> {
     fn load_step(&self, b: &mut Builder, quarter: &Quarter, step: Range<u32>) {
         let waits = self.waits(&step);
         for panel in step {
-            match self.words.get(panel as usize) {
+            match self.held(panel) {
                 Some(words) => quarter.load(b, panel, words),
-                None => {
-                    let vectors = 0..self.format.vectors_of(panel);
-                    vectors.for_each(|n| quarter.copy(b, panel, n, self.waiting_at(panel, n)));
-                }
+                None => quarter.copy(b, panel, self.waiting_at(panel)),
             }
         }
         if waits {
@@ -450,30 +456,33 @@ impl<'p> Unpack<'p> {
     #[track_caller]
     fn loaded(&self, b: &mut Builder, step: Range<u32>) -> Vec<Vec<Reg<u32>>> {
         if self.waits(&step) {
-            // The other steps of this tile and of the next one have been asked for since, and scales.
+            // Of the groups behind this step's, two are the other steps' of this tile and of the next one, but for the
+            // step before: what follows it has not been asked for yet. One is scales.
             let scales = u32::from(self.scales_wait.is_some());
-            b.cp_async_wait(self.waiting_steps() - 1 + scales);
+            let before = u32::from(step.start > 0);
+            b.cp_async_wait(self.waiting_steps() - 1 + scales - before);
         }
-        let words = |panel: u32| match self.words.get(panel as usize) {
-            Some(words) => words.clone(),
-            None => {
-                let vectors = 0..self.format.vectors_of(panel);
-                let words = VECTOR_BYTES as usize / 4;
-                vectors.flat_map(|n| b.ld_shared_vector(self.waiting_at(panel, n), words)).collect()
-            }
+        let words = |panel: u32| match self.held(panel) {
+            Some(words) => words.to_vec(),
+            None => b.ld_shared_vector(self.waiting_at(panel), self.format.words_of(panel)),
         };
         step.map(words).collect()
     }
 
     /// Whether panels of a step wait in shared memory.
     fn waits(&self, step: &Range<u32>) -> bool {
-        step.end > self.format.held()
+        step.start < self.format.panels_waiting()
     }
 
-    /// Where vector `n` of the lane's quarter of a panel waits.
-    fn waiting_at(&self, panel: u32, n: u32) -> SmemPtr {
+    /// What the lane holds of a panel, unless it waits in shared memory.
+    fn held(&self, panel: u32) -> Option<&[Reg<u32>]> {
+        let held = panel.checked_sub(self.format.panels_waiting())?;
+        Some(&self.words[held as usize])
+    }
+
+    fn waiting_at(&self, panel: u32) -> SmemPtr {
         let (waiting, first) = self.waiting.expect("a place to wait");
-        first.plus(waiting.offset(&[0, 0, self.format.waiting_before(panel) + n]))
+        first.plus(waiting.offset(&[0, 0, panel]))
     }
 
     /// The first row of the segment of tile `n`.
@@ -488,7 +497,8 @@ impl<'p> Unpack<'p> {
     }
 
     /// Stores what was loaded of this lane's row of these scales, unpacked, and says so; loads the one at `next` of the rows at `base`
-    /// meanwhile. `then` comes before anything is loaded to registers.
+    /// meanwhile. `then` comes when all that was loaded to registers has been read, and before more is: the hardware waits
+    /// for such loads together.
     #[track_caller]
     fn unpack(
         &self,
@@ -496,6 +506,7 @@ impl<'p> Unpack<'p> {
         base: GlobalPtr,
         next: &Place,
         scales: &[Reg<u32>],
+        wait: impl Fn(&mut Builder, Reg<u32>, usize),
         then: impl FnOnce(&mut Builder),
     ) {
         let slots: Vec<_> = self.pieces.iter().map(|(_, cursor)| cursor.take(b)).collect();
@@ -503,25 +514,32 @@ impl<'p> Unpack<'p> {
         let exist = self.marks.map(|marks| (marks, self.existing(b, &self.now)));
         let coming = self.lane.quarter_of(b, self.format, base, next);
         self.load_scales(b, &coming);
-        let mut then = Some(then);
-        for ((panels, _), slot) in self.pieces.iter().zip(&slots) {
+        let all: Vec<_> = self.pieces.iter().flat_map(|(panels, _)| steps(panels)).collect();
+        let mut following = all.iter().cloned().skip(1);
+        let (mut words, mut then) = (self.loaded(b, all[0].clone()), Some(then));
+        for (piece, ((panels, _), slot)) in self.pieces.iter().zip(&slots).enumerate() {
             let mut writer = None;
             for step in steps(panels) {
-                let words = self.loaded(b, step.clone());
-                let panels_of_it = step.clone().zip(&words);
-                let unpack = |(panel, words): (u32, &Vec<_>)| {
-                    self.lane.unpack(b, self.format, panel, words, scales)
+                // What the next step unpacks is on its way from shared memory meanwhile.
+                let next = following.next();
+                let is_last = next.is_none();
+                let next = next.map_or(Vec::new(), |next| self.loaded(b, next));
+                let panels_of_it = step.clone().zip(std::mem::replace(&mut words, next));
+                let unpack = |(panel, words): (u32, Vec<_>)| {
+                    self.lane.unpack(b, self.format, panel, &words, scales)
                 };
                 let unpacked: Vec<_> = panels_of_it.map(unpack).collect();
                 let writer = writer.get_or_insert_with(|| {
-                    slot.wait(b);
+                    wait(b, slot.stage(), piece);
                     let to = slot.tile(b, self.ring).blocks(panels.clone());
                     self.lane.writer(b, to)
                 });
                 for (i, unpacked) in (step.start - panels.start..).zip(&unpacked) {
                     writer.store(b, i, unpacked);
                 }
-                then.take().into_iter().for_each(|then| then(b));
+                if is_last {
+                    then.take().into_iter().for_each(|then| then(b));
+                }
                 self.load_step(b, &coming, step);
             }
         }
