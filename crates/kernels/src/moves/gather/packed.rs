@@ -81,6 +81,12 @@ impl Packed {
         Packed { raw: Some(RawMap::declare(b, args, segment, buffer)), ..self }
     }
 
+    /// Whether a page has rows, as all do.
+    #[track_caller]
+    pub fn has_rows(&self, b: &mut Builder) -> Reg<bool> {
+        b.setp(Cmp::Ne, self.page_rows, 0)
+    }
+
     /// The same rows, `columns` columns from `first` on.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {

@@ -119,6 +119,9 @@ pub struct Unpack<'p> {
     scales_wait: Option<[SmemPtr; 2]>,
     /// What the lane holds of each of the other panels.
     words: Vec<Vec<Reg<u32>>>,
+    /// True, which the assembler cannot know: it unpacks what was loaded to registers no sooner than behind a branch, and
+    /// would wait for that at the top of the loop otherwise.
+    there: Reg<bool>,
     /// What the lane holds of scales that are not looked up: those of the tile that is stored, and of the next one.
     scales: [Vec<Reg<u32>>; 2],
     /// Rows that were looked up, of each segment.
@@ -217,6 +220,7 @@ impl<'p> Unpack<'p> {
             found: found(b),
             now: Place::new(b, &sources[0].1).without_scales(),
             ahead,
+            there: sources[0].1.packed().has_rows(b),
             sources,
             ring,
             pieces,
@@ -264,10 +268,9 @@ impl<'p> Unpack<'p> {
             b.if_(unknown, |b| self.begin(b, &segments, n));
             b.assign(self.ahead.ready, 0);
             self.ahead.found.place.clear(b);
-            // Two tiles before the last one if there are so many; a single tile leaves no time.
-            let looks_ahead = b.eval((end - 3).max(0));
-            let alone = b.setp(Cmp::Lt, end, 2);
-            let looks_ahead = b.select::<i32>(alone, -1, looks_ahead);
+            // In the first tile; one or two tiles leave no time.
+            let few = b.setp(Cmp::Lt, end, 3);
+            let looks_ahead = b.select::<i32>(few, -1, 0);
             b.loop_(|b| {
                 let after = b.eval(n + 1);
                 let turn = b.eval(after & (LANES_PER_ROW as i32 - 1));
@@ -279,19 +282,21 @@ impl<'p> Unpack<'p> {
                 let base = self.base_of(b, &segments, after);
                 let base = b.select::<u64>(ends, self.ahead.base, base.base);
                 self.unpack(b, base.into(), &coming, &scales, &wait, |b| {
-                    let first = b.setp(Cmp::Eq, turn, 1);
-                    b.if_(first, |b| {
-                        let next_turn = b.eval(n + LANES_PER_ROW as i32);
-                        self.look_up(b, &segments, next_turn, &self.rows);
-                    });
-                    let looks = b.setp(Cmp::Eq, n, looks_ahead);
-                    b.if_(looks, |b| self.look_ahead(b, next));
                     let last = b.setp(Cmp::Eq, turn, LANES_PER_ROW as i32 - 1);
                     b.if_(last, |b| self.find(b, &segments, &self.rows, &self.found));
                     let ahead = b.eval(after + 1);
                     let ahead = b.setp(Cmp::Eq, ahead, end);
+                    let known = b.setp(Cmp::Ne, n, 0);
+                    let ahead = b.and(ahead, known);
                     b.if_(ahead, |b| self.find(b, &segments, &self.ahead.rows, &self.ahead.found));
                 });
+                let first = b.setp(Cmp::Eq, turn, 1);
+                b.if_(first, |b| {
+                    let next_turn = b.eval(n + LANES_PER_ROW as i32);
+                    self.look_up(b, &segments, next_turn, &self.rows);
+                });
+                let looks = b.setp(Cmp::Eq, n, looks_ahead);
+                b.if_(looks, |b| self.look_ahead(b, next));
                 self.now.assign(b, &coming);
                 b.assign(n, after);
                 b.setp(Cmp::Lt, n, end)
@@ -524,18 +529,30 @@ impl<'p> Unpack<'p> {
                 let next = following.next();
                 let is_last = next.is_none();
                 let next = next.map_or(Vec::new(), |next| self.loaded(b, next));
-                let panels_of_it = step.clone().zip(std::mem::replace(&mut words, next));
-                let unpack = |(panel, words): (u32, Vec<_>)| {
-                    self.lane.unpack(b, self.format, panel, &words, scales)
+                let words = std::mem::replace(&mut words, next);
+                let panels_of_it: Vec<_> = step.clone().zip(words).collect();
+                let unpack = |b: &mut Builder| -> Vec<_> {
+                    let unpack = |(panel, words): &(u32, Vec<_>)| {
+                        self.lane.unpack(b, self.format, *panel, words, scales)
+                    };
+                    panels_of_it.iter().map(unpack).collect()
                 };
-                let unpacked: Vec<_> = panels_of_it.map(unpack).collect();
+                let unpacked = self.waits(&step).then(|| unpack(b));
                 let writer = writer.get_or_insert_with(|| {
                     wait(b, slot.stage(), piece);
                     let to = slot.tile(b, self.ring).blocks(panels.clone());
                     self.lane.writer(b, to)
                 });
-                for (i, unpacked) in (step.start - panels.start..).zip(&unpacked) {
-                    writer.store(b, i, unpacked);
+                let store = |b: &mut Builder, unpacked: &[Vec<_>]| {
+                    let numbered = (step.start - panels.start..).zip(unpacked);
+                    numbered.for_each(|(i, unpacked)| writer.store(b, i, unpacked));
+                };
+                match unpacked {
+                    Some(unpacked) => store(b, &unpacked),
+                    None => b.if_(self.there, |b| {
+                        let unpacked = unpack(b);
+                        store(b, &unpacked);
+                    }),
                 }
                 if is_last {
                     then.take().into_iter().for_each(|then| then(b));
