@@ -10,7 +10,7 @@ use crate::call::precision::Precision;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::call::tensors::CHUNK;
-use crate::hopper::epilogue::{self, Columns, Trade};
+use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
 use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
@@ -180,8 +180,7 @@ impl<'f> Warp<'f> {
             match self.frame.config.precision {
                 Precision::Half(half) => {
                     let out = &out[..count as usize / 2];
-                    Columns { thread, out, first, half, watch, trade: Trade::Quad }
-                        .write(b, output, factors);
+                    Columns { thread, out, first, half, watch }.write(b, output, factors);
                 }
                 Precision::Single => {
                     let out = &out[..count.next_multiple_of(single::PANEL) as usize / 2];

@@ -1,8 +1,9 @@
 //! The end of a tile: normalise, write LSE and output.
 //!
 //! The four lanes of a quad hold a row's columns in pairs, interleaved. They trade pairs, so that each
-//! has four or eight neighbouring columns, and write 32 or 64 neighbouring bytes of a row together ([`Trade`]). No shared
-//! memory is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
+//! has eight neighbouring columns, and write 64 neighbouring bytes of a row together. No shared memory
+//! is needed: the next queries are on their way meanwhile. Partial results are f32 and are written as
+//! they are. Rows that are not finite but should be are computed again at the end of the kernel ([`crate::math::exact`]).
 
 use super::fragment;
 use super::scores::Scores;
@@ -27,17 +28,6 @@ pub struct Columns<'a> {
     pub half: HalfType,
     /// Whether they are finite.
     pub watch: Watch,
-    /// How the lanes of a row trade columns.
-    pub trade: Trade,
-}
-
-/// How the four lanes of a row trade columns before they write them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Trade {
-    /// All four: a lane writes eight neighbouring columns.
-    Quad,
-    /// Two and two, in half as many instructions: a lane writes four neighbouring columns, and a quad 32 bytes.
-    Pairs,
 }
 
 /// The sinks of a thread's two rows, where there are sinks.
@@ -140,42 +130,13 @@ impl Columns<'_> {
         self.watch.note(b, &finite);
         match output.params.output.partial {
             Some(partial) => self.write_partial(b, output, partial),
-            None if self.trade == Trade::Pairs && self.columns().is_multiple_of(16) => {
-                self.write_pairs(b, output);
-            }
             None => self.write_rows(b, output),
-        }
-    }
-
-    /// How many columns there are.
-    fn columns(&self) -> u32 {
-        self.out.len() as u32 * 2
-    }
-
-    fn write_pairs(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        let quad = fragment::Quad::new(b, self.thread);
-        // Lanes 0 and 2 write the left 8 of 16 columns, lanes 1 and 3 the right 8.
-        let column = b.eval((quad.lane % 2 * 8 + quad.lane / 2 * 4).widening_mul(2));
-        let places = places(b, self.thread, output);
-        for (half, place) in places.iter().enumerate() {
-            let to = output.output_row(b, place, column).plus(self.first as i64 * 2);
-            let registers = fragment::of_row(self.out, half);
-            let vectors = registers.chunks_exact(4).map(|columns| {
-                let [left, right] = [0, 2].map(|n| b.pack(self.half, columns[n], columns[n + 1]));
-                quad.trade(b, [left, right])
-            });
-            let vectors: Vec<_> = vectors.collect();
-            b.if_(place.live, |b| {
-                for (n, vector) in vectors.iter().enumerate() {
-                    b.st_global_vector(to.plus(n as i64 * 32), vector);
-                }
-            });
         }
     }
 
     /// Computes the warp's rows again that were written and are not finite but should be.
     pub fn write_again(&self, b: &mut Builder, output: &BlockOutput<'_>) {
-        write_again(b, self.thread, output, self.first, self.columns());
+        write_again(b, self.thread, output, self.first, self.out.len() as u32 * 2);
     }
 
     fn write_partial(&self, b: &mut Builder, output: &BlockOutput<'_>, partial: GlobalPtr) {

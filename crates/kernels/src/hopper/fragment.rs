@@ -104,16 +104,6 @@ impl Quad {
         Quad { lane, bits }
     }
 
-    /// Transposes 2 × 2 values: of the two lanes of a pair the even one gets value 0 of both, the odd one value 1, in the
-    /// lanes' order.
-    #[track_caller]
-    pub fn trade(&self, b: &mut Builder, [low, high]: [Reg<u32>; 2]) -> [Reg<u32>; 2] {
-        let odd = self.bits[0];
-        let sent = b.select::<u32>(odd, low, high);
-        let received = b.shuffle_xor(sent, 1);
-        [b.select(odd, received, low), b.select(odd, high, received)]
-    }
-
     /// Transposes 4 × 4 values: lane `i` gets value `i` of every lane, in the lanes' order.
     #[track_caller]
     pub fn transpose(&self, b: &mut Builder, mut values: [Reg<u32>; 4]) -> [Reg<u32>; 4] {

@@ -6,7 +6,7 @@ use crate::call::index::KvTile;
 use crate::call::rows::Block;
 use crate::call::task::{OpenTile, Order};
 use crate::call::visible::TileRange;
-use crate::hopper::epilogue::{self, Columns, Trade};
+use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile, Windows};
@@ -166,7 +166,6 @@ impl<'f> Warpgroup<'f> {
             first: 0,
             half: self.frame.config.half,
             watch: self.watch,
-            trade: Trade::Quad,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns, Trade};
+use crate::hopper::epilogue::{self, Columns};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::math::exact::Watch;
@@ -116,7 +116,6 @@ impl RightColumns<'_> {
             first: self.frame.config.left_columns(),
             half: self.frame.config.half,
             watch: self.watch,
-            trade: Trade::Pairs,
         }
     }
 

@@ -5,7 +5,7 @@ use super::kernel::Frame;
 use super::merge::Merging;
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
-use crate::hopper::epilogue::{self, Columns, Sinks, Trade};
+use crate::hopper::epilogue::{self, Columns, Sinks};
 use crate::hopper::fragment;
 use crate::hopper::parts::HeldRows;
 use crate::hopper::scores::{Scores, Seen, SeenTile};
@@ -141,7 +141,6 @@ impl Scoring<'_> {
             first: 0,
             half: self.frame.config.half,
             watch: self.watch,
-            trade: Trade::Pairs,
         }
     }
 
