@@ -48,7 +48,11 @@ class Vllm:
         path = pathlib.Path(spec.origin).parent / "vllm_flash_attn" / "_vllm_fa3_C.abi3.so"
         if not path.exists():
             raise ImportError("this vLLM has no FlashAttention 3")
-        torch.ops.load_library(path)
+        try:
+            torch.ops.load_library(path)
+        except OSError as error:
+            print("FlashAttention 3 of vLLM:", error)
+            raise ImportError("another torch than this vLLM is for") from error
         self.forward = torch.ops._vllm_fa3_C.fwd
         self.names = [argument.name for argument in self.forward.default._schema.arguments]
         self.name = f"vllm {version('vllm')}"
