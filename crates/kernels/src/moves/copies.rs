@@ -355,15 +355,16 @@ impl Keys {
             1 => first,
             _ => {
                 let lane = b.special("%laneid");
-                b.eval(lane.min(runs - 1) * step + first)
+                let key = b.eval(lane.min(runs - 1) * step + first);
+                // Behind the last key the first rows come once more: they are on their way already.
+                let exists = b.setp(Cmp::Lt, key, open.sequence.k_len);
+                b.select::<u32>(exists, key, first)
             }
         };
-        let known = b.eval(key.min(open.sequence.k_len - 1));
-        let (entry, _) = pages.page_rows.divide(b, known);
+        let (entry, within) = pages.page_rows.divide(b, key);
         let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
         let at = element(b, pages.table, entry);
         let page = b.ld_global::<u32>(at);
-        let (_, within) = pages.page_rows.divide(b, key);
         Some(Runs { page, within })
     }
 

@@ -16,7 +16,7 @@
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
-use crate::call::sequence::Sequence;
+use crate::call::sequence::{Sequence, prefetch_line};
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::{Ramp, TileRange};
 use crate::plan::tuning::ShareTuning;
@@ -213,6 +213,19 @@ impl Shares {
     fn count(&self, b: &mut Builder) -> Reg<u32> {
         let ctas = b.special("%nctaid.x");
         if self.cluster > 1 { b.eval(ctas / self.cluster) } else { ctas }
+    }
+
+    /// Brings lengths and the page table to L2 (all threads of all CTAs): what every CTA asks for first. That may come
+    /// before the grids before have ended, because what they write is written there.
+    pub fn prefetch(&self, b: &mut Builder, params: &Params) {
+        let keys = params.keys();
+        let thread = b.thread();
+        keys.lengths.prefetch(b, thread, self.batch);
+        let Some(pages) = keys.page_table else { return };
+        let cta = b.special("%ctaid.x");
+        let line = b.eval(cta * self.threads + thread);
+        let entries = b.eval(self.batch * pages.pages_per_sequence);
+        prefetch_line(b, pages.table, line, entries);
     }
 
     /// Finds this CTA's boundaries (all threads).
