@@ -102,21 +102,8 @@ impl Copier {
     ) {
         self.fill_by_warp(b, open, n, to, full, past_end, |b, counter| {
             b.if_(self.lead, |b| counter.arrive_expect(b, to.total_bytes()));
-            self.copy_runs(b, open, to, counter, (keys, map, runs));
+            keys.copy_runs(b, self.lead, open, runs, map, to, counter);
         });
-    }
-
-    /// Issues the copies of rows whose runs in pages have been looked up, which `counter` has been told of.
-    #[track_caller]
-    pub fn copy_runs(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        to: Panels,
-        counter: Counter,
-        (keys, map, runs): (&Keys, TensorMapParam, Runs),
-    ) {
-        keys.copy_runs(b, self.lead, open, runs, map, to, counter);
     }
 }
 

@@ -5,13 +5,12 @@
 //! each, a second warp brings the values: issuing them takes as long as multiplying does.
 
 use super::kernel::Frame;
-use crate::call;
 use crate::call::index::KvTile;
 use crate::call::task::OpenTile;
-use crate::moves::copies::{Column, Counter, Panels};
+use crate::moves::copies::{Column, Panels};
 use crate::roles::loader::{Copier, LoadRows, Order, RowsPastEnd};
 use crate::roles::queries::QueryLoader;
-use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, Roles, SharedTiles, TensorMapParam};
+use ptx::build::{Builder, Cursor, Producer, Reg, Roles, SharedTiles, TensorMapParam};
 
 struct Loader<'f> {
     frame: &'f Frame,
@@ -76,7 +75,6 @@ impl<'f> Loader<'f> {
         values: bool,
     ) {
         let keys = self.frame.params.keys();
-        self.prefetch(b, open, n, map, tiles);
         let runs = keys.look_up_runs(b, open, n, self.frame.config.tile);
         let slot = ring.take(b);
         slot.wait(b);
@@ -88,39 +86,6 @@ impl<'f> Loader<'f> {
         }
         self.copier.fill(b, open, n, to, full, past_end, |b, on| {
             keys.copy_rows(b, open, n, map, Column::fixed(0), to, on);
-        });
-    }
-}
-
-impl Loader<'_> {
-    /// Brings a KV tile to L2 whose turn comes when all buffers have been filled once more, where only one warpgroup
-    /// has queries. Its products take less time than memory needs to fill the buffers. Where work is shared out,
-    /// other CTAs leave memory time for that.
-    fn prefetch(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        n: KvTile,
-        map: TensorMapParam,
-        tiles: SharedTiles,
-    ) {
-        let Frame { config, params, .. } = self.frame;
-        if config.warpgroups == 1 || !matches!(params.order, call::task::Order::Shares(_)) {
-            return;
-        }
-        let ahead = n.before(b, config.stages as i32);
-        let lonely = b.setp(Cmp::Le, open.sequence.q_len, config.packing.tokens);
-        let exists = open.range.reaches(b, ahead);
-        let wanted = b.and(lonely, exists);
-        b.if_(wanted, |b| {
-            let keys = params.keys();
-            let (to, nowhere) = (Panels::of(tiles.tile(0)), Counter::Prefetch);
-            match keys.look_up_runs(b, open, ahead, config.tile) {
-                Some(runs) => self.copier.copy_runs(b, open, to, nowhere, (keys, map, runs)),
-                None => self.copier.issue(b, to, nowhere, |b, on| {
-                    keys.copy_rows(b, open, ahead, map, Column::fixed(0), to, on);
-                }),
-            }
         });
     }
 }
