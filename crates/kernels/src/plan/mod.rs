@@ -320,9 +320,6 @@ fn cuts(
     }
 }
 
-/// One share in this many may be left out.
-const LEFT_OVER: u32 = 16;
-
 /// KV tiles that a work tile visits at most.
 fn visible_tiles(problem: &Problem, n: u8, schedule: &Schedule) -> u64 {
     let segment = &problem.segments[n as usize];
@@ -377,6 +374,9 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
     let summary = format!("{schedule}, shared out by lengths on the device");
     finished(request, memory, kernels, launches, summary)
 }
+
+/// One share in this many may be left out.
+const LEFT_OVER: u32 = 16;
 
 /// How many of so many shares there are. Where queries fill one row block, memory is what a batch waits for. It is read
 /// fastest if all KV heads are at the same tokens, which takes as many shares of each.
