@@ -1,6 +1,7 @@
 """Charts of the sides of a benchmark, each as one SVG file without scripts.
 
     python benches/chart.py docs/h200/h200.json docs/h200/peers.json > docs/h200/h200.svg
+    python benches/chart.py docs/h200/serving.json > docs/h200/serving.svg
 """
 
 import json
@@ -107,6 +108,29 @@ def draw_ratios(document):
     return "\n".join(parts)
 
 
+def draw_batches(document):
+    """Microseconds of a server's batches, sixwarp beside FlashAttention 3, and their ratio."""
+    rows = [row for row in document["rows"] if "fa3" in row and row["row"].split()[-2] == "page"]
+    left, step = 330, 2 * BAR + GAP
+    height = TOP + len(rows) * step + 20
+    longest = max(max(row["ours"], row["fa3"]) for row in rows)
+    width = lambda time: time / longest * (WIDTH - left - 110)
+    parts = [
+        *opening(height),
+        text(20, 26, f"Batches of a server on {document['gpu']}, bf16, head dim 128: microseconds of one call", 16, INK),
+        text(20, 46, f"green: sixwarp; grey: FlashAttention 3 ({document['peer']}); behind: their ratio; {document['when']}", 11, GREY),
+    ]
+    for n, row in enumerate(rows):
+        y = TOP + n * step
+        parts.append(text(left - 8, y + BAR + 3, row["row"], 10, INK, "end"))
+        for side, colour, down in (("ours", OURS, 0), ("fa3", THEIRS, BAR)):
+            bar = f'<rect x="{left}" y="{y + down}" width="{width(row[side]):.1f}" height="{BAR}" fill="{colour}"/>'
+            parts += [bar, text(left + width(row[side]) + 4, y + down + BAR - 1, f"{row[side]:.0f}", 9, GREY)]
+        parts.append(text(WIDTH - 20, y + BAR + 3, f"{row['fa3'] / row['ours']:.2f}", 11, INK, "end"))
+    parts.append("</svg>\n")
+    return "\n".join(parts)
+
+
 def opening(height):
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -123,8 +147,8 @@ def text(x, y, content, size, colour, anchor="start"):
 
 
 def main():
-    about, peers = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:3])
-    sys.stdout.write(draw(about, about["rows"], peers))
+    about, *peers = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:3])
+    sys.stdout.write(draw(about, about["rows"], *peers) if peers else draw_batches(about))
 
 
 if __name__ == "__main__":

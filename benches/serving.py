@@ -5,25 +5,27 @@
     python benches/serving.py --only short
 
 Every row is one call on a paged cache, causal, bf16; those that begin with `short` are what an embedding model asks:
-many short sequences one after the other, each of which sees all of itself. Where FlashAttention 3 is installed (`flash_attn_interface`), it
-is timed beside it. `parts` is the sum of the times of the batch's parts run alone: single tokens together, and each
+many short sequences one after the other, each of which sees all of itself. Where FlashAttention 3 is installed
+(`flash3.py`: vLLM's wheel has it for all sizes of pages), it is timed beside it. `parts` is the sum of the times of the batch's parts run alone: single tokens together, and each
 longer query by itself. Calls are captured in CUDA graphs and replayed in turn; times are medians of one call.
 `--invariant N` does something else: it runs N random batches without cuts and compares one sequence's bits.
 """
 
 import argparse
+import datetime
 import json
+import math
 import random
 
 import torch
 
+import flash3
 import sixwarp
 from h200 import DEVICE, Replayed, interleaved
 
-try:
-    import flash_attn_interface
-except ImportError:
-    flash_attn_interface = None
+FA3 = flash3.installed()
+# Rows beside those of head dim 128 from pages.
+OTHERS = ("short", "mixed d", "ragged prefill d")
 
 
 class Batch:
@@ -53,12 +55,9 @@ class Batch:
 
     def theirs(self):
         longest = max(self.queries)
-        same = dict(cache_seqlens=self.lengths, page_table=self.table, causal=True)
         if longest == 1:
-            return flash_attn_interface.flash_attn_with_kvcache(self.q[:, None], self.k, self.v, **same)
-        return flash_attn_interface.flash_attn_with_kvcache(
-            self.q, self.k, self.v, cu_seqlens_q=self.offsets, max_seqlen_q=longest, **same
-        )
+            return FA3.paged(self.q[:, None], self.k, self.v, self.lengths, self.table)
+        return FA3.paged(self.q, self.k, self.v, self.lengths, self.table, self.offsets, longest)
 
     def parts(self):
         """Single tokens together, and every longer query alone."""
@@ -96,14 +95,14 @@ class Packed:
         self.q, self.k, self.v = tokens(heads), tokens(kv_heads), tokens(kv_heads)
         self.lengths, self.group = lengths, heads // kv_heads
         offsets = torch.tensor([0, *lengths], device=DEVICE).cumsum(0).to(torch.int32)
-        longest = max(lengths)
+        self.offsets, longest = offsets, max(lengths)
         self.packed = dict(cu_seqlens_q=offsets, cu_seqlens_k=offsets, max_seqlen_q=longest, max_seqlen_k=longest)
 
     def ours(self):
         return sixwarp.attention(self.q, self.k, self.v, **self.packed)
 
     def theirs(self):
-        return flash_attn_interface.flash_attn_varlen_func(self.q, self.k, self.v, **self.packed)
+        return FA3.packed(self.q, self.k, self.v, self.offsets, max(self.lengths))
 
     def parts(self):
         """None: a short sequence alone says nothing."""
@@ -158,7 +157,7 @@ def rows():
 def theirs(batch):
     """FlashAttention 3 on this batch; `None` where it is not installed or was built without what the batch needs."""
     # It has no wider heads.
-    if flash_attn_interface is None or batch.q.shape[-1] > 256:
+    if FA3 is None or batch.q.shape[-1] > 256:
         return None
     try:
         return Replayed(batch.theirs)
@@ -174,9 +173,18 @@ def measure(batch, rounds):
     figures = dict(ours=ours.median(), error=batch.error())
     if beside:
         figures["fa3"] = beside.median()
+        figures["apart"] = (ours.result.flatten().float() - beside.result.flatten().float()).abs().max().item()
     if parts:
         figures["parts"] = sum(part.median() for part in parts)
     return figures
+
+
+def summary(figures):
+    """Prints the geometric mean and the least of the ratios to FlashAttention 3 on head dim 128 from pages."""
+    ratios = [row["fa3"] / row["ours"] for row in figures if "fa3" in row and not row["row"].startswith(OTHERS)]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"{FA3.name}: {len(ratios)} rows, geometric mean {mean:.3f}, least {min(ratios):.3f}")
 
 
 def check_invariance(count, heads, kv_heads, dim):
@@ -203,7 +211,7 @@ def check_invariance(count, heads, kv_heads, dim):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="rows whose names begin so")
+    parser.add_argument("--only", default="", help="rows whose names begin so, or so: a list with commas")
     parser.add_argument("--pages", default="16,64,256", help="page sizes")
     parser.add_argument("--rounds", type=int, default=7, help="replays of each side")
     parser.add_argument("--invariant", type=int, help="compares bits over so many random batches instead")
@@ -218,7 +226,7 @@ def main():
     pages = options.pages.split(",")
     paged = [(name, Batch, batch) for name, batch in rows() if name.split()[-1] in pages]
     for name, kind, batch in paged + [(name, Packed, batch) for name, batch in short_rows()]:
-        if not name.startswith(options.only):
+        if not name.startswith(tuple(options.only.split(","))):
             continue
         with torch.inference_mode():
             row = measure(kind(*batch), options.rounds)
@@ -226,9 +234,12 @@ def main():
         others = "  ".join(f"{side} {row[side]:7.1f} us ({row[side] / row['ours']:.2f} x)" for side in ("fa3", "parts") if side in row)
         print(f"{name:46s} {row['ours']:7.1f} us  {others}  error {row['error']:.0e}", flush=True)
         torch.cuda.empty_cache()
+    summary(figures)
     if options.json:
+        about = dict(gpu=torch.cuda.get_device_name(), torch=torch.__version__, peer=FA3.name if FA3 else None)
+        about["when"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         with open(options.json, "w") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": figures}, file, indent=1)
+            json.dump({**about, "rows": figures}, file, indent=1)
 
 
 if __name__ == "__main__":

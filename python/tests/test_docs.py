@@ -51,3 +51,11 @@ def test_the_chart_of_the_h200_is_current():
     spec.loader.exec_module(chart)
     figures, peers = (json.loads((ROOT / f"docs/h200/{name}.json").read_text(encoding="utf-8")) for name in ("h200", "peers"))
     assert chart.draw(figures, figures["rows"], peers) == (ROOT / "docs/h200/h200.svg").read_text(encoding="utf-8")
+
+
+def test_the_chart_of_batches_is_current():
+    spec = importlib.util.spec_from_file_location("chart", ROOT / "benches" / "chart.py")
+    chart = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(chart)
+    figures = json.loads((ROOT / "docs/h200/serving.json").read_text(encoding="utf-8"))
+    assert chart.draw_batches(figures) == (ROOT / "docs/h200/serving.svg").read_text(encoding="utf-8")

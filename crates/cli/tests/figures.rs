@@ -202,19 +202,44 @@ fn the_page_has_batches_beside_their_parts() {
 fn the_page_has_batches_of_a_server() {
     let json: Value = serde_json::from_str(&read("docs/h200/serving.json")).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");
-    let time = |batch: &str, page: &str| {
+    let row = |batch: &str, page: &str| {
         let name = format!("{batch} page {page}");
         let row = rows.iter().find(|row| row["row"] == name.as_str());
-        number(row.unwrap_or_else(|| panic!("no {name}")), "ours")
+        row.unwrap_or_else(|| panic!("no {name}"))
     };
-    let batches = rows.iter().filter_map(|row| row["row"].as_str()?.strip_suffix(" page 16"));
-    // Of two decodes with the same lengths one is on the page.
-    for batch in batches.filter(|batch| *batch != "decode 64/8 b64 4096") {
-        let times = ["16", "64", "256"].map(|page| format!("{:.0}", time(batch, page)));
+    let ratio = |row: &Value| number(row, "fa3") / number(row, "ours");
+    let mut ratios = Vec::new();
+    for batch in rows.iter().filter_map(|row| row["row"].as_str()?.strip_suffix(" page 16")) {
+        let of_pages = ["16", "64", "256"].map(|page| row(batch, page));
+        let times = |side| of_pages.map(|row| format!("{:.0}", number(row, side))).join(" / ");
+        let times_as_fast = of_pages.map(|row| format!("{:.2}", ratio(row))).join(" / ");
         let line = match batch.starts_with("mixed") {
             true => "mixed 32/8 30 decodes, a prefill of 512 on 4,000 keys and one of 1,536",
             false => batch,
         };
-        assert_line("docs/h200.md", line, &[times.join(" / ")]);
+        assert_line("docs/h200.md", line, &[times("fa3"), times("ours"), times_as_fast]);
+        ratios.extend(of_pages.map(ratio));
+    }
+    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let sentence = format!(
+        "{} rows beside FlashAttention 3: geometric mean {mean:.3}, least {least:.3}.",
+        ratios.len()
+    );
+    assert!(read("docs/h200.md").contains(&sentence), "{sentence}");
+}
+
+#[test]
+fn the_page_has_many_short_sequences() {
+    let json: Value = serde_json::from_str(&read("docs/h200/serving.json")).expect("JSON");
+    let short = |row: &&Value| row["row"].as_str().is_some_and(|name| name.starts_with("short "));
+    let rows: Vec<_> = json["rows"].as_array().expect("rows").iter().filter(short).collect();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let name = row["row"].as_str().expect("a name");
+        let words: Vec<_> = name.split(' ').collect();
+        let (ours, theirs) = (number(row, "ours"), number(row, "fa3"));
+        let cells = [format!("{ours:.0}"), format!("{theirs:.0}"), format!("{:.2}", theirs / ours)];
+        assert_line("docs/h200.md", &format!("{} heads, {}", words[1], words[2]), &cells);
     }
 }

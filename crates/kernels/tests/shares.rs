@@ -134,11 +134,39 @@ fn no_processor_gets_more_than_its_share() {
             let copies = copies(kernel, &case(name, kernel, &batch));
             let mean = copies.iter().sum::<u32>() as f64 / f64::from(PROCESSORS);
             let most = f64::from(copies.into_iter().max().unwrap_or(0));
-            // Queries of each unit, and cuts between tiles of keys, are what is left. Wide rows are eight copies.
-            let rest = if kernel.2 == WIDE { 40.0 } else { 10.0 };
+            // Queries of each unit, and cuts between tiles of keys, are what is left. Wide rows are eight copies, and
+            // Hopper's tiles of narrow ones from pages two.
+            let rest = match kernel {
+                (_, _, WIDE) => 40.0,
+                (Arch::Sm90, ..) => 20.0,
+                _ => 10.0,
+            };
             assert!(most <= 1.15 * mean + rest, "{name} {kernel:?}: {copies:?}");
         }
     }
+}
+
+/// All KV heads have as many CTAs where memory is what a batch waits for, so that they read the same tokens together.
+#[test]
+fn single_tokens_have_as_many_shares_of_each_head() {
+    let shares = |kv_heads: u64, queries: [u64; 2]| {
+        let text = format!(
+            "[[case]]\nname = \"x\"\nheads = {}\nkv_heads = {kv_heads}\ndim = 128\nqueries = {queries:?}\n\
+             keys = [50000, 40000]\nmask = \"causal\"\nlayout = \"paged\"\npage = 64\n",
+            4 * kv_heads
+        );
+        let case = cases::parse(&text).expect("a case").remove(0);
+        let mut engine = Simulated::on(Arch::Sm90);
+        engine.options.processors = 132;
+        let program = planned(&engine, &case.problem().expect("valid"));
+        program.launches.last().expect("a launch").grid[0]
+    };
+    assert_eq!(shares(32, [1, 1]), 128);
+    assert_eq!(shares(33, [1, 1]), 132);
+    // Twelve CTAs are too many to leave out.
+    assert_eq!(shares(40, [1, 1]), 132);
+    // Products are what a prefill waits for.
+    assert_eq!(shares(32, [1, 600]), 132);
 }
 
 /// The output of one token after a run in which the sequences but `kept` have other lengths.

@@ -4,7 +4,7 @@ use crate::call::index::{KeyBatch, QueryBatch, SequenceIndex};
 use crate::call::memory::Memory;
 use problem::{Problem, QueryLengths, SegmentSlot, Slot};
 use program::build::Arguments;
-use ptx::build::{Builder, GlobalPtr, Reg};
+use ptx::build::{Builder, Cmp, GlobalPtr, Reg};
 
 /// Where lengths come from.
 ///
@@ -90,6 +90,14 @@ impl Lengths {
         }
     }
 
+    /// Brings line `line` of the lengths and offsets of `batch` sequences to L2.
+    #[track_caller]
+    pub fn prefetch(&self, b: &mut Builder, line: Reg<u32>, batch: Reg<u32>) {
+        for table in [self.cu_seqlens_q, self.cu_seqlens_k, self.used].into_iter().flatten() {
+            prefetch_line(b, table, line, batch);
+        }
+    }
+
     /// The sequence of number `number`.
     #[track_caller]
     pub fn sequence(&self, b: &mut Builder, number: SequenceIndex) -> Sequence {
@@ -117,6 +125,18 @@ impl Lengths {
         let (q_batch, k_batch) = (QueryBatch::new(q_batch), KeyBatch::new(k_batch));
         Sequence { q_batch, q_start, q_len, k_batch, k_start, k_len, k_skipped: None }
     }
+}
+
+/// 32-bit elements of a line of L2.
+const LINE: u32 = 32;
+
+/// Brings line `line` of a table of `count` 32-bit elements to L2, if there is one.
+#[track_caller]
+pub fn prefetch_line(b: &mut Builder, table: GlobalPtr, line: Reg<u32>, count: Reg<u32>) {
+    let first = b.eval(line * LINE);
+    let exists = b.setp(Cmp::Lt, first, count);
+    let at = element(b, table, first);
+    b.if_(exists, |b| b.prefetch_to_l2(at));
 }
 
 /// Address of a 32-bit element.

@@ -418,6 +418,7 @@ impl Params {
                 if clustered {
                     b.cluster_barrier();
                 }
+                shares.prefetch(b, self);
                 self.begin(b);
                 shares.find(b, self);
             }

@@ -10,6 +10,9 @@ use ptx::build::{
     TensorMapParam,
 };
 
+/// Lanes of a warp.
+const LANES: u32 = 32;
+
 /// Where one tile of rows goes: panels side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels {
@@ -319,7 +322,77 @@ impl Params {
     }
 }
 
+/// Where the runs of rows of a KV tile are that lie in one page each: lane `n` of a warp knows run `n`.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Page of the run.
+    page: Reg<u32>,
+    /// Its first row there.
+    within: Reg<u32>,
+}
+
 impl Keys {
+    /// Asks (a whole warp) where the rows of tile `n` are, of `rows` keys; `None` where they are not in pages, or a
+    /// warp has fewer lanes than there are runs.
+    ///
+    /// What is asked for before the wait for a place in shared memory comes during that wait. The copies would wait
+    /// for it otherwise, one after the other.
+    #[track_caller]
+    pub fn look_up_runs(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: KvTile,
+        rows: u32,
+    ) -> Option<Runs> {
+        let pages = self.page_table?;
+        let (step, runs) = (self.rows_per_copy, rows / self.rows_per_copy);
+        if runs > LANES {
+            return None;
+        }
+        let first = n.first_key(b, rows).reinterpret::<u32>();
+        let key = match runs {
+            1 => first,
+            _ => {
+                let lane = b.special("%laneid");
+                let key = b.eval(lane.min(runs - 1) * step + first);
+                // Behind the last key the first rows come once more: they are on their way already.
+                let exists = b.setp(Cmp::Lt, key, open.sequence.k_len);
+                b.select::<u32>(exists, key, first)
+            }
+        };
+        let (entry, within) = pages.page_rows.divide(b, key);
+        let entry = b.eval(open.tile.sequence.reg() * pages.pages_per_sequence + entry);
+        let at = element(b, pages.table, entry);
+        let page = b.ld_global::<u32>(at);
+        Some(Runs { page, within })
+    }
+
+    /// Issues (a whole warp, of which one thread is the `lead`) the copies of the rows of a tile whose runs have been
+    /// looked up, counted on `barrier`.
+    #[track_caller]
+    pub fn copy_runs(
+        &self,
+        b: &mut Builder,
+        lead: Reg<bool>,
+        open: &OpenTile,
+        runs: Runs,
+        map: TensorMapParam,
+        to: Panels,
+        barrier: Counter,
+    ) {
+        let (step, column) = (self.rows_per_copy, Column::fixed(0));
+        if step == to.rows {
+            let at = [runs.within, runs.page];
+            return b.if_(lead, |b| self.copy_box(b, open, at, map, column, to, barrier));
+        }
+        b.range(0, to.rows / step, |b, run| {
+            let at = [runs.within, runs.page].map(|own| b.lane_value(own, run));
+            let to = Panels { at: b.smem_add(to.at, run * (step * to.row_bytes())), ..to };
+            b.if_(lead, |b| self.copy_box(b, open, at, map, column, to, barrier));
+        });
+    }
+
     /// Issues (one thread) the copies of the rows of tile `n`, columns from `column` on, counted on
     /// `barrier`.
     #[track_caller]

@@ -340,7 +340,7 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
     let tiling = schedule.tiling();
     let most_work_tiles = most_work_tiles(problem, &tiling);
     let key_tiles = key_tiles(problem, n, &schedule);
-    let shares = options.processors / schedule.cluster();
+    let shares = in_step(problem, &tiling, options.processors / schedule.cluster());
     let shares = most_work_tiles.saturating_mul(key_tiles.into()).clamp(1, shares.into()) as u32;
     let exchange = cuts.then(|| {
         let tail = has_tail(problem, &schedule, options);
@@ -373,6 +373,17 @@ fn shared_out(request: &Request<'_>, schedule: Schedule, n: u8, cuts: bool) -> P
     let (kernels, launches) = lower.into_iter().chain([attention]).unzip();
     let summary = format!("{schedule}, shared out by lengths on the device");
     finished(request, memory, kernels, launches, summary)
+}
+
+/// One share in this many may be left out.
+const LEFT_OVER: u32 = 16;
+
+/// How many of so many shares there are. Where queries fill one row block, memory is what a batch waits for. It is read
+/// fastest if all KV heads are at the same tokens, which takes as many shares of each.
+fn in_step(problem: &Problem, tiling: &Tiling, shares: u32) -> u32 {
+    let blocks = tiling.packing.blocks(tiling.group, problem.longest_query());
+    let over = shares % problem.kv_heads().min(shares.into()) as u32;
+    if blocks == 1 && over <= shares / LEFT_OVER { shares - over } else { shares }
 }
 
 /// Whether the last part of the work goes to the CTAs that are done first. Single tokens wait for memory alone, which

@@ -4,9 +4,9 @@
 //! queries, keys and values come is the order in which the warps that multiply ask for them ([`Order`]).
 
 use crate::call::index::KvTile;
-use crate::call::task::OpenTile;
-use crate::moves::copies::{Counter, Panels, Tail};
-use ptx::build::{Builder, Reg, Signals};
+use crate::call::task::{Keys, OpenTile};
+use crate::moves::copies::{Counter, Panels, Runs, Tail};
+use ptx::build::{Builder, Reg, Signals, TensorMapParam};
 
 /// How a warp issues copies and publishes what they bring.
 #[derive(Clone, Copy, Debug)]
@@ -68,10 +68,42 @@ impl Copier {
         copies: impl Fn(&mut Builder, Counter),
     ) {
         let issue = |b: &mut Builder, counter| self.issue(b, to, counter, &copies);
+        self.fill_by_warp(b, open, n, to, full, past_end, issue);
+    }
+
+    /// The same with copies that the whole warp issues, and announces.
+    #[track_caller]
+    pub fn fill_by_warp(
+        &self,
+        b: &mut Builder,
+        open: &OpenTile,
+        n: KvTile,
+        to: Panels,
+        full: impl Into<Counter>,
+        past_end: RowsPastEnd,
+        issue: impl Fn(&mut Builder, Counter),
+    ) {
         match past_end {
             RowsPastEnd::Cleared => self.tail.publish(b, open, n, to, full, issue),
             RowsPastEnd::Stay => issue(b, full.into()),
         }
+    }
+
+    /// Fills `to` with the rows of KV tile `n`, whose runs in pages have been looked up, and publishes it on `full`.
+    #[track_caller]
+    pub fn fill_runs(
+        &self,
+        b: &mut Builder,
+        (open, n): (&OpenTile, KvTile),
+        to: Panels,
+        full: impl Into<Counter>,
+        past_end: RowsPastEnd,
+        (keys, map, runs): (&Keys, TensorMapParam, Runs),
+    ) {
+        self.fill_by_warp(b, open, n, to, full, past_end, |b, counter| {
+            b.if_(self.lead, |b| counter.arrive_expect(b, to.total_bytes()));
+            keys.copy_runs(b, self.lead, open, runs, map, to, counter);
+        });
     }
 }
 

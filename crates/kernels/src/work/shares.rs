@@ -1,10 +1,13 @@
 //! Work shared out by lengths that only the device knows.
 //!
-//! Work tiles stand in a row: by sequence, by head,
+//! Work tiles stand in a row: by KV head, by sequence,
 //! by tile. Each costs its KV tiles and a little for its ends, and every CTA (or cluster) takes the
 //! same share of the whole cost, from one boundary to the next. A boundary may cut a work tile between two
 //! KV tiles; the last of the CTAs that have parts of it finishes it (see
 //! [`exchange`](crate::work::exchange)).
+//!
+//! Rows of all heads of a token are neighbours in memory. Heads come first in the row of work tiles, so that CTAs read the same
+//! tokens of several heads at the same time: where the number of CTAs is a multiple of that of heads, of all.
 //!
 //! Before its roles begin, each CTA finds its two boundaries by itself: the cost of a sequence's tiles has
 //! a closed form, threads add up sequences, and the one whose sequence a boundary falls into says so.
@@ -16,7 +19,7 @@
 //! Nothing depends on the largest lengths that the host was told, so a captured launch serves any batch.
 
 use crate::call::index::{KvHead, SequenceIndex, SplitIndex, WorkTileIndex};
-use crate::call::sequence::Sequence;
+use crate::call::sequence::{Sequence, prefetch_line};
 use crate::call::task::{OpenTile, Params};
 use crate::call::visible::{Ramp, TileRange};
 use crate::plan::tuning::ShareTuning;
@@ -31,7 +34,7 @@ use ptx::build::{Builder, Cmp, Reg, SharedArray, SmemPtr};
 const MOST: f32 = (1u64 << 31) as f32;
 /// Cost of a KV tile, where there is room for it.
 const FINEST: f32 = 64.0;
-/// Words of a boundary: work tile, step, sequence, index of the work tile in the sequence.
+/// Words of a boundary: work tile, step, sequence (counted over all heads), index of the work tile in it.
 const WORDS: u32 = 4;
 
 /// Where the boundaries of a piece of the tail are, behind those of the share.
@@ -87,8 +90,8 @@ pub struct Shares {
 struct Shared {
     /// Cost and work tiles of each warp's sequences.
     sums: SmemPtr,
-    /// The sequence that each boundary falls into, the cost before it in the sequence, and the work
-    /// tiles before the sequence.
+    /// The sequence that each boundary falls into, the cost before it in the sequence, its head, and the work
+    /// tiles before the sequence in that head.
     found: SmemPtr,
     /// Both boundaries, and behind them those of the piece of the tail that the CTA takes.
     boundaries: SmemPtr,
@@ -128,8 +131,8 @@ impl Costs {
 struct Share {
     /// Work tiles that remain.
     remaining: Reg<u32>,
-    /// Where the work tile behind the next one is: its sequence, and its index there.
-    sequence: SequenceIndex,
+    /// Where the work tile behind the next one is: its sequence, counted over all heads, and its index there.
+    place: Reg<u32>,
     index: Reg<u32>,
     /// Whether this is a piece of the tail, where there can be one.
     in_tail: Option<Reg<bool>>,
@@ -215,6 +218,19 @@ impl Shares {
         if self.cluster > 1 { b.eval(ctas / self.cluster) } else { ctas }
     }
 
+    /// Brings lengths and the page table to L2 (all threads of all CTAs): what every CTA asks for first. That may come
+    /// before the grids before have ended, because what they write is written there.
+    pub fn prefetch(&self, b: &mut Builder, params: &Params) {
+        let keys = params.keys();
+        let thread = b.thread();
+        keys.lengths.prefetch(b, thread, self.batch);
+        let Some(pages) = keys.page_table else { return };
+        let cta = b.special("%ctaid.x");
+        let line = b.eval(cta * self.threads + thread);
+        let entries = b.eval(self.batch * pages.pages_per_sequence);
+        prefetch_line(b, pages.table, line, entries);
+    }
+
     /// Finds this CTA's boundaries (all threads).
     pub fn find(&self, b: &mut Builder, params: &Params) {
         let thread = b.thread();
@@ -251,20 +267,21 @@ impl Shares {
             b.barrier_all();
             let (warps_before, all) = self.sums(b, thread);
             let next = [0, 1].map(|n| b.eval(before[n] + all[n]));
-            let total = total.unwrap_or(next);
+            let of_head = total.unwrap_or(next)[0];
+            let total = b.eval(of_head * self.kv_heads);
             let starts = |b: &mut Builder| {
                 [0, 1].map(|n| b.eval(sums[n] + warps_before[n] + before[n] - amount[n]))
             };
             let border = match self.tail {
-                None => total[0],
+                None => total,
                 Some(tail) => {
                     let [start, _] = starts(b);
-                    self.border(b, params, tail, at, [start, amount[0], total[0]])
+                    self.border(b, params, tail, at, [start, amount[0], of_head, total])
                 }
             };
-            self.set_targets(b, [border, total[0]], &targets, each);
+            self.set_targets(b, [border, total], &targets, each);
             let start = starts(b);
-            self.claim(b, &targets, at, amount, start);
+            self.claim(b, &targets, at, of_head, amount, start);
             for (before, next) in before.into_iter().zip(next) {
                 b.assign(before, next);
             }
@@ -297,7 +314,7 @@ impl Shares {
         );
     }
 
-    /// Cost and number of the work tiles of sequence `at`, none if there is no such sequence.
+    /// Cost and number of the work tiles of one head of sequence `at`, none if there is no such sequence.
     fn amount(&self, b: &mut Builder, params: &Params, at: Reg<u32>) -> Amount {
         let amount = [b.value::<u32>(0), b.value::<u32>(0)];
         let exists = b.setp(Cmp::Lt, at, self.batch);
@@ -305,7 +322,7 @@ impl Shares {
             let costs = self.costs(b, params, SequenceIndex::new(at));
             let of_head = self.of_head(b, &costs);
             for (amount, of_head) in amount.into_iter().zip([of_head, costs.tiles]) {
-                b.assign(amount, of_head * self.kv_heads);
+                b.assign(amount, of_head);
             }
         });
         amount
@@ -369,14 +386,14 @@ impl Shares {
     }
 
     /// Where shares end and the tail begins: at `total` if there is none. Thread by thread, a sequence `at` begins at
-    /// `start` and costs `cost`.
+    /// `start` of each head and costs `cost`; a head costs `of_head`.
     fn border(
         &self,
         b: &mut Builder,
         params: &Params,
         tail: Tail,
         at: Reg<u32>,
-        [start, cost, total]: [Reg<u32>; 3],
+        [start, cost, of_head, total]: [Reg<u32>; 4],
     ) -> Reg<u32> {
         let border = b.value(total);
         let in_tiles = b.to_f32(total);
@@ -388,12 +405,11 @@ impl Shares {
         b.if_(large, |b| {
             let part = b.eval(total / PART);
             let target = b.eval(total - part);
-            let end = b.eval(start + cost);
-            let begun = b.setp(Cmp::Ge, target, start);
-            let within = b.setp(Cmp::Lt, target, end);
-            let falls_into = b.and(begun, within);
+            let (head, within_head) = head_at(b, target, of_head);
+            let falls_into = falls_into(b, within_head, start, cost);
             b.if_(falls_into, |b| {
-                let before = self.work_tile_before(b, params, at, start, target);
+                let before = self.work_tile_before(b, params, at, start, within_head);
+                let before = b.eval(head * of_head + before);
                 tail.set_border(b, before);
             });
             b.barrier_all();
@@ -407,7 +423,7 @@ impl Shares {
         border
     }
 
-    /// The cost before the work tile of sequence `at`, which begins at `start`, that `target` falls into.
+    /// The cost in a head before the work tile of sequence `at`, which begins at `start`, that `target` falls into.
     fn work_tile_before(
         &self,
         b: &mut Builder,
@@ -417,10 +433,7 @@ impl Shares {
         target: Reg<u32>,
     ) -> Reg<u32> {
         let costs = self.costs(b, params, SequenceIndex::new(at));
-        let of_head = self.of_head(b, &costs);
         let rest = b.eval(target - start);
-        let heads = b.eval(rest / of_head * of_head);
-        let rest = b.eval(rest - heads);
         let rest = b.to_f32(rest);
         let rest = b.mul(rest, self.unscale);
         let tile = self.tile_at(b, &costs, rest);
@@ -428,7 +441,7 @@ impl Shares {
         let before = costs.of_first(b, tile);
         let before = b.mul(before, self.scale);
         let before = b.round_to_u32(before);
-        b.eval((start + heads + before).min(target))
+        b.eval((start + before).min(target))
     }
 
     /// The cost before each of the boundaries, and that of a share, whose last one ends at `border`.
@@ -462,24 +475,23 @@ impl Shares {
         }
     }
 
-    /// Leaves word of the boundaries that fall into sequence `at`, which begins at `start`.
+    /// Leaves word of the boundaries that fall into sequence `at`, which begins at `start` of a head, in any head.
     fn claim(
         &self,
         b: &mut Builder,
         targets: &[Reg<u32>],
         at: Reg<u32>,
+        of_head: Reg<u32>,
         [cost, _]: Amount,
         [start, work_tiles]: Amount,
     ) {
-        let end = b.eval(start + cost);
         for (n, &target) in targets.iter().enumerate() {
-            let begun = b.setp(Cmp::Ge, target, start);
-            let within = b.setp(Cmp::Lt, target, end);
-            let falls_into = b.and(begun, within);
+            let (head, target) = head_at(b, target, of_head);
+            let falls_into = falls_into(b, target, start, cost);
             b.if_(falls_into, |b| {
                 let rest = b.eval(target - start);
                 let to = self.shared().found.plus(n as u32 * WORDS * 4);
-                b.st_shared_vector(to, &[at, rest, work_tiles, work_tiles]);
+                b.st_shared_vector(to, &[at, rest, head, work_tiles]);
             });
         }
     }
@@ -492,8 +504,9 @@ impl Shares {
         thread: Reg<u32>,
         targets: &[Reg<u32>],
         each: Reg<u32>,
-        [total, work_tiles]: Amount,
+        of_head: Amount,
     ) {
+        let [total, work_tiles] = of_head.map(|of_head| b.eval(of_head * self.kv_heads));
         let works = b.setp(Cmp::Lt, thread, targets.len() as u32);
         b.if_(works, |b| {
             let (last, others) = targets.split_last().expect("boundaries");
@@ -502,11 +515,12 @@ impl Shares {
                 b.select::<u32>(own, other, target)
             });
             // Behind everything.
-            let boundary = [work_tiles, b.value::<u32>(0), self.batch, b.value::<u32>(0)];
+            let places = b.eval(self.batch * self.kv_heads);
+            let boundary = [work_tiles, b.value::<u32>(0), places, b.value::<u32>(0)];
             let boundary = boundary.map(|word| b.value::<u32>(word));
             let within = b.setp(Cmp::Lt, target, total);
             b.if_(within, |b| {
-                let inside = self.inside(b, params, thread, each);
+                let inside = self.inside(b, params, thread, each, of_head[1]);
                 for (word, inside) in boundary.into_iter().zip(inside) {
                     b.assign(word, inside);
                 }
@@ -543,18 +557,15 @@ impl Shares {
         params: &Params,
         thread: Reg<u32>,
         share: Reg<u32>,
+        tiles_of_head: Reg<u32>,
     ) -> [Reg<u32>; WORDS as usize] {
         let from = b.smem_add(self.shared().found, thread * (WORDS * 4));
         let found = b.ld_shared_vector::<u32>(from, 4);
-        let (sequence, rest, work_tiles) = (found[0], found[1], found[2]);
+        let (sequence, rest, head, work_tiles) = (found[0], found[1], found[2], found[3]);
         let costs = self.costs(b, params, SequenceIndex::new(sequence));
-        let of_head = self.of_head(b, &costs);
-        let head = b.eval(rest / of_head);
-        let rest = b.eval(rest - head * of_head);
         let rest = b.to_f32(rest);
         let rest = b.mul(rest, self.unscale);
         let tile = self.tile_at(b, &costs, rest);
-        let index = b.eval(head * costs.tiles + tile);
         let (step, of) = self.step_at(b, params, &costs, KvHead::new(head), tile, rest);
         let step = self.snap(b, step, of, share);
         // At the end of a work tile is the beginning of the next one.
@@ -563,13 +574,13 @@ impl Shares {
         let ends = b.and(ends, begun);
         let step = b.select::<u32>(ends, 0, step);
         let further = b.select::<u32>(ends, 1, 0);
-        let index = b.eval(index + further);
-        let work_tile = b.eval(work_tiles + index);
-        let leaves = b.setp(Cmp::Ge, index, costs.tiles * self.kv_heads);
+        let index = b.eval(tile + further);
+        let work_tile = b.eval(head * tiles_of_head + work_tiles + index);
+        let leaves = b.setp(Cmp::Ge, index, costs.tiles);
         let further = b.select::<u32>(leaves, 1, 0);
-        let sequence = b.eval(sequence + further);
+        let place = b.eval(head * self.batch + sequence + further);
         let index = b.select::<u32>(leaves, 0, index);
-        [work_tile, step, sequence, index]
+        [work_tile, step, place, index]
     }
 
     /// The work tile at `cost` of a head.
@@ -668,22 +679,21 @@ impl Shares {
             |b| {
                 let back = b.setp(Cmp::Eq, share.index, 0);
                 let one = b.select::<u32>(back, 1, 0);
-                let number = share.sequence.reg();
-                b.assign(number, number - one);
-                let sequence = params.keys().lengths.sequence(b, share.sequence);
-                let tiles = params.tiling.tiles(b, sequence.q_len);
-                let all = b.eval(tiles * self.kv_heads);
-                b.if_else(
-                    back,
-                    |b| b.assign(share.index, all),
-                    |b| {
-                        b.assign(share.index, share.index - 1);
-                        let open = self.open(b, params, &share, sequence, tiles);
-                        body(b, open);
-                        b.assign(share.remaining, share.remaining - 1);
-                        self.go_on(b, &share, lead);
-                    },
-                );
+                b.assign(share.place, share.place - one);
+                let head = b.eval(share.place / self.batch);
+                let sequence = SequenceIndex::new(b.eval(share.place - head * self.batch));
+                let lengths = params.keys().lengths.sequence(b, sequence);
+                let tiles = params.tiling.tiles(b, lengths.q_len);
+                let next = b.select::<u32>(back, tiles, share.index);
+                b.assign(share.index, next);
+                let any = b.setp(Cmp::Gt, share.index, 0);
+                b.if_(any, |b| {
+                    b.assign(share.index, share.index - 1);
+                    let open = self.open(b, params, &share, lengths, (sequence, KvHead::new(head)));
+                    body(b, open);
+                    b.assign(share.remaining, share.remaining - 1);
+                    self.go_on(b, &share, lead);
+                });
             },
         );
     }
@@ -708,7 +718,7 @@ impl Shares {
                 b.assign(in_tail, yes);
                 let piece = self.share(b, share.in_tail);
                 b.assign(share.remaining, piece.remaining);
-                b.assign(share.sequence.reg(), piece.sequence.reg());
+                b.assign(share.place, piece.place);
                 b.assign(share.index, piece.index);
             });
         });
@@ -734,7 +744,7 @@ impl Shares {
         let work_tiles = b.eval(end.work_tile - start.work_tile);
         Share {
             remaining: b.eval(work_tiles + one),
-            sequence: SequenceIndex::new(b.value(place[0])),
+            place: b.value(place[0]),
             index: b.eval(place[1] + one),
             in_tail,
         }
@@ -771,15 +781,13 @@ impl Shares {
         b: &mut Builder,
         params: &Params,
         share: &Share,
-        sequence: Sequence,
-        tiles: Reg<u32>,
+        lengths: Sequence,
+        (sequence, kv_head): (SequenceIndex, KvHead),
     ) -> OpenTile {
-        let kv_head = b.eval(share.index / tiles);
-        let index = b.eval(share.index - kv_head * tiles);
         let split = SplitIndex::new(b.value(0));
-        let (kv_head, index) = (KvHead::new(kv_head), WorkTileIndex::new(index));
-        let tile = Tile { sequence: share.sequence, kv_head, index, split };
-        let mut open = params.open_work_tile(b, sequence, tile);
+        let index = WorkTileIndex::new(b.value(share.index));
+        let tile = Tile { sequence, kv_head, index, split };
+        let mut open = params.open_work_tile(b, lengths, tile);
         let Some(_) = self.exchange else { return open };
         let end = open.range.end.reg();
         let all = open.range.count(b).reinterpret::<u32>();
@@ -800,4 +808,20 @@ impl Shares {
         });
         open
     }
+}
+
+/// The head that `target` falls into, where heads cost `of_head` each, and the cost before it there.
+#[track_caller]
+fn head_at(b: &mut Builder, target: Reg<u32>, of_head: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+    let head = b.eval(target / of_head.max(1));
+    (head, b.eval(target - head * of_head))
+}
+
+/// Whether `target` falls into what begins at `start` and costs `cost`.
+#[track_caller]
+fn falls_into(b: &mut Builder, target: Reg<u32>, start: Reg<u32>, cost: Reg<u32>) -> Reg<bool> {
+    let end = b.eval(start + cost);
+    let begun = b.setp(Cmp::Ge, target, start);
+    let within = b.setp(Cmp::Lt, target, end);
+    b.and(begun, within)
 }

@@ -17,6 +17,9 @@ use crate::work::exchange::Size;
 use problem::{DType, Mask, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
 
+/// Rows of a copy from pages at most. Of the last tile of a sequence copies of fewer rows bring fewer that are not there.
+const PAGED_COPY: u32 = 64;
+
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -34,6 +37,8 @@ pub struct Config {
     pub warpgroups: u32,
     /// Keys per tile.
     pub tile: u32,
+    /// Keys per tensor copy at most.
+    pub copied_rows: u32,
     /// Buffers of queries.
     pub q_stages: u32,
     /// Buffers of keys (and of values, where they are separate).
@@ -101,6 +106,10 @@ impl Config {
             group,
             warpgroups,
             tile,
+            copied_rows: match segment.paging {
+                Some(_) if tile.is_multiple_of(PAGED_COPY) => PAGED_COPY,
+                _ => tile,
+            },
             q_stages: 2,
             stages: if shared_kv { 3 } else { 2 },
             shared_kv,
@@ -150,7 +159,7 @@ impl Config {
             blocks: self.warpgroups,
             cluster: 1,
             tile: self.tile,
-            copied_rows: self.tile,
+            copied_rows: self.copied_rows,
             whole_queries: false,
             slices: 1,
             panel: Panel::Swizzled,

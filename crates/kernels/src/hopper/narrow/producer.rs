@@ -74,12 +74,16 @@ impl<'f> Loader<'f> {
         (tiles, ring): (SharedTiles, &Cursor<Producer>),
         values: bool,
     ) {
+        let keys = self.frame.params.keys();
+        let runs = keys.look_up_runs(b, open, n, self.frame.config.tile);
         let slot = ring.take(b);
         slot.wait(b);
         let to = Panels::of(slot.tile(b, tiles));
         let full = slot.full(b);
-        let keys = self.frame.params.keys();
         let past_end = RowsPastEnd::cleared_if(values && keys.dirty_tail);
+        if let Some(runs) = runs {
+            return self.copier.fill_runs(b, (open, n), to, full, past_end, (keys, map, runs));
+        }
         self.copier.fill(b, open, n, to, full, past_end, |b, on| {
             keys.copy_rows(b, open, n, map, Column::fixed(0), to, on);
         });

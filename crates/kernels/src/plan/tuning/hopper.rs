@@ -46,11 +46,10 @@ pub const TUNING: Tuning = Tuning {
 /// at head dim 128, for single tokens).
 pub const SHORT_RUN: u64 = 4096;
 
-/// What a KV tile costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, whose tiles have
-/// few bytes, and for others.
+/// What a KV tile costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, and for others.
 pub const LONELY: [f32; 2] = [0.7, 0.85];
 /// Columns of narrow rows.
-pub const NARROW: u32 = 64;
+pub const NARROW: u32 = 128;
 
 /// Time of a tile of `warpgroups` row blocks; more of them overlap better.
 pub fn time_of_a_tile(warpgroups: u32) -> f64 {
