@@ -1,13 +1,13 @@
 //! The kernel's frame: parameters and shared memory.
 
-use super::config::{Coming, Config};
+use super::config::{Coming, Config, QueryPlace};
 use super::marks::Marks;
 use super::narrow::Staging;
 use super::warp;
 use crate::call::task::Params;
 use crate::hopper::tile::TileShape;
 use layout::Layout;
-use ptx::build::{Builder, SharedArray, SharedTiles};
+use ptx::build::{Builder, SharedArray, SharedTiles, SmemPtr};
 
 /// The kernel being emitted.
 pub struct Frame {
@@ -30,10 +30,7 @@ pub struct Frame {
 /// Emits the kernel with these parameters.
 pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let base = b.shared_base();
-    let mut tiles = |shape: TileShape, n| SharedTiles::reserve(b, base, shape.layout(), n);
-    let q = tiles(config.queries(), config.query_tiles());
-    let k = tiles(config.keys(), config.tiles());
-    let v = if config.shared_kv { k } else { tiles(config.values(), config.tiles()) };
+    let [q, k, v] = tiles(b, base, &config);
     let staging = (config.e4m3 == Some(Coming::Staged)).then(|| {
         let mut reserve = |shape: TileShape| Staging::reserve(b, base, &config, shape.chunks);
         (reserve(config.keys()), (!config.shared_kv).then(|| reserve(config.values())))
@@ -48,4 +45,25 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
     let frame = Frame { config, params, q, k, v, staging, marks, exchange };
     frame.params.share_out(b);
     warp::emit(b, &frame);
+}
+
+/// The tiles of queries, keys and values. Queries that pass through the ring lie in its later buffers, so that the keys
+/// and values of a buffer are neighbours there.
+fn tiles(b: &mut Builder, base: SmemPtr, config: &Config) -> [SharedTiles; 3] {
+    let [q, k, v] = [config.queries(), config.keys(), config.values()].map(TileShape::layout);
+    let QueryPlace::Passed(behind) = config.query_place else {
+        let mut reserve = |tile, n| SharedTiles::reserve(b, base, tile, n);
+        let q = reserve(q, config.query_tiles());
+        let k = reserve(k, config.tiles());
+        return [q, k, if config.shared_kv { k } else { reserve(v, config.tiles()) }];
+    };
+    let ring = b.reserve_region(base, config.ring_bytes());
+    let first = ring.plus(config.first_bytes(behind));
+    let values = ring.plus(config.keys().bytes());
+    let (stages, stride) = (config.stages, config.stage_bytes());
+    [
+        SharedTiles::over(first, q, config.query_tiles(), config.queries().bytes()),
+        SharedTiles::over(ring, k, stages, stride),
+        SharedTiles::over(values, v, stages, stride),
+    ]
 }

@@ -3,6 +3,7 @@
 //! Rows in order are found by arithmetic. Those of pages and lists are looked up a tile ahead: the tile's keys are
 //! copied first, its values a step later, from the same rows.
 
+use super::config::Behind;
 use super::copies::{Columns, Copier, Count};
 use super::kernel::Frame;
 use super::narrow::{self, Staged, Staging};
@@ -137,6 +138,53 @@ impl<'a> Ring<'a> {
             let n = n.before(b, ahead as i32);
             self.look_up(b, n);
         }
+    }
+
+    /// Starts the copies of the last tile's keys, where queries come to the buffers behind them; they are one group
+    /// with the queries that were brought before, and its values another one.
+    #[track_caller]
+    pub fn fill_first(&self, b: &mut Builder, n: KvTile, behind: Behind) {
+        self.bring(b, What::Keys, n, 0);
+        b.cp_async_commit();
+        if behind == Behind::FirstTile {
+            self.bring(b, What::Values, n, 0);
+            b.cp_async_commit();
+        }
+    }
+
+    /// Starts the copies to the buffers that queries have left, a group per tile.
+    #[track_caller]
+    pub fn fill_behind(&self, b: &mut Builder, n: KvTile, behind: Behind) {
+        let stages = self.frame.config.stages;
+        if behind == Behind::FirstKeys || stages > 2 {
+            b.barrier_all();
+        }
+        if behind == Behind::FirstKeys {
+            self.bring(b, What::Values, n, 0);
+            b.cp_async_commit();
+        }
+        for s in 1..stages - 1 {
+            let n = n.before(b, s as i32);
+            self.bring_both(b, n, s);
+        }
+    }
+
+    /// Waits for the keys and values of tile `n`, and starts the copies to the buffer of the tile before.
+    #[track_caller]
+    pub fn await_tile(&self, b: &mut Builder, n: KvTile) {
+        let stages = self.frame.config.stages;
+        b.cp_async_wait(stages - 2);
+        b.barrier_all();
+        let next = n.before(b, stages as i32 - 1);
+        self.bring_both(b, next, stages - 1);
+    }
+
+    /// Copies the keys and values of tile `n`, one group.
+    #[track_caller]
+    fn bring_both(&self, b: &mut Builder, n: KvTile, ahead: u32) {
+        self.bring(b, What::Keys, n, ahead);
+        self.bring(b, What::Values, n, ahead);
+        b.cp_async_commit();
     }
 
     /// Waits for the keys of tile `n` and starts the copies whose buffer is free then.

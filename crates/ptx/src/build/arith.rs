@@ -421,11 +421,17 @@ impl Builder {
     #[track_caller]
     pub fn mul_halves(&mut self, half: HalfType, a: Reg<u32>, b: Reg<u32>) -> Reg<u32> {
         let d: Reg<u32> = self.reg();
+        let mut operands = vec![d.operand(), a.operand(), b.operand()];
         let text = match half {
-            HalfType::Bf16 => "mul.rn.bf16x2",
             HalfType::F16 => "mul.rn.f16x2",
+            HalfType::Bf16 if self.target().multiplies_bf16() => "mul.rn.bf16x2",
+            HalfType::Bf16 => {
+                // A product plus -0 is that product, whatever its sign.
+                operands.push(self.value::<u32>(0x8000_8000u32).operand());
+                "fma.rn.bf16x2"
+            }
         };
-        self.emit(text, vec![d.operand(), a.operand(), b.operand()]);
+        self.emit(text, operands);
         d
     }
 
