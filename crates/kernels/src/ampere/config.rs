@@ -4,14 +4,18 @@
 //! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
 //! (tile/2), `P` (tile/4) and `O` (value columns/2).
 
+use super::copies::Copier;
 use super::matrices::STEP;
 use super::narrow::Staging;
+use super::packed::Waiting;
+use super::parked::Parked;
 use super::{MOST_COLUMNS, ROWS, single};
 use crate::call::precision::Precision;
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
+use crate::moves::gather::Format;
 use crate::plan::options::{Arch, PlanOptions};
 use problem::{Problem, QueryLengths, Storage, Values};
 use program::Limits;
@@ -51,8 +55,14 @@ pub struct Config {
     pub listed: bool,
     /// How e4m3 keys and values come, where they are that.
     pub e4m3: Option<Coming>,
+    /// How packed rows come, where they are that.
+    pub packed: Option<Coming>,
+    /// Bytes that a thread has of a packed row on its way.
+    packed_bytes: u32,
     /// Where queries are while keys come by.
     pub query_place: QueryPlace,
+    /// Whether addresses of keys and values wait in shared memory between tiles: where queries fill the registers.
+    pub parks_addresses: bool,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
@@ -171,6 +181,9 @@ impl Config {
             (_, true) => Packing::of_heads(problem, ROWS),
             _ => Packing::choose(problem, ROWS),
         };
+        let packed = segment.storage != Storage::Elements;
+        let packed_bytes = packed
+            .then(|| Waiting::bytes_of_row(Format::of(segment.storage)).unwrap_or(0));
         let config = Config {
             precision: Precision::of(problem),
             key_dim,
@@ -182,7 +195,10 @@ impl Config {
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
             e4m3: segment.is_e4m3().then_some(Coming::Staged),
+            packed: packed_bytes.map(|bytes| if bytes > 0 { Coming::Staged } else { Coming::Direct }),
+            packed_bytes: packed_bytes.unwrap_or(0),
             query_place: QueryPlace::Tiles,
+            parks_addresses: false,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
@@ -200,8 +216,8 @@ impl Config {
         let config = shapes.chain(spare).find(|config| config.fits(arch));
         let config = config.expect("the smallest shape fits every chip");
         // Rows that are unpacked as they come do so while nothing else is under way.
-        let unpacked = segment.storage != Storage::Elements || config.e4m3 == Some(Coming::Direct);
-        let most = if unpacked { 1 } else { 2 };
+        let direct = [config.packed, config.e4m3].contains(&Some(Coming::Direct));
+        let most = if direct { 1 } else { 2 };
         let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
         with_more.find(|c| c.fits(arch)).unwrap_or(config)
     }
@@ -215,11 +231,13 @@ impl Config {
         let shapes = shapes.iter().map(|shape| self.shaped(*shape));
         let fitting = shapes.flat_map(|config| {
             let stages = (2..=MOST_PASSING_STAGES).rev();
-            let mut ways: Vec<_> = stages.map(|stages| (stages, Behind::FirstTile)).collect();
-            ways.push((2, Behind::FirstKeys));
-            ways.into_iter().map(move |(stages, behind)| Config {
+            let ways = stages.map(|stages| (stages, Behind::FirstTile));
+            let ways = ways.chain([(2, Behind::FirstKeys)]);
+            let ways = ways.flat_map(|(stages, behind)| [(stages, behind, true), (stages, behind, false)]);
+            ways.map(move |(stages, behind, parks_addresses)| Config {
                 stages,
                 query_place: QueryPlace::Passed(behind),
+                parks_addresses,
                 ..config
             })
         });
@@ -232,6 +250,9 @@ impl Config {
         match (self.precision, self.e4m3) {
             (Precision::Single, _) => Some(Config { query_place: QueryPlace::Memory, ..self }),
             (_, Some(_)) => Some(Config { e4m3: Some(Coming::Direct), ..self }),
+            _ if self.packed == Some(Coming::Staged) => {
+                Some(Config { packed: Some(Coming::Direct), ..self })
+            }
             _ => None,
         }
     }
@@ -263,7 +284,12 @@ impl Config {
     }
 
     fn shared_bytes(&self) -> u32 {
-        self.ring_bytes() + self.staged_bytes() + self.exchanged_words() * self.threads() * 4
+        let parked = match self.passes_queries() {
+            true => Parked::bytes(self.shape.warps, self.parks_addresses),
+            false => 0,
+        };
+        let exchanged = self.exchanged_words() * self.threads() * 4;
+        self.ring_bytes() + self.staged_bytes() + exchanged + parked
     }
 
     /// Bytes of queries, keys and values.
@@ -297,13 +323,22 @@ impl Config {
 
     /// Tiles of 16-bit keys (and of values, where they are separate).
     pub fn tiles(&self) -> u32 {
-        if self.e4m3.is_some() { 1 } else { self.stages }
+        if self.e4m3.is_some() || self.packed.is_some() { 1 } else { self.stages }
     }
 
     fn staged_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().chunks };
         let panels = self.keys().chunks + values;
-        if self.e4m3 == Some(Coming::Staged) { Staging::bytes(self, panels) } else { 0 }
+        match (self.e4m3, self.packed) {
+            (Some(Coming::Staged), _) => Staging::bytes(self, panels),
+            (_, Some(Coming::Staged)) => self.packed_bytes * self.threads() * self.turns(),
+            _ => 0,
+        }
+    }
+
+    /// Rows of a tile that a thread copies.
+    pub fn turns(&self) -> u32 {
+        (self.shape.tile * Copier::THREADS_PER_ROW).div_ceil(self.threads())
     }
 
     /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
@@ -398,12 +433,18 @@ impl Config {
         }
     }
 
-    /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
-    /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
-    /// those that were read first.
+    /// Whether warps may still read queries of a work tile when others begin the next one, or its next segment. Elsewhere
+    /// there was a barrier behind the last scores, or queries were in registers; and buffers of keys and values that are
+    /// filled first are those that were read first.
     pub fn waits_for_queries(&self) -> bool {
         let in_shared = !self.holds_queries() && self.query_place == QueryPlace::Tiles;
-        self.shared_kv && self.shape.halves == 1 && in_shared
+        self.shared_kv && in_shared
+    }
+
+    /// Whether one launch takes several segments: unless their values have factors, which finished rows are multiplied
+    /// by.
+    pub fn takes_segments(&self) -> bool {
+        self.e4m3.is_none()
     }
 
     /// Whether some warps never have rows: those of a block that is not full.

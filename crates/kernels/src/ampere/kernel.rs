@@ -3,9 +3,12 @@
 use super::config::{Coming, Config, QueryPlace};
 use super::marks::Marks;
 use super::narrow::Staging;
+use super::packed::Waiting;
+use super::parked::Parked;
 use super::warp;
 use crate::call::task::Params;
 use crate::hopper::tile::TileShape;
+use crate::math::exact::Rows;
 use layout::Layout;
 use ptx::build::{Builder, SharedArray, SharedTiles, SmemPtr};
 
@@ -21,8 +24,12 @@ pub struct Frame {
     pub v: SharedTiles,
     /// Bytes of e4m3 keys, and of values that are not the keys', where they are staged.
     pub staging: Option<(Staging, Option<Staging>)>,
+    /// Bytes of packed rows, where they are staged.
+    pub packed: Option<Waiting>,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
+    /// The work tiles of warps, where registers have no room for them.
+    pub parked: Option<Parked>,
     /// Partial scores, `[4 words, lane, vector, warp]`, where two warps share rows.
     pub exchange: Option<SharedArray<f32>>,
 }
@@ -35,14 +42,23 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
         let mut reserve = |shape: TileShape| Staging::reserve(b, base, &config, shape.chunks);
         (reserve(config.keys()), (!config.shared_kv).then(|| reserve(config.values())))
     });
+    let packed = match params.keys().exact {
+        Rows::Packed(rows) if config.packed == Some(Coming::Staged) => {
+            Some(Waiting::reserve(b, base, rows.format, config.threads(), config.turns()))
+        }
+        _ => None,
+    };
     let marks = config.listed.then(|| Marks::reserve(b, base, config.shape.tile, config.stages));
     let exchange = (config.shape.halves > 1).then(|| {
         let vectors = u64::from(config.exchanged_words() / 4);
         let layout = Layout::column_major((4, 32, vectors, u64::from(config.shape.warps)));
         SharedArray::reserve(b, base, &layout.expect("a small layout"))
     });
+    let parked = config
+        .passes_queries()
+        .then(|| Parked::reserve(b, base, config.shape.warps, config.parks_addresses));
     params.reserve_watch(b);
-    let frame = Frame { config, params, q, k, v, staging, marks, exchange };
+    let frame = Frame { config, params, q, k, v, staging, packed, marks, parked, exchange };
     frame.params.share_out(b);
     warp::emit(b, &frame);
 }

@@ -69,6 +69,18 @@ impl Matrices {
         }
     }
 
+    /// Where the first columns are.
+    pub fn first(&self) -> SmemPtr {
+        self.steps[0]
+    }
+
+    /// The same matrices, the first columns at `first`, found by toggled bits.
+    pub fn with_first(&self, first: SmemPtr) -> Self {
+        let mut steps = self.steps.clone();
+        steps[0] = first;
+        Matrices { steps, ..*self }
+    }
+
     /// The same matrices in few registers: the columns of a step are toggled bits of a swizzled address.
     pub fn toggled(self, toggles: bool) -> Self {
         Matrices { toggles, ..self }

@@ -20,6 +20,8 @@
 //! e4m3 keys and values come as bytes, and are unpacked to 16-bit tiles between their copies and a barrier (`narrow`).
 //! GPUs that have kernels of their own take these for such keys.
 //!
+//! Packed rows come the same way (`packed`), where shared memory has room for their bytes.
+//!
 //! More than 256 value columns take eight warps on 64 rows: two warps have the same rows, each half of the columns of
 //! keys and of values (`halves`). They add up their scores through shared memory at the barrier before the softmax,
 //! which both compute. Where there is no room for that, CTAs share the value columns (`slices`), and each computes all
@@ -34,6 +36,8 @@ mod kernel;
 mod marks;
 mod matrices;
 mod narrow;
+mod packed;
+mod parked;
 mod ring;
 mod single;
 mod tf32;

@@ -126,6 +126,8 @@ pub struct Tile {
     pub index: WorkTileIndex,
     /// Part of the keys.
     pub split: SplitIndex,
+    /// What the loop over the list counts by, where there is one.
+    pub counter: Option<Reg<u32>>,
 }
 
 /// The list, in a kernel.
@@ -210,7 +212,7 @@ impl TileOrder {
                     |b| {
                         let (head, index) = tiles_per_head.divide(b, n);
                         let tile = self.tile(b, head, index);
-                        body(b, tile);
+                        body(b, Tile { counter: Some(n), ..tile });
                         b.assign(n, n + clusters);
                     },
                 );
@@ -243,7 +245,7 @@ impl TileOrder {
                 let head = b.eval(section * longest.heads.value() + head);
                 let index = b.eval(longest.last_of_head - rank);
                 let tile = self.tile(b, head, index);
-                body(b, tile);
+                body(b, Tile { counter: Some(round), ..tile });
             });
         });
     }
@@ -260,6 +262,7 @@ impl TileOrder {
             kv_head: KvHead::new(kv_head),
             index: WorkTileIndex::new(index),
             split: SplitIndex::new(split),
+            counter: None,
         }
     }
 }

@@ -618,7 +618,7 @@ impl Shares {
         let share = b.min(share, 1.0);
         let split = SplitIndex::new(b.value(0));
         let index = WorkTileIndex::new(tile);
-        let tile = Tile { sequence: costs.number, kv_head, index, split };
+        let tile = Tile { sequence: costs.number, kv_head, index, split, counter: None };
         let open = params.open_work_tile(b, costs.sequence, tile);
         let steps = open.range.count(b).reinterpret::<u32>();
         let all = b.to_f32(steps);
@@ -778,7 +778,7 @@ impl Shares {
         let index = b.eval(share.index - kv_head * tiles);
         let split = SplitIndex::new(b.value(0));
         let (kv_head, index) = (KvHead::new(kv_head), WorkTileIndex::new(index));
-        let tile = Tile { sequence: share.sequence, kv_head, index, split };
+        let tile = Tile { sequence: share.sequence, kv_head, index, split, counter: None };
         let mut open = params.open_work_tile(b, sequence, tile);
         let Some(_) = self.exchange else { return open };
         let end = open.range.end.reg();
