@@ -144,11 +144,7 @@ fn passing_shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
         return const { &[shared_rows(32), shared_rows(16)] };
     }
     match (keys.max(values), blocks) {
-        (129..=256, 2..) => match std::env::var("SIXWARP_D256").as_deref() {
-            Ok("a") => const { &[shape(8, 1, 32, 1)] },
-            Ok("old") => &[],
-            _ => const { &[shape(4, 1, 32, 2), shape(8, 1, 32, 1)] },
-        },
+        (129..=256, 2..) => const { &[shape(4, 1, 32, 2), shape(8, 1, 32, 1)] },
         _ => &[],
     }
 }
