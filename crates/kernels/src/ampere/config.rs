@@ -17,7 +17,7 @@ use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
 use crate::moves::gather::Format;
 use crate::plan::options::{Arch, PlanOptions};
-use problem::{Problem, QueryLengths, Storage, Values};
+use problem::{Mask, Problem, QueryLengths, Storage, Values};
 use program::Limits;
 use ptx::build::HalfType;
 
@@ -59,10 +59,10 @@ pub struct Config {
     pub packed: Option<Coming>,
     /// Bytes that a thread has of a packed row on its way.
     packed_bytes: u32,
+    /// Whether rows do not see all keys before their last one, where queries pass through the ring.
+    windowed: bool,
     /// Where queries are while keys come by.
     pub query_place: QueryPlace,
-    /// Whether addresses of keys and values wait in shared memory between tiles: where queries fill the registers.
-    pub parks_addresses: bool,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
@@ -193,15 +193,17 @@ impl Config {
             e4m3: segment.is_e4m3().then_some(Coming::Staged),
             packed: packed_bytes.map(|bytes| if bytes > 0 { Coming::Staged } else { Coming::Direct }),
             packed_bytes: packed_bytes.unwrap_or(0),
+            windowed: false,
             query_place: QueryPlace::Tiles,
-            parks_addresses: false,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
-        let passing = is_roomy(problem, n).then(|| config.passing(blocks, arch)).flatten();
-        if let Some(config) = passing {
-            return config;
+        if is_roomy(problem, n) {
+            let windowed = !matches!(segment.mask, Mask::Full | Mask::Causal);
+            if let Some(config) = (Config { windowed, ..config }).passing(blocks, arch) {
+                return config;
+            }
         }
         let shapes = match config.precision {
             Precision::Half(_) => shapes(key_dim, value_dim, blocks, is_roomy(problem, n)),
@@ -229,11 +231,9 @@ impl Config {
             let stages = (2..=MOST_PASSING_STAGES).rev();
             let ways = stages.map(|stages| (stages, Behind::FirstTile));
             let ways = ways.chain([(2, Behind::FirstKeys)]);
-            let ways = ways.flat_map(|(stages, behind)| [(stages, behind, true), (stages, behind, false)]);
-            ways.map(move |(stages, behind, parks_addresses)| Config {
+            ways.map(move |(stages, behind)| Config {
                 stages,
                 query_place: QueryPlace::Passed(behind),
-                parks_addresses,
                 ..config
             })
         });
@@ -280,10 +280,7 @@ impl Config {
     }
 
     fn shared_bytes(&self) -> u32 {
-        let parked = match self.passes_queries() {
-            true => Parked::bytes(self.shape.warps, self.parks_addresses),
-            false => 0,
-        };
+        let parked = if self.parks() { Parked::bytes(self.shape.warps) } else { 0 };
         let exchanged = self.exchanged_words() * self.threads() * 4;
         self.ring_bytes() + self.staged_bytes() + exchanged + parked
     }
@@ -414,6 +411,12 @@ impl Config {
     /// Whether queries come to where KV tiles go behind them.
     pub fn passes_queries(&self) -> bool {
         matches!(self.query_place, QueryPlace::Passed(_))
+    }
+
+    /// Whether addresses, and which work tile it is, wait in shared memory between tiles. It costs 7 % at head dim 256,
+    /// where registers have room for them. Beside scores that two warps add up, or windows, they have not.
+    pub fn parks(&self) -> bool {
+        self.passes_queries() && (self.shape.halves > 1 || self.windowed)
     }
 
     /// Columns of queries that a warp multiplies, of all its fragments.

@@ -54,9 +54,7 @@ pub fn emit(b: &mut Builder, config: Config, mut params: Params) {
         let layout = Layout::column_major((4, 32, vectors, u64::from(config.shape.warps)));
         SharedArray::reserve(b, base, &layout.expect("a small layout"))
     });
-    let parked = config
-        .passes_queries()
-        .then(|| Parked::reserve(b, base, config.shape.warps, config.parks_addresses));
+    let parked = config.parks().then(|| Parked::reserve(b, base, config.shape.warps));
     params.reserve_watch(b);
     let frame = Frame { config, params, q, k, v, staging, packed, marks, parked, exchange };
     frame.params.share_out(b);

@@ -15,69 +15,58 @@ const WORDS: u32 = 8;
 /// A work tile per warp, in shared memory.
 pub struct Parked {
     words: SharedArray<u32>,
-    /// Where each thread's first keys and values are, `[which, thread]`, where there is room.
-    firsts: Option<SharedArray<u64>>,
-    /// Where each lane's keys and values of the first buffer are, `[which, thread]`, where there is room.
-    lanes: Option<SharedArray<u32>>,
+    /// Where each thread's first keys and values are, `[which, thread]`.
+    firsts: SharedArray<u64>,
+    /// Where each lane's keys and values of the first buffer are, `[which, thread]`.
+    lanes: SharedArray<u32>,
 }
 
 impl Parked {
     /// Bytes of so many warps' work tiles, and of addresses.
-    pub const fn bytes(warps: u32, firsts: bool) -> u32 {
-        let addresses = if firsts { 2 * (8 + 4) * 32 } else { 0 };
-        warps * (WORDS * 4 + addresses)
+    pub const fn bytes(warps: u32) -> u32 {
+        warps * (WORDS * 4 + 2 * (8 + 4) * 32)
     }
 
     /// Reserves the words of so many warps, and their threads' addresses.
-    pub fn reserve(b: &mut Builder, base: SmemPtr, warps: u32, firsts: bool) -> Self {
-        let layout = Layout::column_major((u64::from(WORDS), u64::from(warps)));
-        let words = SharedArray::reserve(b, base, &layout.expect("a small layout"));
-        let firsts = firsts.then(|| {
-            let layout = Layout::column_major((2, 32 * u64::from(warps)));
-            SharedArray::reserve(b, base, &layout.expect("a small layout"))
-        });
-        let lanes = firsts.is_some().then(|| {
-            let layout = Layout::column_major((2, 32 * u64::from(warps)));
-            SharedArray::reserve(b, base, &layout.expect("a small layout"))
-        });
-        Parked { words, firsts, lanes }
+    pub fn reserve(b: &mut Builder, base: SmemPtr, warps: u32) -> Self {
+        let of = |extents: (u64, u64)| Layout::column_major(extents).expect("a small layout");
+        let threads = 32 * u64::from(warps);
+        Parked {
+            words: SharedArray::reserve(b, base, &of((WORDS.into(), warps.into()))),
+            firsts: SharedArray::reserve(b, base, &of((2, threads))),
+            lanes: SharedArray::reserve(b, base, &of((2, threads))),
+        }
     }
 
     /// Leaves where the lane's keys and values are.
     #[track_caller]
     pub fn leave_lanes(&self, b: &mut Builder, places: [SmemPtr; 2]) {
-        if let Some(array) = &self.lanes {
-            let (zero, thread) = (b.value::<u32>(0), b.thread());
-            let at = array.element(b, &[zero, thread]);
-            b.st_shared_vector(at, &places.map(|place| place.base));
-        }
+        let (zero, thread) = (b.value::<u32>(0), b.thread());
+        let at = self.lanes.element(b, &[zero, thread]);
+        b.st_shared_vector(at, &places.map(|place| place.base));
     }
 
     /// Where the lane's keys, or values, are: `place`, from there.
     #[track_caller]
     pub fn lane(&self, b: &mut Builder, which: usize, place: SmemPtr) -> SmemPtr {
-        let Some(array) = &self.lanes else { return place };
         let (which, thread) = (b.value::<u32>(which as u32), b.thread());
-        let at = array.element(b, &[which, thread]);
+        let at = self.lanes.element(b, &[which, thread]);
         SmemPtr { base: b.ld_shared(at), ..place }
     }
 
     /// Leaves where the thread's first keys and values are.
     #[track_caller]
     pub fn leave_firsts(&self, b: &mut Builder, firsts: [GlobalPtr; 2]) {
-        if let Some(array) = &self.firsts {
-            let (zero, thread) = (b.value::<u32>(0), b.thread());
-            let at = array.element(b, &[zero, thread]);
-            b.st_shared_vector(at, &firsts.map(|first| first.base));
-        }
+        let (zero, thread) = (b.value::<u32>(0), b.thread());
+        let at = self.firsts.element(b, &[zero, thread]);
+        b.st_shared_vector(at, &firsts.map(|first| first.base));
     }
 
     /// Where the thread's first keys, or values, are: `first`, from there.
     #[track_caller]
     pub fn first(&self, b: &mut Builder, which: usize, first: GlobalPtr) -> GlobalPtr {
-        let Some(array) = &self.firsts else { return first };
         let (which, thread) = (b.value::<u32>(which as u32), b.thread());
-        let at = array.element(b, &[which, thread]);
+        let at = self.firsts.element(b, &[which, thread]);
         GlobalPtr { base: b.ld_shared(at), ..first }
     }
 

@@ -93,7 +93,7 @@ impl<'f> Warp<'f> {
         }
         let fragments =
             (0..config.shape.fragments).map(|n| Fragment::new(b, frame, of_block, n)).collect();
-        let toggles = config.passes_queries();
+        let toggles = config.parks();
         Warp {
             frame,
             copier: Copier::new(b, config.threads()),
