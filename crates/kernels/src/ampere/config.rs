@@ -178,8 +178,8 @@ impl Config {
             _ => Packing::choose(problem, ROWS),
         };
         let packed = segment.storage != Storage::Elements;
-        let packed_bytes = packed
-            .then(|| Waiting::bytes_of_row(Format::of(segment.storage)).unwrap_or(0));
+        let packed_bytes =
+            packed.then(|| Waiting::bytes_of_row(Format::of(segment.storage)).unwrap_or(0));
         let config = Config {
             precision: Precision::of(problem),
             key_dim,
@@ -191,7 +191,8 @@ impl Config {
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
             e4m3: segment.is_e4m3().then_some(Coming::Staged),
-            packed: packed_bytes.map(|bytes| if bytes > 0 { Coming::Staged } else { Coming::Direct }),
+            packed: packed_bytes
+                .map(|bytes| if bytes > 0 { Coming::Staged } else { Coming::Direct }),
             packed_bytes: packed_bytes.unwrap_or(0),
             windowed: false,
             query_place: QueryPlace::Tiles,

@@ -71,7 +71,7 @@ fn tiles(b: &mut Builder, base: SmemPtr, config: &Config) -> [SharedTiles; 3] {
         let k = reserve(k, config.tiles());
         return [q, k, if config.shared_kv { k } else { reserve(v, config.tiles()) }];
     };
-    let ring = b.reserve_region(base, config.ring_bytes());
+    let ring = SharedTiles::reserve_region(b, base, config.ring_bytes());
     let first = ring.plus(config.first_bytes(behind));
     let values = ring.plus(config.keys().bytes());
     let (stages, stride) = (config.stages, config.stage_bytes());

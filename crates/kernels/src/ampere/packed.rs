@@ -7,7 +7,7 @@
 use super::copies::Copier;
 use crate::call::tensors::CHUNK;
 use crate::moves::gather::{Format, Numbers, Packed, ScaleKind, ScalePlace, numbers};
-use ptx::build::{Builder, Reg, SharedTile, SmemPtr};
+use ptx::build::{Builder, GlobalPtr, Reg, SharedTile, SharedTiles, SmemPtr};
 
 /// Bytes of eight e4m3 numbers.
 const NARROW: u32 = 8;
@@ -36,9 +36,15 @@ impl Waiting {
     }
 
     /// Reserves the places of a tile of which every thread has `turns` rows.
-    pub fn reserve(b: &mut Builder, base: SmemPtr, format: Format, threads: u32, turns: u32) -> Self {
+    pub fn reserve(
+        b: &mut Builder,
+        base: SmemPtr,
+        format: Format,
+        threads: u32,
+        turns: u32,
+    ) -> Self {
         let bytes = Self::bytes_of_row(format).expect("numbers of a byte") * threads * turns;
-        Waiting { at: b.reserve_region(base, bytes), format, threads }
+        Waiting { at: SharedTiles::reserve_region(b, base, bytes), format, threads }
     }
 
     /// The thread's places of `bytes` bytes in turn `turn`, as if all were of that size.
@@ -111,7 +117,8 @@ impl Waiting {
                 let words = b.ld_shared_vector::<u32>(from, 2);
                 let scale = self.scale(b, copier, panel, turn);
                 let pairs = words.into_iter();
-                let pairs = pairs.flat_map(|word| numbers::unpack_word(b, Numbers::E4m3, word, scale));
+                let pairs =
+                    pairs.flat_map(|word| numbers::unpack_word(b, Numbers::E4m3, word, scale));
                 let pairs: Vec<_> = pairs.collect();
                 let to = b.smem_add(to, panel * block);
                 b.st_shared_vector(to, &pairs);
@@ -151,7 +158,7 @@ impl Waiting {
 }
 
 #[track_caller]
-fn copy(b: &mut Builder, bytes: u32, to: SmemPtr, from: ptx::build::GlobalPtr, valid: Reg<u32>) {
+fn copy(b: &mut Builder, bytes: u32, to: SmemPtr, from: GlobalPtr, valid: Reg<u32>) {
     match bytes {
         NARROW => b.cp_async8(to, from, Some(valid)),
         _ => b.cp_async16(to, from, Some(valid)),

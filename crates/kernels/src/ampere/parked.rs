@@ -76,8 +76,7 @@ impl Parked {
         let at = self.of_warp(b);
         let lane = b.special("%laneid");
         let first = b.setp(Cmp::Eq, lane, 0);
-        let numbers =
-            [tile.sequence.reg(), tile.kv_head.reg(), tile.index.reg(), tile.split.reg()];
+        let numbers = [tile.sequence.reg(), tile.kv_head.reg(), tile.index.reg(), tile.split.reg()];
         b.warp_sync();
         b.if_(first, |b| {
             b.st_shared_vector(at, &numbers);

@@ -277,11 +277,7 @@ impl<'f> Warp<'f> {
 
     /// Starts the copies of queries and of the first tiles.
     #[track_caller]
-    fn begin<'a>(
-        &'a self,
-        b: &mut Builder,
-        (segment, open): (usize, &'a OpenTile),
-    ) -> Ring<'a> {
+    fn begin<'a>(&'a self, b: &mut Builder, (segment, open): (usize, &'a OpenTile)) -> Ring<'a> {
         if self.frame.config.waits_for_queries() {
             b.barrier_all();
         }

@@ -162,7 +162,10 @@ impl Builder {
         if bits == 0 {
             return ptr;
         }
-        assert!(ptr.offset.is_multiple_of(bits.next_power_of_two() * 2), "an offset that does not carry");
+        assert!(
+            ptr.offset.is_multiple_of(bits.next_power_of_two() * 2),
+            "an offset that does not carry"
+        );
         SmemPtr { base: self.xor(ptr.base, bits), ..ptr }
     }
 

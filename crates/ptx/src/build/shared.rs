@@ -106,13 +106,6 @@ impl SharedTile {
     }
 }
 
-impl Builder {
-    /// Reserves `bytes` bytes that tiles of several layouts share, aligned for every swizzle.
-    pub fn reserve_region(&mut self, shared: SmemPtr, bytes: u32) -> SmemPtr {
-        shared.plus(self.reserve_shared(bytes, REGION_ALIGN))
-    }
-}
-
 impl SharedTiles {
     /// Reserves `count` tiles; size and alignment are the layout's.
     pub fn reserve(b: &mut Builder, shared: SmemPtr, tile: SmemTile, count: u32) -> Self {
@@ -122,8 +115,13 @@ impl SharedTiles {
         SharedTiles { first, count, stride: first.bytes() }
     }
 
-    /// `count` tiles in memory that is [reserved](Builder::reserve_region), `stride` bytes from one to the next; the
-    /// first lies at `at`, which must be aligned as the swizzle asks.
+    /// Reserves `bytes` bytes that tiles of several layouts share, aligned for every swizzle.
+    pub fn reserve_region(b: &mut Builder, shared: SmemPtr, bytes: u32) -> SmemPtr {
+        shared.plus(b.reserve_shared(bytes, REGION_ALIGN))
+    }
+
+    /// `count` tiles in memory that is [reserved](Self::reserve_region), `stride` bytes from one to the next; the first
+    /// lies at `at`, which must be aligned as the swizzle asks.
     pub fn over(at: SmemPtr, tile: SmemTile, count: u32, stride: u32) -> Self {
         SharedTiles { first: SharedTile { at, tile }, count, stride }
     }
