@@ -25,14 +25,14 @@ pub struct Waiting {
 impl Waiting {
     /// Bytes that a thread has of a row. `None` where numbers are half bytes, of which too few are neighbours.
     pub fn bytes_of_row(format: Format) -> Option<u32> {
-        (format.scaled_numbers() == Numbers::E4m3).then(|| Self::behind(format, format.panels()))
+        let bytes = Self::bytes_before(format, format.panels()) + format.scale_bytes();
+        (format.scaled_numbers() == Numbers::E4m3).then_some(bytes)
     }
 
-    /// Bytes that a thread has of the panels before `panel`, or of a whole row behind the last one.
-    fn behind(format: Format, panel: u32) -> u32 {
+    /// Bytes that a thread has of the panels before `panel`.
+    fn bytes_before(format: Format, panel: u32) -> u32 {
         let scaled = format.scaled() / CHUNK;
-        let panels = scaled.min(panel) * NARROW + panel.saturating_sub(scaled) * WIDE;
-        if panel == format.panels() { panels + format.scale_bytes() } else { panels }
+        scaled.min(panel) * NARROW + panel.saturating_sub(scaled) * WIDE
     }
 
     /// Reserves the places of a tile of which every thread has `turns` rows.
@@ -58,13 +58,7 @@ impl Waiting {
 
     /// Bytes from the first place of a turn to those of panel `panel`, or of the scales behind the last one.
     fn offset(&self, panel: u32) -> u32 {
-        let scaled = self.format.scaled() / CHUNK;
-        (scaled.min(panel) * NARROW + panel.saturating_sub(scaled) * WIDE) * self.threads
-    }
-
-    /// Bytes of a thread's copy of a row's scales that come at a time.
-    fn scale_bytes(&self) -> u32 {
-        self.format.scale_bytes().min(WIDE)
+        Self::bytes_before(self.format, panel) * self.threads
     }
 
     /// Copies what the thread has of a row in turn `turn`, zeros unless it `exists`.
@@ -92,7 +86,7 @@ impl Waiting {
                 let from = from.plus(self.format.panel_at(panel).into());
                 copy(b, bytes, to.plus(self.offset(panel)), from, valid);
             }
-            if self.scale_bytes() == bytes {
+            if self.format.scale_bytes() == bytes {
                 let to = to.plus(self.offset(self.format.panels()));
                 copy(b, bytes, to, scales, valid);
             }
@@ -140,7 +134,7 @@ impl Waiting {
         panel: Reg<u32>,
         turn: u32,
     ) -> numbers::Scale {
-        let at = self.of_thread(b, self.scale_bytes(), turn);
+        let at = self.of_thread(b, self.format.scale_bytes(), turn);
         let at = at.plus(self.offset(self.format.panels()));
         let kind = self.format.scales();
         let (word, bit) = match kind {

@@ -432,17 +432,16 @@ impl<'a> Ring<'a> {
     ) -> Reg<bool> {
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
-        match self.keys.exact {
-            Rows::Packed(rows) if self.frame.packed.is_some() => {
-                let waiting = self.frame.packed.expect("it is there");
+        match (self.keys.exact, self.frame.packed) {
+            (Rows::Packed(rows), Some(waiting)) => {
                 waiting.copy(b, &self.copier, &rows, [outer, row], exists, turn);
             }
-            Rows::Packed(rows) => {
+            (Rows::Packed(rows), None) => {
                 let To::Tile(tile, first) = *to else { panic!("packed rows are not e4m3 rows") };
                 let to = self.copier.in_turn(tile, first, turn);
                 self.unpack(b, &rows, [outer, row], exists, (tile, to));
             }
-            Rows::Elements(..) => {
+            (Rows::Elements(..), _) => {
                 let columns = self.columns(b, what);
                 let at = [outer, self.open.tile.kv_head.reg(), row];
                 let from = self.tensor(what).row(b, at);
