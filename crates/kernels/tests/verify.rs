@@ -39,6 +39,14 @@ fn hopper_kernels_obey_the_rules() {
     check(Arch::Sm90);
 }
 
+/// Those of every chip that takes the `mma.sync` family: what PTX has for one it need not have for an older one.
+#[test]
+fn mma_sync_kernels_obey_the_rules() {
+    for arch in [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm120] {
+        check(arch);
+    }
+}
+
 #[test]
 fn blackwell_kernels_obey_the_rules() {
     check(Arch::Sm100);

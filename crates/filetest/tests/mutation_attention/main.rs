@@ -133,6 +133,21 @@ fn sm80_shared() {
 }
 
 #[test]
+fn sm80_passed() {
+    check(&subjects::SM80_PASSED);
+}
+
+#[test]
+fn sm80_halves() {
+    check(&subjects::SM80_HALVES);
+}
+
+#[test]
+fn sm80_packed() {
+    check(&subjects::SM80_PACKED);
+}
+
+#[test]
 fn sm90() {
     check(&subjects::SM90);
 }

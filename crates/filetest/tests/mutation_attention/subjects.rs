@@ -81,6 +81,63 @@ pub const SM80_SHARED: Subject = Subject {
     files: COPIES,
 };
 
+/// The `mma.sync` family, wide queries that pass through the ring to registers.
+pub const SM80_PASSED: Subject = Subject {
+    name: "sm80-passed",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 136
+        batch = 2
+        amplitude = 2.5
+        queries = 100
+        keys = 170
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: &["ampere/ring.rs", "ampere/warp.rs", "ampere/parked.rs"],
+};
+
+/// The same, two warps on the same rows.
+pub const SM80_HALVES: Subject = Subject {
+    name: "sm80-halves",
+    arch: Arch::Sm80,
+    case: r#"
+        dim = 264
+        batch = 2
+        amplitude = 2.5
+        queries = 70
+        keys = 100
+        mask = "causal"
+    "#,
+    options: alone,
+    function: None,
+    files: &["ampere/ring.rs", "ampere/warp.rs", "ampere/parked.rs"],
+};
+
+/// The `mma.sync` family, packed rows that come as bytes, in two segments.
+pub const SM80_PACKED: Subject = Subject {
+    name: "sm80-packed",
+    arch: Arch::Sm80,
+    case: r#"
+        batch = 2
+        heads = 8
+        kv_heads = 1
+        dim = 512
+        queries = 1
+        keys = 128
+        layout = "paged"
+        page = 64
+        shared = true
+        model1 = true
+        indices = 100
+        second = { keys = 100, layout = "paged", page = 64, shared = true, model1 = true, indices = 70 }
+    "#,
+    options: alone,
+    function: None,
+    files: &["ampere/ring.rs", "ampere/warp.rs", "ampere/packed.rs"],
+};
+
 /// Hopper, two warpgroups.
 pub const SM90: Subject = Subject {
     name: "sm90",

@@ -4,15 +4,20 @@
 //! keeps 1 KiB per CTA. Registers: 64 Ki per multiprocessor, 255 per thread. A thread holds, per fragment, `S`
 //! (tile/2), `P` (tile/4) and `O` (value columns/2).
 
+use super::copies::Copier;
+use super::matrices::STEP;
 use super::narrow::Staging;
+use super::packed::Waiting;
+use super::parked::Parked;
 use super::{MOST_COLUMNS, ROWS, single};
 use crate::call::precision::Precision;
 use crate::call::rows::Packing;
 use crate::call::task::Tiling;
 use crate::call::tensors::{CHUNK, Panel};
 use crate::hopper::tile::TileShape;
+use crate::moves::gather::Format;
 use crate::plan::options::{Arch, PlanOptions};
-use problem::{Problem, QueryLengths, Storage, Values};
+use problem::{Mask, Problem, QueryLengths, Storage, Values};
 use program::Limits;
 use ptx::build::HalfType;
 
@@ -22,6 +27,10 @@ const SYSTEM_SHARED: u32 = 1024;
 const SHARED_RESERVE: u32 = 512;
 /// Columns of queries that fit registers, of all fragments of a warp together.
 const MOST_HELD_COLUMNS: u32 = 128;
+/// The same beside tiles of few keys.
+const MOST_PASSING_COLUMNS: u32 = 256;
+/// Buffers of keys and values behind which queries pass.
+const MOST_PASSING_STAGES: u32 = 3;
 
 /// Everything a kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +55,14 @@ pub struct Config {
     pub listed: bool,
     /// How e4m3 keys and values come, where they are that.
     pub e4m3: Option<Coming>,
-    /// Whether warps read queries from memory for every KV tile: those of f32, where shared memory has no room for them.
-    pub reads_queries: bool,
+    /// How packed rows come, where they are that.
+    pub packed: Option<Coming>,
+    /// Bytes that a thread has of a packed row on its way.
+    packed_bytes: u32,
+    /// Whether rows do not see all keys before their last one, where queries pass through the ring.
+    windowed: bool,
+    /// Where queries are while keys come by.
+    pub query_place: QueryPlace,
     /// Warps, tile and CTAs per multiprocessor.
     pub shape: Shape,
     /// Buffers of keys (and of values, where they are separate).
@@ -61,6 +76,26 @@ pub enum Coming {
     Staged,
     /// Through registers, when their turn comes: where shared memory has no room for such buffers.
     Direct,
+}
+
+/// Where the queries of a work tile are while keys come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QueryPlace {
+    /// In tiles of their own; and in registers, where they are few.
+    Tiles,
+    /// In registers. They came to where KV tiles go behind them.
+    Passed(Behind),
+    /// In memory, from where warps read them for every KV tile: f32, where shared memory has no room for them.
+    Memory,
+}
+
+/// Where queries that pass through the ring begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Behind {
+    /// Behind the first buffer: a tile of keys and its values come beside them.
+    FirstTile,
+    /// Behind its keys, where shared memory is short: the values follow when queries are in registers.
+    FirstKeys,
 }
 
 /// How much a CTA works on at a time.
@@ -103,6 +138,17 @@ fn shapes(keys: u32, values: u32, blocks: u32, roomy: bool) -> &'static [Shape] 
     }
 }
 
+/// Shapes whose queries pass through the ring, the best first.
+fn passing_shapes(keys: u32, values: u32, blocks: u32) -> &'static [Shape] {
+    if values > MOST_COLUMNS {
+        return const { &[shared_rows(32), shared_rows(16)] };
+    }
+    match (keys.max(values), blocks) {
+        (129..=256, 2..) => const { &[shape(4, 1, 32, 2), shape(8, 1, 32, 1)] },
+        _ => &[],
+    }
+}
+
 /// Whether nothing but scores and output takes many registers: rows lie in order, lengths are known, nothing is
 /// unpacked, and there are no mask tensors or soft caps.
 fn is_roomy(problem: &Problem, n: usize) -> bool {
@@ -131,6 +177,9 @@ impl Config {
             (_, true) => Packing::of_heads(problem, ROWS),
             _ => Packing::choose(problem, ROWS),
         };
+        let packed = segment.storage != Storage::Elements;
+        let packed_bytes =
+            packed.then(|| Waiting::bytes_of_row(Format::of(segment.storage)).unwrap_or(0));
         let config = Config {
             precision: Precision::of(problem),
             key_dim,
@@ -142,11 +191,21 @@ impl Config {
             shared_kv: matches!(segment.values, Values::SameAsKeys { .. }),
             listed,
             e4m3: segment.is_e4m3().then_some(Coming::Staged),
-            reads_queries: false,
+            packed: packed_bytes
+                .map(|bytes| if bytes > 0 { Coming::Staged } else { Coming::Direct }),
+            packed_bytes: packed_bytes.unwrap_or(0),
+            windowed: false,
+            query_place: QueryPlace::Tiles,
             shape: shape(4, 1, 16, 1),
             stages: 1,
         };
         let blocks = config.blocks_together(problem, options);
+        if is_roomy(problem, n) {
+            let windowed = !matches!(segment.mask, Mask::Full | Mask::Causal);
+            if let Some(config) = (Config { windowed, ..config }).passing(blocks, arch) {
+                return config;
+            }
+        }
         let shapes = match config.precision {
             Precision::Half(_) => shapes(key_dim, value_dim, blocks, is_roomy(problem, n)),
             Precision::Single => single::shapes(key_dim, value_dim, blocks),
@@ -156,17 +215,41 @@ impl Config {
         let config = shapes.chain(spare).find(|config| config.fits(arch));
         let config = config.expect("the smallest shape fits every chip");
         // Rows that are unpacked as they come do so while nothing else is under way.
-        let unpacked = segment.storage != Storage::Elements || config.e4m3 == Some(Coming::Direct);
-        let most = if unpacked { 1 } else { 2 };
+        let direct = [config.packed, config.e4m3].contains(&Some(Coming::Direct));
+        let most = if direct { 1 } else { 2 };
         let mut with_more = (2..=most).rev().map(|stages| Config { stages, ..config });
         with_more.find(|c| c.fits(arch)).unwrap_or(config)
+    }
+
+    /// The same kernel with queries that pass through the ring, if there is one.
+    fn passing(&self, blocks: u32, arch: Arch) -> Option<Self> {
+        if self.shared_kv || self.precision == Precision::Single {
+            return None;
+        }
+        let shapes = passing_shapes(self.key_dim, self.value_dim, blocks);
+        let shapes = shapes.iter().map(|shape| self.shaped(*shape));
+        let fitting = shapes.flat_map(|config| {
+            let stages = (2..=MOST_PASSING_STAGES).rev();
+            let ways = stages.map(|stages| (stages, Behind::FirstTile));
+            let ways = ways.chain([(2, Behind::FirstKeys)]);
+            ways.map(move |(stages, behind)| Config {
+                stages,
+                query_place: QueryPlace::Passed(behind),
+                ..config
+            })
+        });
+        let held = |config: &Config| config.held_columns() <= MOST_PASSING_COLUMNS;
+        fitting.filter(held).find(|config| config.fits(arch))
     }
 
     /// The same kernel where shared memory is short: f32 queries are read from memory, and bytes unpacked as they come.
     fn in_less_memory(self) -> Option<Self> {
         match (self.precision, self.e4m3) {
-            (Precision::Single, _) => Some(Config { reads_queries: true, ..self }),
+            (Precision::Single, _) => Some(Config { query_place: QueryPlace::Memory, ..self }),
             (_, Some(_)) => Some(Config { e4m3: Some(Coming::Direct), ..self }),
+            _ if self.packed == Some(Coming::Staged) => {
+                Some(Config { packed: Some(Coming::Direct), ..self })
+            }
             _ => None,
         }
     }
@@ -198,11 +281,33 @@ impl Config {
     }
 
     fn shared_bytes(&self) -> u32 {
+        let parked = if self.parks() { Parked::bytes(self.shape.warps) } else { 0 };
+        let exchanged = self.exchanged_words() * self.threads() * 4;
+        self.ring_bytes() + self.staged_bytes() + exchanged + parked
+    }
+
+    /// Bytes of queries, keys and values.
+    pub fn ring_bytes(&self) -> u32 {
+        let queries = self.query_tiles() * self.queries().bytes();
+        let tiles = self.tiles() * self.stage_bytes();
+        match self.query_place {
+            QueryPlace::Passed(behind) => tiles.max(self.first_bytes(behind) + queries),
+            QueryPlace::Tiles | QueryPlace::Memory => tiles + queries,
+        }
+    }
+
+    /// Bytes of a buffer of keys and values.
+    pub fn stage_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().bytes() };
-        self.query_tiles() * self.queries().bytes()
-            + self.tiles() * (self.keys().bytes() + values)
-            + self.staged_bytes()
-            + self.exchanged_words() * self.threads() * 4
+        self.keys().bytes() + values
+    }
+
+    /// Bytes of the ring that passing queries leave to the first KV tile.
+    pub fn first_bytes(&self, behind: Behind) -> u32 {
+        match behind {
+            Behind::FirstTile => self.stage_bytes(),
+            Behind::FirstKeys => self.keys().bytes(),
+        }
     }
 
     /// What e4m3 numbers are unpacked to.
@@ -212,13 +317,22 @@ impl Config {
 
     /// Tiles of 16-bit keys (and of values, where they are separate).
     pub fn tiles(&self) -> u32 {
-        if self.e4m3.is_some() { 1 } else { self.stages }
+        if self.e4m3.is_some() || self.packed.is_some() { 1 } else { self.stages }
     }
 
     fn staged_bytes(&self) -> u32 {
         let values = if self.shared_kv { 0 } else { self.values().chunks };
         let panels = self.keys().chunks + values;
-        if self.e4m3 == Some(Coming::Staged) { Staging::bytes(self, panels) } else { 0 }
+        match (self.e4m3, self.packed) {
+            (Some(Coming::Staged), _) => Staging::bytes(self, panels),
+            (_, Some(Coming::Staged)) => self.packed_bytes * self.threads() * self.turns(),
+            _ => 0,
+        }
+    }
+
+    /// Rows of a tile that a thread copies.
+    pub fn turns(&self) -> u32 {
+        (self.shape.tile * Copier::THREADS_PER_ROW).div_ceil(self.threads())
     }
 
     /// Scores that a thread hands to the one that has the same rows and the other half of the columns.
@@ -231,6 +345,11 @@ impl Config {
         self.queries().chunks.div_ceil(self.shape.halves)
     }
 
+    /// Products of 16 columns that both of two halves have.
+    pub fn steps_of_both(&self) -> u32 {
+        (self.queries().chunks - self.key_panels()) * (CHUNK / STEP)
+    }
+
     /// 16-bit columns that so many elements of a row are in shared memory.
     pub fn units(&self, elements: u32) -> u32 {
         elements * self.precision.bytes() / 2
@@ -238,7 +357,7 @@ impl Config {
 
     /// Row blocks whose queries are in shared memory: all, unless it has no room for them.
     pub fn query_tiles(&self) -> u32 {
-        if self.reads_queries { 0 } else { self.blocks() }
+        if self.query_place == QueryPlace::Memory { 0 } else { self.blocks() }
     }
 
     /// Blocks of 64 rows of a CTA.
@@ -286,17 +405,46 @@ impl Config {
 
     /// Whether queries stay in registers while keys come by.
     pub fn holds_queries(&self) -> bool {
-        let columns = self.key_dim.next_multiple_of(16) * self.shape.fragments;
         let alone = self.shape.halves == 1 && self.precision != Precision::Single;
-        alone && columns <= MOST_HELD_COLUMNS
+        self.passes_queries() || (alone && self.held_columns() <= MOST_HELD_COLUMNS)
     }
 
-    /// Whether warps may still read queries of a work tile when others begin the next one. Elsewhere there was a barrier
-    /// behind the last scores, or queries were in registers; and buffers of keys and values that are filled first are
-    /// those that were read first.
+    /// Whether queries come to where KV tiles go behind them.
+    pub fn passes_queries(&self) -> bool {
+        matches!(self.query_place, QueryPlace::Passed(_))
+    }
+
+    /// Whether addresses, and which work tile it is, wait in shared memory between tiles. It costs 7 % at head dim 256,
+    /// where registers have room for them. Beside scores that two warps add up, or windows, they have not.
+    pub fn parks(&self) -> bool {
+        self.passes_queries() && (self.shape.halves > 1 || self.windowed)
+    }
+
+    /// Columns of queries that a warp multiplies, of all its fragments.
+    fn held_columns(&self) -> u32 {
+        self.query_steps() * STEP * self.shape.fragments
+    }
+
+    /// Products of 16 columns that make a score in a warp, in the first of two halves.
+    pub fn query_steps(&self) -> u32 {
+        match self.shape.halves {
+            1 => self.key_dim.div_ceil(STEP),
+            _ => self.key_panels() * (CHUNK / STEP),
+        }
+    }
+
+    /// Whether warps may still read queries of a work tile when others begin the next one, or its next segment. Elsewhere
+    /// there was a barrier behind the last scores, or queries were in registers; and buffers of keys and values that are
+    /// filled first are those that were read first.
     pub fn waits_for_queries(&self) -> bool {
-        let in_shared = !self.holds_queries() && !self.reads_queries;
-        self.shared_kv && self.shape.halves == 1 && in_shared
+        let in_shared = !self.holds_queries() && self.query_place == QueryPlace::Tiles;
+        self.shared_kv && in_shared
+    }
+
+    /// Whether one launch takes several segments: unless their values have factors, which finished rows are multiplied
+    /// by.
+    pub fn takes_segments(&self) -> bool {
+        self.e4m3.is_none()
     }
 
     /// Whether some warps never have rows: those of a block that is not full.

@@ -50,6 +50,8 @@ pub struct Matrices {
     steps: Vec<SmemPtr>,
     block_bytes: u32,
     row_bytes: u32,
+    /// Whether places further on are found from the first step's: one register is kept, not one per step.
+    toggles: bool,
 }
 
 impl Matrices {
@@ -63,7 +65,25 @@ impl Matrices {
             steps: (0..STEPS).map(|step| vectors.vector(b, step * STEP)).collect(),
             block_bytes: layout.block_bytes() as u32,
             row_bytes: layout.swizzle().span_bytes() as u32,
+            toggles: false,
         }
+    }
+
+    /// Where the first columns are.
+    pub fn first(&self) -> SmemPtr {
+        self.steps[0]
+    }
+
+    /// The same matrices, the first columns at `first`, found by toggled bits.
+    pub fn with_first(&self, first: SmemPtr) -> Self {
+        let mut steps = self.steps.clone();
+        steps[0] = first;
+        Matrices { steps, ..*self }
+    }
+
+    /// The same matrices in few registers: the columns of a step are toggled bits of a swizzled address.
+    pub fn toggled(self, toggles: bool) -> Self {
+        Matrices { toggles, ..self }
     }
 
     /// Bytes from a tile's first row to row `row`, a multiple of 8.
@@ -84,7 +104,13 @@ impl Matrices {
 impl Places for Matrices {
     #[track_caller]
     fn further(&self, b: &mut Builder, bytes: Reg<u32>) -> Self {
-        let steps = self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect();
+        let steps = match self.toggles {
+            false => self.steps.iter().map(|at| b.smem_add(*at, bytes)).collect(),
+            true => {
+                let first = b.smem_add(self.steps[0], bytes);
+                (0..STEPS).map(|step| b.smem_toggle(first, step * STEP * 2)).collect()
+            }
+        };
         Matrices { steps, ..*self }
     }
 

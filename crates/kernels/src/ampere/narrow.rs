@@ -31,12 +31,12 @@ pub struct Staged<'a> {
 impl Staging {
     /// Bytes of all buffers of a tile with so many panels.
     pub fn bytes(config: &Config, panels: u32) -> u32 {
-        config.stages * panels * turns(config) * config.threads() * NUMBERS
+        config.stages * panels * config.turns() * config.threads() * NUMBERS
     }
 
     /// Reserves the buffers of tiles with so many panels.
     pub fn reserve(b: &mut Builder, base: SmemPtr, config: &Config, panels: u32) -> Self {
-        let vectors = panels * turns(config);
+        let vectors = panels * config.turns();
         let extents = [NUMBERS / 4, config.threads(), vectors, config.stages].map(u64::from);
         let layout = Layout::column_major((extents[0], extents[1], extents[2], extents[3]));
         let words = SharedArray::reserve(b, base, &layout.expect("a small layout"));
@@ -49,11 +49,6 @@ impl Staging {
         let (zero, thread) = (b.value::<u32>(0), b.thread());
         Staged { staging: self, first: self.words.element(b, &[zero, thread, zero, stage]) }
     }
-}
-
-/// Rows of a tile that a thread copies.
-fn turns(config: &Config) -> u32 {
-    (config.shape.tile * Copier::THREADS_PER_ROW).div_ceil(config.threads())
 }
 
 impl Staged<'_> {
@@ -90,7 +85,7 @@ impl Staged<'_> {
             let from = b.smem_add(self.first, panel * self.staging.words.offset(&[0, 0, 1]));
             let staged = Staged { staging: self.staging, first: from };
             let first = b.smem_add(first, panel * tile.layout().block_bytes() as u32);
-            for turn in 0..turns(config) {
+            for turn in 0..config.turns() {
                 let from = staged.at(turn, 0);
                 let words = b.ld_shared_vector::<u32>(from, NUMBERS as usize / 4);
                 let pairs: Vec<_> =

@@ -3,12 +3,13 @@
 //! Rows in order are found by arithmetic. Those of pages and lists are looked up a tile ahead: the tile's keys are
 //! copied first, its values a step later, from the same rows.
 
+use super::config::Behind;
 use super::copies::{Columns, Copier, Count};
 use super::kernel::Frame;
 use super::narrow::{self, Staged, Staging};
 use crate::call::index::{KvTile, TensorToken};
 use crate::call::rows::Block;
-use crate::call::task::OpenTile;
+use crate::call::task::{Keys, OpenTile};
 use crate::call::tensors::CHUNK;
 use crate::math::exact::{Rows, Tensor};
 use crate::moves::gather::Packed;
@@ -20,6 +21,8 @@ const NOWHERE: u32 = u32::MAX;
 /// The keys and values of a work tile.
 pub struct Ring<'a> {
     frame: &'a Frame,
+    /// The segment's.
+    keys: &'a Keys,
     open: &'a OpenTile,
     copier: Copier,
     finder: Finder,
@@ -53,32 +56,37 @@ enum What {
 }
 
 impl<'a> Ring<'a> {
-    /// The keys and values of `open`.
+    /// The keys and values of segment `segment` that `open` visits.
     #[track_caller]
     pub fn new(
         b: &mut Builder,
         frame: &'a Frame,
-        open: &'a OpenTile,
+        (segment, open): (usize, &'a OpenTile),
         copier: Copier,
         stage: Option<Reg<u32>>,
     ) -> Self {
         let config = &frame.config;
         let columns = config.shape.halves * config.columns();
+        let keys = &frame.params.segments[segment];
         let column = open.slice.map(|slice| b.eval(slice.reg() * columns));
         let mut ring =
-            Ring { frame, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
+            Ring { frame, keys, open, copier, finder: Finder::LookedUp(vec![]), stage, column };
         ring.finder = ring.finder(b);
         ring
     }
 
     #[track_caller]
     fn finder(&self, b: &mut Builder) -> Finder {
-        let keys = self.frame.params.keys();
+        let keys = self.keys;
         let scattered = keys.page_table.is_some() || keys.lists.is_some();
         match keys.exact {
             Rows::Elements(k, v) if !scattered => {
                 let streams = [(k, What::Keys), (v, What::Values)];
-                Finder::InOrder(streams.map(|(t, what)| self.first_row(b, &t, what)))
+                let firsts = streams.map(|(t, what)| self.first_row(b, &t, what));
+                if let Some(parked) = &self.frame.parked {
+                    parked.leave_firsts(b, firsts);
+                }
+                Finder::InOrder(firsts)
             }
             _ => {
                 let turns = self.copier.turns(self.frame.config.shape.tile);
@@ -139,6 +147,53 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Starts the copies of the last tile's keys, where queries come to the buffers behind them; they are one group
+    /// with the queries that were brought before, and its values another one.
+    #[track_caller]
+    pub fn fill_first(&self, b: &mut Builder, n: KvTile, behind: Behind) {
+        self.bring(b, What::Keys, n, 0);
+        b.cp_async_commit();
+        if behind == Behind::FirstTile {
+            self.bring(b, What::Values, n, 0);
+            b.cp_async_commit();
+        }
+    }
+
+    /// Starts the copies to the buffers that queries have left, a group per tile.
+    #[track_caller]
+    pub fn fill_behind(&self, b: &mut Builder, n: KvTile, behind: Behind) {
+        let stages = self.frame.config.stages;
+        if behind == Behind::FirstKeys || stages > 2 {
+            b.barrier_all();
+        }
+        if behind == Behind::FirstKeys {
+            self.bring(b, What::Values, n, 0);
+            b.cp_async_commit();
+        }
+        for s in 1..stages - 1 {
+            let n = n.before(b, s as i32);
+            self.bring_both(b, n, s);
+        }
+    }
+
+    /// Waits for the keys and values of tile `n`, and starts the copies to the buffer of the tile before.
+    #[track_caller]
+    pub fn await_tile(&self, b: &mut Builder, n: KvTile) {
+        let stages = self.frame.config.stages;
+        b.cp_async_wait(stages - 2);
+        b.barrier_all();
+        let next = n.before(b, stages as i32 - 1);
+        self.bring_both(b, next, stages - 1);
+    }
+
+    /// Copies the keys and values of tile `n`, one group.
+    #[track_caller]
+    fn bring_both(&self, b: &mut Builder, n: KvTile, ahead: u32) {
+        self.bring(b, What::Keys, n, ahead);
+        self.bring(b, What::Values, n, ahead);
+        b.cp_async_commit();
+    }
+
     /// Waits for the keys of tile `n` and starts the copies whose buffer is free then.
     #[track_caller]
     pub fn await_keys(&self, b: &mut Builder, n: KvTile) {
@@ -152,7 +207,7 @@ impl<'a> Ring<'a> {
             self.unpack_staged(b, What::Keys);
         }
         b.barrier_all();
-        if config.shared_kv && self.frame.staging.is_some() && !alone {
+        if config.shared_kv && self.unpacks_staged() && !alone {
             // The tile that it takes the place of was multiplied up to this barrier.
             self.unpack_staged(b, What::Keys);
             b.barrier_all();
@@ -170,11 +225,23 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Whether rows come as bytes that are unpacked when their turn comes.
+    fn unpacks_staged(&self) -> bool {
+        self.frame.staging.is_some() || self.frame.packed.is_some()
+    }
+
     /// Stores the thread's numbers of the tile in work as 16-bit elements, where they came as bytes.
     #[track_caller]
     fn unpack_staged(&self, b: &mut Builder, what: What) {
-        let Some(staging) = self.staging(what) else { return };
         let config = &self.frame.config;
+        if let Some(waiting) = self.frame.packed {
+            let all = b.predicate(true);
+            let copies = self.copier.among(b, config.shape.tile, all);
+            b.if_(copies, |b| {
+                waiting.unpack(b, &self.copier, self.frame.k.tile(0), config.turns());
+            });
+        }
+        let Some(staging) = self.staging(what) else { return };
         let tiles = if what == What::Keys { self.frame.k } else { self.frame.v };
         let all = b.predicate(true);
         let copies = self.copier.among(b, config.shape.tile, all);
@@ -195,10 +262,6 @@ impl<'a> Ring<'a> {
     pub fn await_values(&self, b: &mut Builder, n: KvTile) {
         let config = &self.frame.config;
         if config.shared_kv {
-            // Warps that share rows hand scores to each other.
-            if config.shape.halves > 1 {
-                b.barrier_all();
-            }
             return;
         }
         b.cp_async_wait(self.groups() - 1);
@@ -241,7 +304,7 @@ impl<'a> Ring<'a> {
     fn look_up(&self, b: &mut Builder, n: KvTile) {
         let Finder::LookedUp(rows) = &self.finder else { return };
         let config = &self.frame.config;
-        let keys = self.frame.params.keys().exact_rows(config.precision);
+        let keys = self.keys.exact_rows(config.precision);
         let token = self.list_token(b);
         let n = KvTile::new(b.eval(n.reg().max(self.open.range.begin.reg())));
         let first = self.first_key(b, n);
@@ -289,7 +352,11 @@ impl<'a> Ring<'a> {
             };
             match &self.finder {
                 Finder::InOrder(firsts) => {
-                    let first = firsts[usize::from(what == What::Values)];
+                    let which = usize::from(what == What::Values);
+                    let first = match &self.frame.parked {
+                        Some(parked) => parked.first(b, which, firsts[which]),
+                        None => firsts[which],
+                    };
                     self.copy_in_order(b, what, n, first, &to);
                 }
                 Finder::LookedUp(rows) => {
@@ -365,13 +432,16 @@ impl<'a> Ring<'a> {
     ) -> Reg<bool> {
         let exists = b.setp(Cmp::Ne, row, NOWHERE);
         let [outer, row] = [outer, row].map(|number| b.select::<u32>(exists, number, 0));
-        match self.frame.params.keys().exact {
-            Rows::Packed(rows) => {
+        match (self.keys.exact, self.frame.packed) {
+            (Rows::Packed(rows), Some(waiting)) => {
+                waiting.copy(b, &self.copier, &rows, [outer, row], exists, turn);
+            }
+            (Rows::Packed(rows), None) => {
                 let To::Tile(tile, first) = *to else { panic!("packed rows are not e4m3 rows") };
                 let to = self.copier.in_turn(tile, first, turn);
                 self.unpack(b, &rows, [outer, row], exists, (tile, to));
             }
-            Rows::Elements(..) => {
+            (Rows::Elements(..), _) => {
                 let columns = self.columns(b, what);
                 let at = [outer, self.open.tile.kv_head.reg(), row];
                 let from = self.tensor(what).row(b, at);
@@ -403,7 +473,7 @@ impl<'a> Ring<'a> {
     }
 
     fn tensor(&self, what: What) -> Tensor {
-        match (self.frame.params.keys().exact, what) {
+        match (self.keys.exact, what) {
             (Rows::Elements(keys, _), What::Keys) => keys,
             (Rows::Elements(_, values), What::Values) => values,
             (Rows::Packed(_), _) => panic!("packed rows are unpacked, not copied"),

@@ -1,5 +1,6 @@
 //! A warp: scores, softmax and output of its rows; and its part in the copies.
 
+use super::config::{Behind, QueryPlace};
 use super::copies::{Columns as CopiedColumns, Copier, Count};
 use super::kernel::Frame;
 use super::matrices::{Matrices, Order, Places, STEP};
@@ -16,6 +17,7 @@ use crate::hopper::scores::{MaskRows, Scores, Seen, SeenTile};
 use crate::math::exact::Watch;
 use crate::moves::output::BlockOutput;
 use ptx::build::{Builder, Cmp, HalfType, Reg, SmemPtr};
+use std::ops::Range;
 
 /// Rows of a fragment.
 const ROWS: u32 = 16;
@@ -50,7 +52,7 @@ pub struct Fragment {
     pub scores: Scores,
     /// Output: a register per two columns of a row.
     pub out: Vec<Reg<f32>>,
-    /// The queries of the first warp, in shared memory.
+    /// The queries of the first warp, in shared memory, where they are read more than once for a work tile.
     queries: Option<Matrices>,
     /// Queries, where they stay in registers.
     held: Vec<[Reg<u32>; 4]>,
@@ -68,6 +70,9 @@ pub struct View {
 /// Emits the warps.
 pub fn emit(b: &mut Builder, frame: &Frame) {
     let warp = Warp::new(b, frame);
+    if let (Some(parked), ValuePlaces::Half(values)) = (&frame.parked, &warp.values) {
+        parked.leave_lanes(b, [warp.keys.first(), values.first()]);
+    }
     frame.params.for_each_tile(b, |b, open| warp.run_tile(b, &open));
     warp.watch.revisit(b, &frame.params, |b, open| warp.run_tile_again(b, &open));
 }
@@ -88,6 +93,7 @@ impl<'f> Warp<'f> {
         }
         let fragments =
             (0..config.shape.fragments).map(|n| Fragment::new(b, frame, of_block, n)).collect();
+        let toggles = config.parks();
         Warp {
             frame,
             copier: Copier::new(b, config.threads()),
@@ -96,10 +102,11 @@ impl<'f> Warp<'f> {
             first_block,
             half,
             live: config.has_idle_warps().then(|| b.setp(Cmp::Lt, row, config.rows)),
-            keys: Matrices::new(b, frame.k.tile(0), Order::Rows),
+            keys: Matrices::new(b, frame.k.tile(0), Order::Rows).toggled(toggles),
             values: match config.precision {
                 Precision::Half(_) => {
-                    ValuePlaces::Half(Matrices::new(b, frame.v.tile(0), Order::Columns))
+                    let values = Matrices::new(b, frame.v.tile(0), Order::Columns);
+                    ValuePlaces::Half(values.toggled(toggles))
                 }
                 Precision::Single => ValuePlaces::Single(RowPairs::new(b, frame.v.tile(0))),
             },
@@ -109,13 +116,33 @@ impl<'f> Warp<'f> {
     }
 
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
-        let views = self.views(b, open);
+        let views = self.views(b, 0, open);
+        if let Some(parked) = &self.frame.parked {
+            parked.leave(b, &open.tile);
+        }
         self.fragments.iter().for_each(|fragment| fragment.reset(b));
-        let any = open.range.any(b);
-        b.if_(any, |b| self.accumulate(b, open, &views));
+        self.frame.params.for_each_segment(b, open, |b, segment, open| {
+            let any = open.range.any(b);
+            b.if_(any, |b| match segment {
+                0 => self.accumulate(b, segment, open, &views),
+                _ => {
+                    let views = self.views(b, segment, open);
+                    self.accumulate(b, segment, open, &views);
+                }
+            });
+        });
+        if let Some(parked) = &self.frame.parked {
+            let tile = parked.take(b, &open.tile);
+            let sequence = self.frame.params.keys().lengths.sequence(b, tile.sequence);
+            let open = self.frame.params.open_work_tile(b, sequence, tile);
+            for (n, fragment) in (0..).zip(&self.fragments) {
+                let block = self.block(b, &open, n);
+                self.finish_block(b, fragment, &open, &block);
+            }
+            return;
+        }
         for (fragment, view) in self.fragments.iter().zip(&views) {
-            let output = BlockOutput { params: &self.frame.params, open, block: &view.block };
-            self.if_live(b, |b| self.finish(b, fragment, &output));
+            self.finish_block(b, fragment, open, &view.block);
         }
     }
 
@@ -149,20 +176,25 @@ impl<'f> Warp<'f> {
         Block::at(b, config.packing, config.group, number)
     }
 
-    fn views(&self, b: &mut Builder, open: &OpenTile) -> Vec<View> {
+    fn views(&self, b: &mut Builder, segment: usize, open: &OpenTile) -> Vec<View> {
         let params = &self.frame.params;
         let mut views = Vec::new();
         for (n, Fragment { scores, .. }) in (0..).zip(&self.fragments) {
             let block = self.block(b, open, n);
-            let biases = params.keys().attn_mask;
+            let biases = params.segments[segment].attn_mask;
             let biases =
                 biases.map(|mask| scores.mask_rows(b, &mask, &params.tiling, open, &block));
             let output = BlockOutput { params, open, block: &block };
-            let reads = self.frame.config.reads_queries;
+            let reads = self.frame.config.query_place == QueryPlace::Memory;
             let queries = reads.then(|| QueryRows::new(b, scores.thread, &output));
             views.push(View { block, biases, queries });
         }
         views
+    }
+
+    fn finish_block(&self, b: &mut Builder, fragment: &Fragment, open: &OpenTile, block: &Block) {
+        let output = BlockOutput { params: &self.frame.params, open, block };
+        self.if_live(b, |b| self.finish(b, fragment, &output));
     }
 
     fn finish(&self, b: &mut Builder, fragment: &Fragment, output: &BlockOutput<'_>) {
@@ -225,56 +257,123 @@ impl<'f> Warp<'f> {
         }
     }
 
-    /// All KV tiles, last to first.
-    fn accumulate(&self, b: &mut Builder, open: &OpenTile, views: &[View]) {
-        if self.frame.config.waits_for_queries() {
-            b.barrier_all();
-        }
-        self.copy_queries(b, open);
-        self.frame.params.load_descale(b, open);
-        let ring = Ring::new(b, self.frame, open, self.copier, self.stage);
-        let last = open.range.end.before(b, 1);
-        ring.fill(b, last);
-        if self.frame.config.holds_queries() {
-            b.cp_async_wait(ring.groups());
-            b.barrier_all();
-            self.fragments.iter().for_each(|fragment| fragment.hold(b, self.queries));
-        }
+    /// All KV tiles of a segment, last to first.
+    fn accumulate(&self, b: &mut Builder, segment: usize, open: &OpenTile, views: &[View]) {
         let config = &self.frame.config;
+        let ring = match config.query_place {
+            QueryPlace::Passed(behind) => self.pass_queries(b, (segment, open), behind),
+            QueryPlace::Tiles | QueryPlace::Memory => self.begin(b, (segment, open)),
+        };
         let first = Block::at(b, config.packing, config.group, open.first_block);
         let last_block = open.first_block.plus(b, config.blocks() - 1);
         let last_token = Block::at(b, config.packing, config.group, last_block).last_token(b);
         let clear = open.bounds.clear_tiles(b, open.range, first.token, last_token);
         let n = KvTile::new(b.value(open.range.end.reg()));
-        let visible = &self.frame.params.keys().visible;
+        let visible = &self.frame.params.segments[segment].visible;
         open.range.descend(b, n, clear, visible, |b, masked| {
             self.step(b, &ring, (open, views), n, masked);
         });
     }
 
-    /// Copies the queries of all blocks, one group.
-    fn copy_queries(&self, b: &mut Builder, open: &OpenTile) {
+    /// Starts the copies of queries and of the first tiles.
+    #[track_caller]
+    fn begin<'a>(&'a self, b: &mut Builder, (segment, open): (usize, &'a OpenTile)) -> Ring<'a> {
+        if self.frame.config.waits_for_queries() {
+            b.barrier_all();
+        }
+        self.copy_queries(b, open, &self.copier);
+        b.cp_async_commit();
+        self.frame.params.load_descale(b, open);
+        let ring = Ring::new(b, self.frame, (segment, open), self.copier, self.stage);
+        let last = open.range.end.before(b, 1);
+        ring.fill(b, last);
+        if self.frame.config.holds_queries() {
+            b.cp_async_wait(ring.groups());
+            b.barrier_all();
+            self.hold_queries(b);
+        }
+        ring
+    }
+
+    /// Brings queries to registers through the ring, and the first tiles behind them.
+    #[track_caller]
+    fn pass_queries<'a>(
+        &'a self,
+        b: &mut Builder,
+        (segment, open): (usize, &'a OpenTile),
+        behind: Behind,
+    ) -> Ring<'a> {
+        // Found anew for each work tile: registers are short.
+        let copier = Copier::new(b, self.frame.config.threads());
+        let ring = Ring::new(b, self.frame, (segment, open), copier, self.stage);
+        if let Some(stage) = self.stage {
+            b.assign(stage, 0);
+        }
+        // Warps may still read the last values of the work tile before.
+        b.barrier_all();
+        self.copy_queries(b, open, &copier);
+        let last = open.range.end.before(b, 1);
+        ring.fill_first(b, last, behind);
+        b.cp_async_wait(if behind == Behind::FirstTile { 1 } else { 0 });
+        b.barrier_all();
+        self.hold_queries(b);
+        ring.fill_behind(b, last, behind);
+        ring
+    }
+
+    /// Loads the queries to registers, where they stay.
+    #[track_caller]
+    fn hold_queries(&self, b: &mut Builder) {
+        let config = &self.frame.config;
+        let panel = config.queries().bytes() / config.queries().chunks;
+        let (mut offset, mut both) = (self.queries, config.query_steps());
+        if let Some(half) = self.half {
+            offset = b.eval(half * (config.key_panels() * panel) + offset);
+            both = config.steps_of_both();
+        }
+        for (n, fragment) in (0..).zip(&self.fragments) {
+            let queries = match &fragment.queries {
+                Some(queries) => queries.further(b, offset),
+                None => Matrices::new(b, self.frame.q.tile(n), Order::Columns).further(b, offset),
+            };
+            fragment.hold(b, &queries, 0..both);
+            if both < config.query_steps() {
+                let rest = both..config.query_steps();
+                self.if_first_half(b, |b| fragment.hold(b, &queries, rest));
+            }
+        }
+    }
+
+    /// Runs `body` in the warps of the first half of the columns.
+    #[track_caller]
+    fn if_first_half(&self, b: &mut Builder, body: impl FnOnce(&mut Builder)) {
+        let half = self.half.expect("two warps that share rows");
+        let first = b.setp(Cmp::Eq, half, 0);
+        b.if_(first, body);
+    }
+
+    /// Copies the queries of all blocks.
+    fn copy_queries(&self, b: &mut Builder, open: &OpenTile, copier: &Copier) {
         let (config, params) = (&self.frame.config, &self.frame.params);
         let count = Count::Fixed(config.units(config.key_dim));
         let columns = CopiedColumns { panels: config.queries().chunks, count };
         for number in 0..config.query_tiles() {
             let tile = self.frame.q.tile(number);
-            let to = self.copier.to(b, tile);
+            let to = copier.to(b, tile);
             let number = open.first_block.plus(b, number);
             let block = Block::at(b, config.packing, config.group, number);
             let output = BlockOutput { params, open, block: &block };
-            for turn in 0..self.copier.turns(super::ROWS) {
-                let row = b.eval(self.copier.row + turn * self.copier.rows());
+            for turn in 0..copier.turns(super::ROWS) {
+                let row = b.eval(copier.row + turn * copier.rows());
                 let place = output.place(b, row);
                 let at = [open.sequence.q_batch.reg(), place.head.reg(), place.token.reg()];
                 let at = at.map(|number| b.select::<u32>(place.live, number, 0));
                 let from = params.exact_queries.row(b, at);
-                let from = self.copier.from(b, from);
-                let to = self.copier.in_turn(tile, to, turn);
-                self.copier.copy(b, place.live, from, (tile, to), &columns);
+                let from = copier.from(b, from);
+                let to = copier.in_turn(tile, to, turn);
+                copier.copy(b, place.live, from, (tile, to), &columns);
             }
         }
-        b.cp_async_commit();
     }
 
     /// Tile `n`, of which all keys are seen unless they are `masked`.
@@ -286,13 +385,24 @@ impl<'f> Warp<'f> {
         n: KvTile,
         masked: bool,
     ) {
-        ring.await_keys(b, n);
+        let config = &self.frame.config;
+        let passed = config.passes_queries();
+        if passed {
+            ring.await_tile(b, n);
+        } else {
+            ring.await_keys(b, n);
+        }
         self.if_live(b, |b| {
             self.score(b, views);
             self.give_scores(b);
         });
         let marks = ring.marks(b);
-        ring.await_values(b, n);
+        if !passed {
+            ring.await_values(b, n);
+        }
+        if self.half.is_some() && (passed || config.shared_kv) {
+            self.await_scores(b);
+        }
         self.if_live(b, |b| {
             self.take_scores(b);
             for (fragment, view) in self.fragments.iter().zip(views) {
@@ -323,10 +433,23 @@ impl<'f> Warp<'f> {
         }
     }
 
+    /// Where the lane's keys, or values, of the first buffer are: in shared memory, where registers are short.
+    #[track_caller]
+    fn parked(&self, b: &mut Builder, which: usize, places: &Matrices) -> Matrices {
+        match &self.frame.parked {
+            None => places.clone(),
+            Some(parked) => {
+                let first = parked.lane(b, which, places.first());
+                places.with_first(first)
+            }
+        }
+    }
+
     /// `S = Q·Kᵀ`.
     fn score(&self, b: &mut Builder, views: &[View]) {
         let config = &self.frame.config;
-        let keys = self.of_stage(b, &self.keys, config.keys().bytes());
+        let keys = self.parked(b, 0, &self.keys);
+        let keys = self.of_stage(b, &keys, self.frame.k.stride());
         for fragment in &self.fragments {
             fragment.scores.scores.iter().for_each(|score| b.assign(*score, 0.0));
         }
@@ -338,18 +461,16 @@ impl<'f> Warp<'f> {
             let steps = 0..config.key_dim.div_ceil(STEP);
             return steps.for_each(|step| self.score_step(b, &keys, &queries, step));
         };
-        let (steps, panels) = (CHUNK / STEP, config.queries().chunks);
         let offsets = [config.queries(), config.keys()].map(|shape| shape.bytes() / shape.chunks);
         let [q, k] = offsets.map(|bytes| b.eval(half * (config.key_panels() * bytes)));
         let keys = keys.further(b, k);
         let queries: Vec<_> =
             queries.iter().map(|at| at.as_ref().map(|at| at.further(b, q))).collect();
-        let both = (panels - config.key_panels()) * steps;
+        let both = config.steps_of_both();
         (0..both).for_each(|step| self.score_step(b, &keys, &queries, step));
-        if both < config.key_panels() * steps {
-            let first = b.setp(Cmp::Eq, half, 0);
-            b.if_(first, |b| {
-                let rest = both..config.key_panels() * steps;
+        if both < config.query_steps() {
+            let rest = both..config.query_steps();
+            self.if_first_half(b, |b| {
                 rest.for_each(|step| self.score_step(b, &keys, &queries, step));
             });
         }
@@ -388,6 +509,13 @@ impl<'f> Warp<'f> {
         }
     }
 
+    /// Waits for the warp with the same rows, and for no other.
+    fn await_scores(&self, b: &mut Builder) {
+        let warp = b.warp().index();
+        let barrier = b.eval(warp % 4 + 1);
+        b.barrier_sync(barrier, 64);
+    }
+
     /// Adds what the warp with the same rows has of their scores.
     fn take_scores(&self, b: &mut Builder) {
         let Some(exchange) = &self.frame.exchange else { return };
@@ -415,7 +543,8 @@ impl<'f> Warp<'f> {
         let config = &self.frame.config;
         match (&self.values, config.precision) {
             (ValuePlaces::Half(values), Precision::Half(half)) => {
-                let values = self.in_work(b, open, values);
+                let values = self.parked(b, 1, values);
+                let values = self.in_work(b, open, &values);
                 self.add_halves(b, half, &values);
             }
             (ValuePlaces::Single(values), _) => {
@@ -430,8 +559,7 @@ impl<'f> Warp<'f> {
     #[track_caller]
     fn in_work<P: Places>(&self, b: &mut Builder, open: &OpenTile, first: &P) -> P {
         let config = &self.frame.config;
-        let shape = if config.shared_kv { config.keys() } else { config.values() };
-        let mut values = self.of_stage(b, first, shape.bytes());
+        let mut values = self.of_stage(b, first, self.frame.v.stride());
         // A CTA's own values are all that it copies, unless they are keys.
         let part = if config.shared_kv { self.part(b, open) } else { self.half };
         if let Some(part) = part {
@@ -472,12 +600,12 @@ impl Fragment {
     /// Fragment `n` of a warp; `thread` is its number among those of a row block.
     fn new(b: &mut Builder, frame: &Frame, thread: Reg<u32>, n: u32) -> Self {
         let config = &frame.config;
-        let steps = if config.holds_queries() { config.key_dim.div_ceil(STEP) } else { 0 };
+        let steps = if config.holds_queries() { config.query_steps() } else { 0 };
         Fragment {
             scores: Scores::rounded_to(b, thread, config.precision.half(), config.shape.tile)
                 .without_shift(),
             out: b.regs(config.out_registers()),
-            queries: (!config.reads_queries)
+            queries: (config.query_tiles() > 0 && !config.passes_queries())
                 .then(|| Matrices::new(b, frame.q.tile(n), Order::Columns)),
             held: (0..steps).map(|_| std::array::from_fn(|_| b.reg())).collect(),
         }
@@ -488,12 +616,11 @@ impl Fragment {
         self.out.iter().for_each(|register| b.assign(*register, 0.0));
     }
 
-    /// Loads the queries to registers, where they stay.
-    fn hold(&self, b: &mut Builder, offset: Reg<u32>) {
-        let Some(queries) = &self.queries else { return };
-        let queries = queries.further(b, offset);
-        for (step, held) in (0..).zip(&self.held) {
+    /// Loads these steps of the queries to registers.
+    fn hold(&self, b: &mut Builder, queries: &Matrices, steps: Range<u32>) {
+        for step in steps {
             let loaded = queries.load(b, 0, step, false);
+            let held = &self.held[step as usize];
             held.iter().zip(loaded).for_each(|(held, loaded)| b.assign(*held, loaded));
         }
     }

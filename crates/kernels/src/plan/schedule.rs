@@ -141,7 +141,11 @@ impl Schedule {
 
     /// Whether one launch takes several segments.
     pub fn takes_segments(&self) -> bool {
-        matches!(self, Schedule::HopperWide(_) | Schedule::HopperFewHeads(_))
+        match self {
+            Schedule::HopperWide(_) | Schedule::HopperFewHeads(_) => true,
+            Schedule::MmaSync(config) => config.takes_segments(),
+            _ => false,
+        }
     }
 
     /// Whether its work can be shared out by lengths on the device.

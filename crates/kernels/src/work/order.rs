@@ -126,6 +126,8 @@ pub struct Tile {
     pub index: WorkTileIndex,
     /// Part of the keys.
     pub split: SplitIndex,
+    /// What the loop over the list counts by, where there is one.
+    pub counter: Option<Reg<u32>>,
 }
 
 impl Tile {
@@ -138,6 +140,7 @@ impl Tile {
             kv_head: KvHead::new(choose(self.kv_head.reg(), other.kv_head.reg())),
             index: WorkTileIndex::new(choose(self.index.reg(), other.index.reg())),
             split: SplitIndex::new(choose(self.split.reg(), other.split.reg())),
+            counter: None,
         }
     }
 }
@@ -267,7 +270,7 @@ impl TileOrder {
                     |b| b.setp(Cmp::Lt, n, *tiles),
                     |b| {
                         let tile = at(b, n);
-                        body(b, tile, &|b| {
+                        body(b, Tile { counter: Some(n), ..tile }, &|b| {
                             let next = b.eval(n + clusters);
                             (b.setp(Cmp::Lt, next, *tiles), at(b, next))
                         });
@@ -280,7 +283,7 @@ impl TileOrder {
                     let turn = longest.turn(b, round, cluster, clusters);
                     b.if_(turn.exists, |b| {
                         let tile = self.tile_of(b, longest, &turn);
-                        body(b, tile, &|b| {
+                        body(b, Tile { counter: Some(round), ..tile }, &|b| {
                             let round = b.eval(round + 1);
                             let turn = longest.turn(b, round, cluster, clusters);
                             let more = b.setp(Cmp::Lt, round, longest.rounds);
@@ -312,6 +315,7 @@ impl TileOrder {
             kv_head: KvHead::new(kv_head),
             index: WorkTileIndex::new(index),
             split: SplitIndex::new(split),
+            counter: None,
         }
     }
 }

@@ -629,7 +629,7 @@ impl Shares {
         let share = b.min(share, 1.0);
         let split = SplitIndex::new(b.value(0));
         let index = WorkTileIndex::new(tile);
-        let tile = Tile { sequence: costs.number, kv_head, index, split };
+        let tile = Tile { sequence: costs.number, kv_head, index, split, counter: None };
         let open = params.open_work_tile(b, costs.sequence, tile);
         let steps = open.range.count(b).reinterpret::<u32>();
         let all = b.to_f32(steps);
@@ -786,7 +786,7 @@ impl Shares {
     ) -> OpenTile {
         let split = SplitIndex::new(b.value(0));
         let index = WorkTileIndex::new(b.value(share.index));
-        let tile = Tile { sequence, kv_head, index, split };
+        let tile = Tile { sequence, kv_head, index, split, counter: None };
         let mut open = params.open_work_tile(b, lengths, tile);
         let Some(_) = self.exchange else { return open };
         let end = open.range.end.reg();

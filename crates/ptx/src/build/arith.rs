@@ -366,8 +366,12 @@ impl Builder {
     #[track_caller]
     pub fn e4m3_pairs(&mut self, half: HalfType, word: Reg<u32>) -> [Reg<u32>; 2] {
         let has_instruction = !matches!(self.target(), Target::Sm80 | Target::Sm86);
-        if has_instruction && half == HalfType::F16 {
-            return self.halves(word).map(|pair| self.widen_e4m3_pair(pair));
+        match half {
+            HalfType::F16 if has_instruction => {
+                return self.halves(word).map(|pair| self.widen_e4m3_pair(pair));
+            }
+            HalfType::Bf16 if !has_instruction => return self.lift_e4m3_pairs(word),
+            _ => {}
         }
         let [x, y, z, w] = self.unpack_e4m3(word);
         [self.pack(half, x, y), self.pack(half, z, w)]
@@ -380,6 +384,40 @@ impl Builder {
         let d: Reg<u32> = self.reg();
         self.emit("cvt.rn.f16x2.e4m3x2", vec![d.operand(), pair.operand()]);
         d
+    }
+
+    /// The four e4m3 numbers of a word as pairs of bf16, without an instruction for it: exponents that are 120 too small
+    /// are lifted by a product. Whether one of the four is NaN is found for all at once.
+    #[track_caller]
+    fn lift_e4m3_pairs(&mut self, word: Reg<u32>) -> [Reg<u32>; 2] {
+        // Bytes 0 and 1, and 2 and 3, each as the upper half of 16 bits.
+        const SPREAD: [u32; 2] = [0x1404, 0x3424];
+        // Two bf16 of 2^120.
+        const LIFT: u32 = 0x7b80_7b80;
+        let (zero, lift) = (self.value::<u32>(0), self.value::<u32>(LIFT));
+        let pairs = SPREAD.map(|selector| {
+            let spread = self.permute_bytes(word, zero, selector);
+            let magnitude = self.shr(spread, 4);
+            let magnitude = self.and(magnitude, 0x07f0_07f0u32);
+            let sign = self.and(spread, 0x8000_8000u32);
+            let bits = self.or(magnitude, sign);
+            self.mul_halves(HalfType::Bf16, bits, lift)
+        });
+        let magnitudes = self.and(word, 0x7f7f_7f7fu32);
+        let carried = self.add(magnitudes, 0x0101_0101u32);
+        let nans = self.and(carried, 0x8080_8080u32);
+        let any = self.setp(Cmp::Ne, nans, 0);
+        self.if_(any, |b| {
+            for (pair, selector) in pairs.into_iter().zip(SPREAD) {
+                // 0x8000 less 0x10 has all bits of the exponent, and more.
+                let nan = b.permute_bytes(nans, zero, selector);
+                let one = b.shr(nan, 11);
+                let nan = b.sub(nan, one);
+                let number = b.or(pair, nan);
+                b.emit("mov.b32", vec![pair.operand(), number.operand()]);
+            }
+        });
+        pairs
     }
 
     /// The e4m3 number that a word shifted left by `bits` begins with, without an instruction for it: the bits of an
@@ -421,11 +459,17 @@ impl Builder {
     #[track_caller]
     pub fn mul_halves(&mut self, half: HalfType, a: Reg<u32>, b: Reg<u32>) -> Reg<u32> {
         let d: Reg<u32> = self.reg();
+        let mut operands = vec![d.operand(), a.operand(), b.operand()];
         let text = match half {
-            HalfType::Bf16 => "mul.rn.bf16x2",
             HalfType::F16 => "mul.rn.f16x2",
+            HalfType::Bf16 if self.target().multiplies_bf16() => "mul.rn.bf16x2",
+            HalfType::Bf16 => {
+                // A product plus -0 is that product, whatever its sign.
+                operands.push(self.value::<u32>(0x8000_8000u32).operand());
+                "fma.rn.bf16x2"
+            }
         };
-        self.emit(text, vec![d.operand(), a.operand(), b.operand()]);
+        self.emit(text, operands);
         d
     }
 

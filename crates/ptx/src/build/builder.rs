@@ -39,6 +39,11 @@ impl Target {
         }
     }
 
+    /// Whether bf16 numbers are multiplied without an addition.
+    pub fn multiplies_bf16(self) -> bool {
+        !matches!(self, Target::Sm80 | Target::Sm86 | Target::Sm89)
+    }
+
     /// PTX version to declare.
     pub fn version(self) -> (u32, u32) {
         match self {

@@ -156,6 +156,19 @@ impl Builder {
         SmemPtr { base, offset: ptr.offset }
     }
 
+    /// The pointer with `bits` toggled: another vector of the same row of a swizzled tile.
+    #[track_caller]
+    pub fn smem_toggle(&mut self, ptr: SmemPtr, bits: u32) -> SmemPtr {
+        if bits == 0 {
+            return ptr;
+        }
+        assert!(
+            ptr.offset.is_multiple_of(bits.next_power_of_two() * 2),
+            "an offset that does not carry"
+        );
+        SmemPtr { base: self.xor(ptr.base, bits), ..ptr }
+    }
+
     /// The address in one register.
     #[track_caller]
     pub fn smem_address(&mut self, ptr: SmemPtr) -> Reg<u32> {

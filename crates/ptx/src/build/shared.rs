@@ -32,11 +32,14 @@ pub struct SharedTile {
     tile: SmemTile,
 }
 
-/// Tiles of one layout, one behind the other: the buffers of a ring, or the parts of one buffer.
+/// Tiles of one layout at equal distances, one behind the other unless said: the buffers of a ring, or the parts of one
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedTiles {
     first: SharedTile,
     count: u32,
+    /// Bytes from a tile to the next.
+    stride: u32,
 }
 
 impl SharedTile {
@@ -108,7 +111,24 @@ impl SharedTiles {
     pub fn reserve(b: &mut Builder, shared: SmemPtr, tile: SmemTile, count: u32) -> Self {
         let align = u32::try_from(tile.alignment()).expect("swizzles repeat after 1 KiB at most");
         let offset = b.reserve_shared(count * bytes(&tile), align);
-        SharedTiles { first: SharedTile { at: shared.plus(offset), tile }, count }
+        let first = SharedTile { at: shared.plus(offset), tile };
+        SharedTiles { first, count, stride: first.bytes() }
+    }
+
+    /// Reserves `bytes` bytes that tiles of several layouts share, aligned for every swizzle.
+    pub fn reserve_region(b: &mut Builder, shared: SmemPtr, bytes: u32) -> SmemPtr {
+        shared.plus(b.reserve_shared(bytes, REGION_ALIGN))
+    }
+
+    /// `count` tiles in memory that is [reserved](Self::reserve_region), `stride` bytes from one to the next; the first
+    /// lies at `at`, which must be aligned as the swizzle asks.
+    pub fn over(at: SmemPtr, tile: SmemTile, count: u32, stride: u32) -> Self {
+        SharedTiles { first: SharedTile { at, tile }, count, stride }
+    }
+
+    /// Bytes from a tile to the next.
+    pub fn stride(self) -> u32 {
+        self.stride
     }
 
     /// Where the first one begins.
@@ -129,7 +149,7 @@ impl SharedTiles {
     /// Tile `n`.
     pub fn tile(self, n: u32) -> SharedTile {
         assert!(n < self.count, "tile {n} of {}", self.count);
-        SharedTile { at: self.first.at.plus(n * self.first.bytes()), ..self.first }
+        SharedTile { at: self.first.at.plus(n * self.stride), ..self.first }
     }
 
     /// Tile `n`, known at run time.
@@ -150,12 +170,12 @@ impl SharedTiles {
             return self;
         }
         let at = self.share(b, stage, count);
-        SharedTiles { first: SharedTile { at, ..self.first }, count }
+        SharedTiles { first: SharedTile { at, ..self.first }, count, ..self }
     }
 
     #[track_caller]
     fn share(self, b: &mut Builder, n: Reg<u32>, tiles: u32) -> SmemPtr {
-        let base = b.mad(n, tiles * self.first.bytes(), self.first.at.base);
+        let base = b.mad(n, tiles * self.stride, self.first.at.base);
         SmemPtr { base, ..self.first.at }
     }
 }
@@ -234,3 +254,5 @@ impl<T: Scalar> SharedArray<T> {
 
 /// Alignment of arrays: the widest access.
 const ARRAY_ALIGN: u32 = 16;
+/// Bytes after which the widest swizzle repeats.
+const REGION_ALIGN: u32 = 1024;

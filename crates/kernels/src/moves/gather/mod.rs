@@ -14,7 +14,7 @@ mod format;
 mod lane;
 mod lookup;
 mod mapped;
-mod numbers;
+pub mod numbers;
 mod packed;
 mod raw;
 mod share;
@@ -22,7 +22,7 @@ mod strides;
 mod unpack;
 
 pub use elements::Elements;
-pub use format::Format;
+pub use format::{Format, Numbers, ScaleKind, ScalePlace};
 pub use lane::Lane as UnpackingLane;
 #[cfg(test)]
 pub use lookup::row_of_lane;

@@ -91,8 +91,7 @@ pub fn e2m1_pairs(b: &mut Builder, word: Reg<u32>) -> [Reg<u32>; 4] {
 /// Four numbers of e4m3 times a power of two, as pairs of bf16.
 #[track_caller]
 fn unpack_e4m3(b: &mut Builder, word: Reg<u32>, scale: Reg<u32>) -> [Reg<u32>; 2] {
-    let [x, y, z, w] = b.unpack_e4m3(word);
-    let pairs = [b.pack(HalfType::Bf16, x, y), b.pack(HalfType::Bf16, z, w)];
+    let pairs = b.e4m3_pairs(HalfType::Bf16, word);
     pairs.map(|pair| b.mul_halves(HalfType::Bf16, pair, scale))
 }
 
