@@ -1,5 +1,6 @@
 //! The integration with candle: a workspace of its own, whose 150 dependencies nothing else needs.
 
+use crate::cuda::toolkit;
 use crate::sections::{root, run_command};
 use std::env;
 use std::ffi::OsString;
@@ -18,19 +19,21 @@ pub fn run() -> ExitCode {
     let mut steps =
         vec![cargo(&["fmt", "--check"]), cargo(&[&lints[..], &strict].concat()), cargo(&["test"])];
     if LINUX {
-        steps.push(without_nvcc(cargo(&[&cuda[..], &strict].concat())));
+        match with_stand_ins(cargo(&[&cuda[..], &strict].concat())) {
+            Ok(step) => steps.push(step),
+            Err(why) => return failed(&why),
+        }
     }
     let tested = steps.into_iter().try_for_each(run_command).and_then(|()| match LINUX {
         true => test_on_the_simulator(),
         false => Ok(()),
     });
-    match tested {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    tested.map_or_else(|why| failed(&why), |()| ExitCode::SUCCESS)
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("candle: {why}");
+    ExitCode::FAILURE
 }
 
 const LINUX: bool = cfg!(target_os = "linux");
@@ -42,7 +45,7 @@ fn test_on_the_simulator() -> Result<(), String> {
     build.arg(target());
     run_command(build)?;
     let folder = linked_libraries().map_err(|why| format!("target/candle/libraries: {why}"))?;
-    let test = without_nvcc(cargo(&["test", "--features", "cuda", "--test", "gpu"]));
+    let test = with_stand_ins(cargo(&["test", "--features", "cuda", "--test", "gpu"]))?;
     let mut check = Command::new(target().join("release/sixwarp"));
     check.args(["check", "--"]).arg(test.get_program()).args(test.get_args());
     check.envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -79,14 +82,14 @@ fn cargo(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// With a stand-in for nvcc, which candle's build script calls. Its outputs are empty, so kernels of candle's own are
-/// not there.
-fn without_nvcc(mut cargo: Command) -> Command {
+/// With a stand-in for nvcc, which candle's build script calls. It has NVIDIA's compile what the tests launch.
+fn with_stand_ins(mut cargo: Command) -> Result<Command, String> {
     let stand_in = folder().join("stand-in");
     let mut path = OsString::from(stand_in.join("bin"));
     path.push(":");
     path.push(env::var_os("PATH").unwrap_or_default());
+    cargo.env("SIXWARP_NVCC", toolkit()?.join("bin/nvcc"));
     cargo.env("PATH", path).env("CUDA_HOME", stand_in).env("CUDA_COMPUTE_CAP", "90");
-    cargo.env("CARGO_TARGET_DIR", root().join("target/candle/cuda"));
-    cargo
+    cargo.env("CARGO_TARGET_DIR", root().join("target/candle/simulated"));
+    Ok(cargo)
 }

@@ -1,5 +1,6 @@
 //! The same functions on a GPU, beside the CPU: `cargo test --features cuda`, which needs nvcc (for candle) and a GPU.
-//! `cargo xtask candle` needs neither: the tests run on the simulator there. So they call no kernels of candle's own.
+//! `cargo xtask candle` needs no GPU: the tests run on the simulator there. Kernels of candle's own that they launch are
+//! named in `stand-in/bin/nvcc`.
 #![cfg(feature = "cuda")]
 
 use candle_core::{DType, Device, Result, Tensor};
