@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 /// A generator.
 #[derive(Clone, Copy, Default)]
-pub struct Generator {
+pub(crate) struct Generator {
     stream: usize,
     seed: u64,
     /// Numbers that it has given.
