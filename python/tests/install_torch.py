@@ -19,7 +19,7 @@ import tempfile
 TORCH = "torch==2.15.0"
 # What torch imports, without NVIDIA's packages and Triton.
 BESIDE = ["filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions"]
-OTHERS = {"transformers": "transformers==5.22.2", "jax": "jax==0.10.2", "ml_dtypes": "ml_dtypes"}
+OTHERS = {"transformers": "transformers==5.23.0", "jax": "jax==0.10.2", "ml_dtypes": "ml_dtypes"}
 # cudaErrorInsufficientDriver.
 NO_DRIVER = 35
 # Functions that name an error: torch calls them when it reports one.

@@ -59,6 +59,17 @@ def main():
     total = torch.empty(64, device="cuda")
     add_all_kernel[(1,)](addresses, total, 3, BLOCK=64)
     assert torch.allclose(total, sum(parts))
+
+    # Triton's helper around cuBLAS, which its tutorials compare with: its library cannot run here, its products do.
+    from triton._C.libtriton import nvidia
+
+    blas = nvidia.cublas.CublasLt(torch.empty(1 << 20, device="cuda", dtype=torch.uint8))
+    left, right = (torch.randn(rows, 64, device="cuda").half() for rows in (32, 16))
+    product, sums = (torch.empty(32, 16, device="cuda", dtype=torch.float16) for _ in range(2))
+    blas.matmul(left, right, product)
+    blas.gemm(left, right, product, sums, 2.0, 1.0)
+    exact = left.float() @ right.float().T
+    assert torch.allclose(product.float(), exact, atol=0.02) and torch.allclose(sums.float(), 3 * exact, atol=0.06)
     print("all right")
 
 

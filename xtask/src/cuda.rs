@@ -37,7 +37,7 @@ fn built_and_checked() -> Result<(), String> {
 }
 
 /// Where nvcc is, fetched if need be.
-fn toolkit() -> Result<PathBuf, String> {
+pub fn toolkit() -> Result<PathBuf, String> {
     let mut python = Command::new(std::env::var_os("SIXWARP_PYTHON").unwrap_or("python3".into()));
     let output = python.arg(root().join("tests/cuda/toolkit.py")).output();
     let output = output.map_err(|why| format!("python3: {why}"))?;

@@ -23,7 +23,8 @@ cargo xtask list              the sections of `test`
 cargo xtask ptx-hash [FILE]   a hash of every program of the table of cases, on every architecture, without
                               `.loc`; with a FILE of such hashes, those that differ (before and after a move)
 cargo xtask miri              layout, and the unsafe parts of cpu, under miri (a nightly toolchain with miri)
-cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out
+cargo xtask candle            the integration with candle (integrations/candle), which `test` leaves out; its CUDA
+                              path on the simulator (130 MB of NVIDIA's compiler)
 cargo xtask cuda              a CUDA C++ program that nvcc has built, on the simulator (130 MB; a C++ compiler)
 cargo xtask numba             kernels of numba-cuda and NVRTC on the simulator (700 MB)
 cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engines themselves, on the CPU (4 GB, 15 min)

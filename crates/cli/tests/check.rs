@@ -95,6 +95,50 @@ fn the_report_is_the_same_on_any_number_of_threads_and_can_be_replayed() {
     assert_eq!(stdout(&words), told);
 }
 
+/// A launch by options is not in the file: the command that replays it says them again.
+#[test]
+fn a_replay_has_the_options_of_the_launch() {
+    let folder = scratch();
+    let file = folder.path().join("bare.ptx");
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(RACE))
+            .unwrap();
+    let (run, bare): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("// run: "));
+    std::fs::write(&file, bare.join("\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let launch: Vec<&str> = run[0].trim_start_matches("// run: ").split(' ').collect();
+    let told = stdout(&[&[file], &launch[..], &["--pedantic"]].concat());
+    let replay = told.lines().find_map(|line| line.strip_prefix("   = replay: sixwarp check "));
+    let words: Vec<&str> =
+        replay.expect("a command").split(' ').map(|word| word.trim_matches('\'')).collect();
+    assert!(words.contains(&"--pedantic"), "{told}");
+    assert_eq!(stdout(&words), told);
+}
+
+#[test]
+fn what_is_no_ptx_is_named() {
+    let folder = scratch();
+    let told = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let output = check(&[path.to_str().unwrap()]);
+        (output.status.code(), text(&output.stdout))
+    };
+    for (name, bytes, words) in [
+        ("kernel.cubin", &b"\x7fELF\x02\x01"[..], "this is machine code (ELF), not PTX"),
+        ("kernel.fatbin", b"\x50\xed\x55\xba\x01\0", "this is a fat binary, not PTX"),
+        ("kernel.ptx", b"\xff\xfe\x00", "this is no text"),
+    ] {
+        let (status, told) = told(name, bytes);
+        assert_eq!(status, Some(2), "{told}");
+        assert!(told.contains(words), "{told}");
+    }
+    let missing = stdout(&[RACE, "--kernel", "nobody"]);
+    assert!(missing.contains("no such kernel; it has: "), "{missing}");
+    assert!(!missing.contains("it has: \n") && !missing.contains("it has:  "), "{missing}");
+}
+
 #[test]
 fn reports_go_to_files_and_pages_to_a_folder() {
     let folder = scratch();
@@ -144,16 +188,22 @@ fn the_script_of_the_action_passes_on_what_it_is_given() {
     let sixwarp = Path::new(env!("CARGO_BIN_EXE_sixwarp")).parent().unwrap();
     let path = format!("{}:{}", sixwarp.display(), std::env::var("PATH").unwrap());
     let (sarif, output) = (folder.path().join("a b.sarif"), folder.path().join("output"));
-    let run = |paths: &str| {
+    let run_with = |paths: &str, launches: &str| {
         let mut command = Command::new("bash");
         command.arg("integrations/github-action/check.sh").current_dir(&root);
         command.env("PATH", &path).env("CHECK_PATHS", paths).env("CHECK_SARIF", &sarif);
+        command.env("CHECK_COMMAND", launches);
         command.env("CHECK_ARGUMENTS", "--seeds\n0..1\n").env("GITHUB_OUTPUT", &output);
         command.output().unwrap().status.code()
     };
+    let run = |paths: &str| run_with(paths, "");
     assert_eq!(run(&format!("{CLEAN}\n{RACE}\n")), Some(1));
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "status=1\n");
     let log: Value = serde_json::from_slice(&std::fs::read(&sarif).unwrap()).unwrap();
     assert_eq!(log["runs"][0]["results"][0]["ruleId"], "race");
     assert_eq!(run(&format!("{CLEAN}\n")), Some(0));
+    assert_eq!(run_with(CLEAN, "true"), Some(2), "paths and a command");
+    if cfg!(target_os = "linux") {
+        assert_eq!(run_with("", "test -n \"$TRITON_LIBCUDA_PATH\" && exit 9"), Some(9));
+    }
 }

@@ -104,6 +104,9 @@ fn the_status_of_the_command_is_kept() {
     let (code, text) = status("exit 7");
     assert_eq!(code, Some(7));
     assert!(text.contains("launched nothing"), "{text}");
+    let (code, text) = status("kill -SEGV $$");
+    assert_eq!(code, Some(128 + 11), "{text}");
+    assert!(text.contains("signal 11 ended the command"), "{text}");
     let output = check(&["--json", "-"], &Command::new("true"));
     assert_eq!(output.status.code(), Some(2));
     assert!(told(&output).contains("name a file for --json"), "{}", told(&output));

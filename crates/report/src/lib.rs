@@ -39,5 +39,5 @@ pub use schedule::{Mode, Schedule, ScheduleError, schedules};
 pub use search::{Launch, Searched, search};
 pub use sources::Sources;
 pub use summary::{Allowed, Checked, FORMAT_VERSION, Report, Tool, Unchecked};
-pub use text::Colour;
+pub use text::{Colour, quoted};
 pub use timeline::{Span, Step, Timeline, TimelineRow};

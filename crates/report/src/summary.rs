@@ -38,6 +38,9 @@ pub struct Checked {
     /// The command that made the launch, where one was checked: `python kernel.py`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// Options that it was checked with, beside the schedule: `--block 128 --pedantic`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub options: String,
     /// Which launch of it, where there are several: the line of its `run:` comment.
     pub run_line: Option<usize>,
     /// The kernel that was launched; none if no launch was known.

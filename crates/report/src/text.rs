@@ -95,7 +95,8 @@ impl Checked {
             );
         }
         let launch = if saved { "--launch " } else { "" };
-        format!("sixwarp check {launch}{} --replay {schedule}", quoted(&self.path))
+        let options = if self.options.is_empty() { "" } else { &format!(" {}", self.options) };
+        format!("sixwarp check {launch}{}{options} --replay {schedule}", quoted(&self.path))
     }
 
     fn verdict(&self, colour: Colour) -> String {
@@ -117,7 +118,7 @@ impl Checked {
 }
 
 /// A word of a command line, with quotes where a shell needs them.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),

@@ -1,6 +1,7 @@
 //! The state of the driver in this process.
 
 use crate::job::{Event, Job};
+use crate::math::random::Generator;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::queue::Queue;
@@ -43,6 +44,10 @@ pub struct State {
     pub contexts: Table<()>,
     /// Links that have not been destroyed: what was added.
     pub links: Table<Vec<u8>>,
+    /// Handles for products, each with its stream.
+    pub products: Table<usize>,
+    /// Generators of random numbers.
+    pub generators: Table<Generator>,
 }
 
 /// A kernel that the program has asked for.
@@ -180,6 +185,8 @@ impl State {
             primary: (primary, 0),
             contexts,
             links: Table::new(),
+            products: Table::new(),
+            generators: Table::new(),
         }
     }
 

@@ -81,7 +81,12 @@ pub enum Job {
     Record(Arc<Event>),
     /// Calls the program.
     Call(HostCall),
+    /// Computes on the host, for a library of the program.
+    Compute(Arc<Computation>),
 }
+
+/// What the host computes in memory of the device.
+pub type Computation = dyn Fn(&mut Memory) -> Outcome + Send + Sync;
 
 /// Where rows lie.
 #[derive(Clone, Copy)]
@@ -130,6 +135,7 @@ impl Job {
                 unsafe { function(*data) };
                 Ok(())
             }
+            Job::Compute(compute) => compute(&mut driver.state().memory),
         }
     }
 }

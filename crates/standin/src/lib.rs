@@ -7,7 +7,7 @@
 //!
 //! Only public functions are here. The tables that NVIDIA's runtime library asks its driver for are not. A program
 //! that uses the runtime finds the functions of [`runtime`] instead, which are this library's own; one that has
-//! NVIDIA's runtime linked into it does not run.
+//! NVIDIA's runtime linked into it does not run. Products and random numbers of [`math`] are the host's.
 //!
 //! A function of [`api`] checks its arguments, and works on the one `Driver` of the process. Handles are numbers in
 //! tables, so that a wrong one is an error. Launches are jobs of one queue, which a thread works off in order.
@@ -20,6 +20,7 @@ mod device;
 mod driver;
 mod guard;
 mod job;
+pub mod math;
 mod memory;
 mod module;
 mod queue;

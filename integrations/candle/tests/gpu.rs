@@ -1,4 +1,6 @@
 //! The same functions on a GPU, beside the CPU: `cargo test --features cuda`, which needs nvcc (for candle) and a GPU.
+//! `cargo xtask candle` needs no GPU: the tests run on the simulator there. Kernels of candle's own that they launch are
+//! named in `stand-in/bin/nvcc`.
 #![cfg(feature = "cuda")]
 
 use candle_core::{DType, Device, Result, Tensor};
@@ -61,6 +63,23 @@ fn pages() -> Result<()> {
             &x[0], &x[1], &x[2], &x[3], &x[4], &x[5], None, 4, 48, 0.125, left, right, 16, cap,
         )
     })
+}
+
+/// Work of candle's libraries is in order with ours: a product reads what attention wrote.
+#[test]
+fn products_of_candle_beside_attention() -> Result<()> {
+    let gpu = Device::new_cuda(0)?;
+    let x = Tensor::rand(0f32, 1f32, (1, 8, 2, 64), &gpu)?.to_device(&Device::Cpu)?;
+    assert!(x.flatten_all()?.max(0)?.to_scalar::<f32>()? <= 1.);
+    let (x, weight) = (x.to_dtype(DType::BF16)?, random(&[128, 32])?);
+    let chain = |x: &Tensor, weight: &Tensor| -> Result<Tensor> {
+        flash_attn(x, x, x, 0.125, true)?.reshape((8, 128))?.matmul(weight)?.to_device(&Device::Cpu)
+    };
+    let ours = chain(&x.to_device(&gpu)?, &weight.to_device(&gpu)?)?.to_dtype(DType::F32)?;
+    let theirs = chain(&x, &weight)?.to_dtype(DType::F32)?;
+    let difference: f32 = (ours - theirs)?.abs()?.flatten_all()?.max(0)?.to_scalar()?;
+    assert!(difference < 0.2, "the GPU differs from the CPU by {difference}");
+    Ok(())
 }
 
 /// candle's own stream need not be the default one.

@@ -7,8 +7,8 @@
 mod environment;
 mod findings;
 mod library;
+mod named_library;
 mod reports;
-mod runtime_library;
 
 use super::output::Outputs;
 use crate::AnyError;
@@ -78,6 +78,11 @@ pub fn run(args: CommandArgs, outputs: &Outputs, sources: Vec<PathBuf>) -> Resul
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     let findings = Findings::read(environment.report())?;
     eprint!("{}", findings.summary(args.report.as_deref()));
+    if let Some(signal) = signal_of(status) {
+        eprintln!(
+            "sixwarp: signal {signal} ended the command: what it had not launched is not checked"
+        );
+    }
     if outputs.is_asked_for() {
         let reports = Reports { args: &args, folder: environment.report(), outputs };
         reports.write(&findings, sources)?;
@@ -86,10 +91,22 @@ pub fn run(args: CommandArgs, outputs: &Outputs, sources: Vec<PathBuf>) -> Resul
 }
 
 fn exit_code(findings: &Findings, status: ExitStatus) -> i32 {
-    let of_command = status.code().unwrap_or(1);
+    // As shells say it: 128 and the signal's number.
+    let of_command = status.code().or_else(|| Some(128 + signal_of(status)?)).unwrap_or(1);
     match (findings.wrong() > 0, of_command, findings.unchecked() > 0) {
         (true, ..) => 1,
         (false, 0, true) => 3,
         (false, code, _) => code,
     }
+}
+
+/// The signal that ended a command, where systems have signals.
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal_of(_: ExitStatus) -> Option<i32> {
+    None
 }

@@ -130,6 +130,8 @@ pub struct Options {
     pub kernel: LaunchArgs,
     /// Folders of source files.
     pub roots: Vec<PathBuf>,
+    /// What of all this a replay must be told again, as words of a command line.
+    pub again: String,
 }
 
 impl Args {
@@ -148,8 +150,24 @@ impl Args {
         rules::allowed(&self.allow).is_ok_and(|rules| rules.is_none())
     }
 
+    /// Options that change what a schedule finds.
+    fn again(&self) -> String {
+        let mut words = self.kernel.words();
+        let flags = [
+            ("--pedantic", self.pedantic),
+            ("--no-verify", self.no_verify),
+            ("--any-path", self.any_path),
+        ];
+        words.extend(flags.iter().filter(|(_, set)| *set).map(|(flag, _)| (*flag).to_owned()));
+        for rule in &self.allow {
+            words.extend(["--allow".to_owned(), rule.clone()]);
+        }
+        words.iter().map(|word| report::quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
     /// How to check, and where reports go.
     pub fn split(self) -> Result<(Options, Outputs), AnyError> {
+        let again = self.again();
         let allow = rules::allowed(&self.allow)?.unwrap_or_default();
         let simulator = sim::Options {
             pedantic: self.pedantic,
@@ -176,6 +194,7 @@ impl Args {
             timelines: self.outputs.wants_timelines(),
             kernel: self.kernel,
             roots: self.source,
+            again,
         };
         Ok((options, self.outputs))
     }

@@ -59,7 +59,8 @@ impl Subject {
 
     /// Checks it: one entry per launch.
     pub fn check(&self, options: &Options) -> Vec<Checked> {
-        let start = Checked::of(self.path().display().to_string());
+        let path = self.path().display().to_string();
+        let start = Checked { options: options.again.clone(), ..Checked::of(path) };
         match self {
             Subject::Ptx(path) => check_ptx(path, start, options),
             Subject::Capture(path) => vec![check_capture(path, start, options)],
@@ -81,7 +82,7 @@ fn unreadable(start: Checked, error: impl std::fmt::Display) -> Checked {
 }
 
 fn check_ptx(path: &Path, start: Checked, options: &Options) -> Vec<Checked> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match read_ptx(path) {
         Ok(text) => text,
         Err(error) => return vec![unreadable(start, error)],
     };
@@ -103,6 +104,18 @@ fn check_ptx(path: &Path, start: Checked, options: &Options) -> Vec<Checked> {
     match test {
         Ok(test) => check_runs(&test, &start, options),
         Err(error) => vec![unreadable(start, error)],
+    }
+}
+
+/// The text of a PTX file.
+fn read_ptx(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let get = "`cuobjdump --dump-ptx` takes PTX out of a program that has it";
+    match &bytes[..] {
+        [0x7f, b'E', b'L', b'F', ..] => Err(format!("this is machine code (ELF), not PTX: {get}")),
+        // The header of a fat binary, in memory order.
+        [0x50, 0xed, 0x55, 0xba, ..] => Err(format!("this is a fat binary, not PTX: {get}")),
+        _ => String::from_utf8(bytes).map_err(|_| "this is no text, so it is no PTX".to_owned()),
     }
 }
 

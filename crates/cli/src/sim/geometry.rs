@@ -34,6 +34,23 @@ impl LaunchArgs {
             && (self.smem, self.kernel.as_ref(), self.parameters.is_empty()) == (0, None, true)
     }
 
+    /// Those that were given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |option: &str, value: &str, usual: &str| {
+            if value != usual {
+                words.extend([option.to_owned(), value.to_owned()]);
+            }
+        };
+        add("--kernel", self.kernel.as_deref().unwrap_or_default(), "");
+        add("--grid", &self.grid, "1");
+        add("--block", &self.block, "1");
+        add("--cluster", &self.cluster, "1");
+        add("--smem", &self.smem.to_string(), "0");
+        words.extend(self.parameters.words());
+        words
+    }
+
     /// The launch as a `run:` line says it.
     pub fn run_line(&self) -> String {
         let kernel = self.kernel.as_ref().map_or(String::new(), |k| format!(" --kernel {k}"));

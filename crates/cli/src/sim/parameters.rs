@@ -27,6 +27,15 @@ impl Parameters {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// As words of a command line.
+    pub fn words(&self) -> impl Iterator<Item = String> {
+        let long = |line: &str| {
+            let found = OPTIONS.iter().find(|(_, in_line, ..)| *in_line == line);
+            format!("--{}", found.map_or(line, |(name, ..)| name))
+        };
+        self.0.iter().flat_map(move |(option, value)| [long(option), value.clone()])
+    }
 }
 
 impl fmt::Display for Parameters {

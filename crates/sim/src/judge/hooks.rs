@@ -150,6 +150,7 @@ impl Judge<'_> {
             let Some(checker) = &mut self.checker else { return Ok(()) };
             let outcome = match order {
                 Order::Strong => checker.strongly(w, pc, memory, range, write),
+                Order::Atomic => checker.atomically(w, pc, memory, range),
                 _ => checker.by_warp(w, pc, memory, range, write),
             };
             if let Err((_, conflict)) = &outcome
@@ -242,7 +243,7 @@ impl Judge<'_> {
         access: Access,
     ) -> Run<()> {
         match access.order {
-            Order::Strong => {
+            Order::Strong | Order::Atomic => {
                 self.exchange_knowledge(machine, range.0, access.write);
                 Ok(())
             }

@@ -260,6 +260,25 @@ impl Checker {
         outcome
     }
 
+    /// What an atomic operation of a warp reads.
+    ///
+    /// It learns what was published at that place, but that orders no ordinary store to the word itself: had the
+    /// operation come first, the store would have undone it.
+    pub(crate) fn atomically(
+        &mut self,
+        w: WarpId,
+        pc: Pc,
+        memory: Memory,
+        range: (u64, u64),
+    ) -> Outcome {
+        let agent = self.warp(w);
+        let time = self.time(agent);
+        let Checker { known, shadows, .. } = self;
+        let viewer = Viewer { strong: true, ..Viewer::of_warp(agent, time, pc, &known[w].all) };
+        shadows.of(memory).look_behind_strong(&viewer, range.0, range.1)?;
+        self.strongly(w, pc, memory, range, false)
+    }
+
     /// A warp's own accesses to several ranges by one instruction.
     pub(crate) fn by_ranges(
         &mut self,

@@ -166,8 +166,16 @@ pub struct Shadow {
     pages: PageMap<Box<[Cell; PAGE]>>,
     /// Number of pages.
     allocated: usize,
+    beside: Beside,
+}
+
+/// What few cells have, by their numbers.
+#[derive(Default)]
+struct Beside {
     /// Reads that did not fit into their cell.
-    more: PageMap<Vec<Access>>,
+    reads: PageMap<Vec<Access>>,
+    /// Ordinary writes whose place in the cell a strong write has taken.
+    covered: PageMap<Access>,
 }
 
 impl Shadow {
@@ -200,7 +208,7 @@ impl Shadow {
                 let (first, last) =
                     ((at / 4) as usize % PAGE, ((page_end - 1) / 4) as usize % PAGE);
                 let cells = &mut cells[first..=last];
-                whole_cells(viewer, cells, at / 4, write, &mut self.more)?;
+                whole_cells(viewer, cells, at / 4, write, &mut self.beside)?;
                 at = page_end;
                 continue;
             }
@@ -212,8 +220,8 @@ impl Shadow {
                 let cell = &mut cells[number as usize % PAGE];
                 let access = viewer.access(mask);
                 let result = match write {
-                    true => cell.write(viewer, access, number, &mut self.more),
-                    false => cell.read(viewer, access, number, &mut self.more),
+                    true => cell.write(viewer, access, number, &mut self.beside),
+                    false => cell.read(viewer, access, number, &mut self.beside),
                 };
                 result.map_err(|conflict| (at, conflict))?;
                 at += u64::from(count);
@@ -239,6 +247,26 @@ impl Shadow {
         if page < DENSE { dense } else { self.pages.get(&page).map(|cells| &**cells) }
     }
 
+    /// Checks without recording: is the last ordinary write known where a strong one has come behind it?
+    pub fn look_behind_strong(
+        &self,
+        viewer: &Viewer,
+        start: u64,
+        len: u64,
+    ) -> Result<(), (u64, Conflict)> {
+        if self.beside.covered.is_empty() {
+            return Ok(());
+        }
+        for number in start / 4..(start + len).div_ceil(4) {
+            let Some(write) = self.beside.covered.get(&number) else { continue };
+            if !viewer.knows(*write) {
+                let conflict = Conflict { other: *write, wrote: true, only_unfenced: false };
+                return Err((number * 4, conflict));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks without recording: is the last write of every byte known?
     pub fn look(&self, viewer: &Viewer, start: u64, len: u64) -> Result<(), (u64, Conflict)> {
         for number in start / 4..(start + len).div_ceil(4) {
@@ -259,7 +287,7 @@ fn whole_cells(
     cells: &mut [Cell],
     number: u64,
     write: bool,
-    more: &mut PageMap<Vec<Access>>,
+    beside: &mut Beside,
 ) -> Result<(), (u64, Conflict)> {
     let access = viewer.access(0xF);
     // Whoever wrote one cell mostly wrote its neighbours too: judged once.
@@ -271,8 +299,8 @@ fn whole_cells(
             continue;
         }
         let result = match write {
-            true => cell.write(viewer, access, number, more),
-            false => cell.read(viewer, access, number, more),
+            true => cell.write(viewer, access, number, beside),
+            false => cell.read(viewer, access, number, beside),
         };
         result.map_err(|conflict| (4 * number, conflict))?;
         known_write = Some(cell.write);
@@ -286,7 +314,7 @@ impl Cell {
         viewer: &Viewer,
         access: Access,
         number: u64,
-        more: &mut PageMap<Vec<Access>>,
+        beside: &mut Beside,
     ) -> Result<(), Conflict> {
         let write = self.write;
         if !write.is_none() && write.mask() & access.mask() != 0 {
@@ -308,7 +336,7 @@ impl Cell {
                 return Ok(());
             }
         }
-        let extra = more.entry(number).or_default();
+        let extra = beside.reads.entry(number).or_default();
         extra.retain(|read| !(read.known_to(viewer.all) && read.mask() & !access.mask() == 0));
         extra.push(access);
         Ok(())
@@ -319,7 +347,7 @@ impl Cell {
         viewer: &Viewer,
         access: Access,
         number: u64,
-        more: &mut PageMap<Vec<Access>>,
+        beside: &mut Beside,
     ) -> Result<(), Conflict> {
         let write = self.write;
         if write.same_as(access) {
@@ -332,7 +360,7 @@ impl Cell {
         let unknown = |read: &Access| {
             !read.is_none() && read.mask() & access.mask() != 0 && !viewer.knows(*read)
         };
-        let extra = if more.is_empty() { None } else { more.get(&number) };
+        let extra = if beside.reads.is_empty() { None } else { beside.reads.get(&number) };
         if let Some(read) =
             self.reads.iter().chain(extra.into_iter().flatten()).find(|r| unknown(r))
         {
@@ -352,7 +380,13 @@ impl Cell {
             }
         }
         if extra.is_some() {
-            more.remove(&number);
+            beside.reads.remove(&number);
+        }
+        if access.is_strong() != write.is_strong() && !write.is_none() {
+            match access.is_strong() {
+                true => beside.covered.insert(number, write),
+                false => beside.covered.remove(&number),
+            };
         }
         Ok(())
     }
@@ -404,6 +438,22 @@ mod tests {
         let mut shadow = Shadow::default();
         shadow.access(&viewer(0, 1, &clock(&[(0, 1)]), None), 4, 2, true).unwrap();
         shadow.access(&viewer(1, 1, &clock(&[(1, 1)]), None), 6, 2, true).unwrap();
+    }
+
+    #[test]
+    fn a_strong_write_does_not_hide_the_ordinary_one_before_it() {
+        let mut shadow = Shadow::default();
+        let (mine, theirs) = (clock(&[(0, 2)]), clock(&[(1, 1)]));
+        let atomic = |agent, time, all| Viewer { strong: true, ..viewer(agent, time, all, None) };
+        shadow.access(&viewer(0, 1, &mine, None), 8, 4, true).unwrap();
+        shadow.access(&atomic(0, 2, &mine), 8, 4, true).unwrap();
+        let (at, conflict) = shadow.look_behind_strong(&atomic(1, 1, &theirs), 4, 8).unwrap_err();
+        assert_eq!((at, conflict.other.time(), conflict.wrote), (8, 1, true));
+        let informed = clock(&[(0, 1), (1, 1)]);
+        shadow.look_behind_strong(&atomic(1, 1, &informed), 4, 8).unwrap();
+        // An ordinary write stands in the cell itself.
+        shadow.access(&viewer(0, 3, &clock(&[(0, 3)]), None), 8, 4, true).unwrap();
+        shadow.look_behind_strong(&atomic(1, 1, &theirs), 4, 8).unwrap();
     }
 
     #[test]

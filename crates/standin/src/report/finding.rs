@@ -55,8 +55,9 @@ impl Finding {
 
     /// Whether another one is the same mistake in the same places.
     pub fn is_same(&self, other: &Finding) -> bool {
-        let place = |(_, site): &(String, Site)| (site.line, site.instruction.clone());
-        let places = |finding: &Finding| finding.sites.iter().map(place).collect::<Vec<_>>();
+        let places = |finding: &Finding| -> Vec<_> {
+            finding.sites.iter().map(|(_, site)| Place::of(site)).collect()
+        };
         (self.kind, self.rule, &self.kernel) == (other.kind, other.rule, &other.kernel)
             && places(self) == places(other)
             && (!self.sites.is_empty() || self.message == other.message)
@@ -66,6 +67,31 @@ impl Finding {
     pub fn add(&mut self, other: &Finding) {
         self.times += other.times;
     }
+}
+
+/// Where something happened, as people count places.
+#[derive(PartialEq)]
+enum Place {
+    /// A line of the source, and what is done there. One line can be many instructions: a compiler unrolls loops and
+    /// cuts vectors up.
+    Source(String, u32, String),
+    /// A line of the PTX, where there is no source.
+    Ptx(u32, String),
+}
+
+impl Place {
+    fn of(site: &Site) -> Place {
+        match &site.loc {
+            Some((file, line)) => Place::Source(file.clone(), *line, opcode(&site.instruction)),
+            None => Place::Ptx(site.line, site.instruction.clone()),
+        }
+    }
+}
+
+/// The opcode of an instruction, without its predicate.
+fn opcode(instruction: &str) -> String {
+    let opcode = instruction.split_whitespace().find(|word| !word.starts_with('@'));
+    opcode.unwrap_or_default().to_owned()
 }
 
 /// What an error says about a launch.
@@ -120,5 +146,43 @@ impl fmt::Display for Finding {
             write!(f, "\n{file}:{line}\n    {}", text.trim())?;
         }
         writeln!(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::{Hazard, Rule};
+
+    fn race(lines: [u32; 2], source: Option<u32>, instruction: &str) -> Finding {
+        let site = |line: u32| Site {
+            instruction: instruction.to_owned(),
+            line,
+            loc: source.map(|line| ("k.py".to_owned(), line)),
+            ..Site::default()
+        };
+        let hazard = Hazard {
+            rule: Rule::Race,
+            message: String::new(),
+            site: site(lines[0]),
+            other: Some(("the other".to_owned(), site(lines[1]))),
+            help: None,
+        };
+        let error = Some(Error::Hazard(Box::new(hazard)));
+        let outcome = Outcome { report: sim::Report::default(), error };
+        Finding::of(&outcome, "k", 1, ("eager", 0)).remove(0)
+    }
+
+    #[test]
+    fn a_line_of_the_source_is_one_place_however_many_instructions_it_became() {
+        let first = race([73, 118], Some(9), "@%p1 ld.global.b32 {%r3}, [%rd2];");
+        assert!(first.is_same(&race([79, 122], Some(9), "@%p2 ld.global.b32 {%r4}, [%rd3];")));
+        assert!(!first.is_same(&race([79, 122], Some(10), "@%p2 ld.global.b32 {%r4}, [%rd3];")));
+        assert!(!first.is_same(&race([79, 122], Some(9), "@%p2 st.global.b32 [%rd3], {%r4};")));
+        let bare = race([73, 118], None, "ld.global.b32 {%r3}, [%rd2];");
+        assert!(
+            bare.is_same(&bare)
+                && !bare.is_same(&race([79, 118], None, "ld.global.b32 {%r3}, [%rd2];"))
+        );
     }
 }

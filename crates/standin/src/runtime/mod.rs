@@ -27,7 +27,7 @@ use crate::driver::{driver, initialise};
 use crate::result::{CudaResult, Outcome};
 
 /// Makes the driver ready, and the device's context this thread's, unless it has one.
-fn start() -> Outcome {
+pub(crate) fn start() -> Outcome {
     initialise();
     driver()?;
     if ensure_current() == Err(CudaResult::INVALID_CONTEXT) {

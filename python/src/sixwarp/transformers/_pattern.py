@@ -56,6 +56,13 @@ _AND = masking_utils.and_masks(_CAUSAL).__code__
 _WINDOW = masking_utils.sliding_window_overlay(1).__code__
 _TWO_SIDED_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
 _PACKED = masking_utils.packed_sequence_mask_function(None).__code__
+# From transformers 5.23 on, what packed sequences see is asked by positions in each sequence.
+_remap = getattr(masking_utils, "remap_positions_for_packed_sequence", None)
+_BY_POSITIONS = None if _remap is None else _remap(None, None).__code__
+
+
+def _code(function: Callable) -> Any:
+    return getattr(function, "__code__", None)
 
 
 def recognise(function: Callable) -> Optional[Pattern]:
@@ -64,7 +71,7 @@ def recognise(function: Callable) -> Optional[Pattern]:
         return Pattern(right=0)
     if function is _FULL:
         return Pattern()
-    code = getattr(function, "__code__", None)
+    code = _code(function)
     if code is _WINDOW:
         return Pattern(left=_closure(function)["sliding_window"] - 1)
     if code is _TWO_SIDED_WINDOW:
@@ -77,7 +84,11 @@ def recognise(function: Callable) -> Optional[Pattern]:
 
 def _intersection(functions: Any) -> Optional[Pattern]:
     result: Optional[Pattern] = Pattern()
+    is_packed = any(_code(function) is _PACKED for function in functions)
     for function in functions:
+        if is_packed and _BY_POSITIONS is not None and _code(function) is _BY_POSITIONS:
+            # Positions of a packed sequence follow each other, so two are as far apart as their places.
+            function = _closure(function)["mask_function"]
         part = recognise(function)
         result = None if result is None or part is None else result.and_also(part)
     return result

@@ -106,14 +106,16 @@ impl Findings {
             0 => {
                 writeln!(text, "sixwarp: the command launched nothing through the CUDA driver API")
             }
-            _ => writeln!(text, "sixwarp: {launches} launches checked, {wrong} findings"),
+            _ => writeln!(
+                text,
+                "sixwarp: {} checked, {}",
+                counted(launches, "launch", "launches"),
+                counted(wrong as u64, "finding", "findings")
+            ),
         };
         if self.unchecked() > 0 {
-            let _ = writeln!(
-                text,
-                "sixwarp: {} launches were not checked to their end",
-                self.unchecked()
-            );
+            let unchecked = counted(self.unchecked(), "launch was", "launches were");
+            let _ = writeln!(text, "sixwarp: {unchecked} not checked to the end");
         }
         text
     }
@@ -133,8 +135,13 @@ impl Finding {
             Some(Site { ptx_line, .. }) => format!(" at PTX line {ptx_line}"),
             None => String::new(),
         };
-        format!("{rule} in kernel `{kernel}`{place}, {times} times")
+        format!("{rule} in kernel `{kernel}`{place}, {}", counted(*times, "time", "times"))
     }
+}
+
+/// A number and its noun.
+fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 #[cfg(test)]
@@ -157,6 +164,7 @@ mod tests {
         let text = findings.summary(Some(Path::new("out")));
         assert!(text.contains("hazard[race] in kernel `k` at a.py:5, 3 times"), "{text}");
         assert!(text.contains("again: sixwarp sim --launch out/7-0001/launch.json"), "{text}");
-        assert!(text.contains("8 launches checked, 1 findings"), "{text}");
+        assert!(text.contains("1 launch was not checked to the end"), "{text}");
+        assert!(text.contains("8 launches checked, 1 finding\n"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! Where the stand-in library is, and the names under which programs find it.
 
-use super::runtime_library;
+use super::named_library;
 use crate::AnyError;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ pub fn place(library: &Path, folder: &Path) -> Result<(), AnyError> {
     symlink(library, folder.join("libcuda.so.1"))?;
     // The linker looks for this name when Triton compiles its launcher.
     symlink(library, folder.join("libcuda.so"))?;
-    for release in runtime_library::RELEASES {
-        files::write(folder.join(runtime_library::name(release)), runtime_library::file(release))?;
+    for name in named_library::NAMES {
+        files::write(folder.join(name), named_library::file(name))?;
     }
     Ok(())
 }

@@ -313,6 +313,29 @@ def take_first_configuration(autotuner):
     autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune_configs, _bench
 
 
+class Products:
+    """Stands for Triton's helper around cuBLAS, whose library is machine code: the same products, by torch."""
+
+    def __init__(self, workspace):
+        pass
+
+    def matmul(self, a, b, c):
+        c.copy_(a.float() @ b.float().T)
+
+    def gemm(self, a, b, c, d, alpha, beta):
+        d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"sixwarp: CublasLt.{name} is machine code of NVIDIA's, which the simulator does not run")
+
+
+def replace_cublas():
+    library = sys.modules.get("triton._C.libtriton")
+    cublas = getattr(getattr(library, "nvidia", None), "cublas", None)
+    if hasattr(cublas, "CublasLt"):
+        cublas.CublasLt = Products
+
+
 def prepare_triton(triton):
     """Makes the simulator Triton's device."""
     import importlib
@@ -324,6 +347,7 @@ def prepare_triton(triton):
     config._create_driver = make_driver
     testing.do_bench = once
     testing.do_bench_cudagraph = once
+    replace_cublas()
     if not BENCHMARKS:
         leave_out_benchmarks(testing)
     if not ALL_CONFIGURATIONS:

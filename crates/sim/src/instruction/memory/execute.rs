@@ -34,6 +34,8 @@ pub(crate) enum Order {
     Weak,
     /// Volatile, relaxed, acquire, release or atomic.
     Strong,
+    /// What an atomic operation reads. Unlike a load it cannot wait for the word to be written first.
+    Atomic,
     /// Looked at for an asynchronous operation, which is checked as a whole.
     Async,
 }
@@ -215,7 +217,7 @@ impl Execution<'_, '_> {
             let at = lane_address(&self.machine.warps[w].registers, atomic.addr, lane);
             let total = bytes * atomic.src.len() as u32;
             let place = self.machine.place(self.judge, w, lane, atomic.space, at, total)?;
-            self.before_access(w, lane, Access::read(place, total, Order::Strong))?;
+            self.before_access(w, lane, Access::read(place, total, Order::Atomic))?;
             if atomic.op != AtomOp::Exch
                 && let Some(what) = self.machine.unwritten_at(w, lane, place, total)
             {

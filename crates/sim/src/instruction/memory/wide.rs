@@ -22,7 +22,7 @@ impl Execution<'_, '_> {
         for lane in lanes(mask) {
             let at = lane_address(&self.machine.warps[w].registers, atomic.addr, lane);
             let place = self.machine.place(self.judge, w, lane, atomic.space, at, atomic.bytes)?;
-            self.before_access(w, lane, Access::read(place, atomic.bytes, Order::Strong))?;
+            self.before_access(w, lane, Access::read(place, atomic.bytes, Order::Atomic))?;
             self.before_access(w, lane, Access::write(place, atomic.bytes, Order::Strong))?;
             let operand = value(self, atomic.src[0], lane);
             let swap = atomic.swap.map(|swap| value(self, swap, lane));

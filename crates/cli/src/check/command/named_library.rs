@@ -1,16 +1,19 @@
-//! `libcudart.so.12` and `libcudart.so.13`, as the loader wants them.
+//! `libcudart.so`, `libcublas.so` and `libcurand.so`, as the loader wants them.
 //!
-//! A program that was linked with NVIDIA's runtime asks for a file of that name, and in it for a version of the same
-//! name. The functions themselves are in the stand-in, whose symbols have no versions, so that they suit both. A file
+//! A program that was linked with one of NVIDIA's libraries asks for a file of its name, and in it for a version of the
+//! same name. The functions themselves are in the stand-in, whose symbols have no versions, so that they suit both. A file
 //! here is therefore only a name, a version, and the demand for `libcuda.so.1`: an ELF library without code.
 
-/// Releases of the runtime, by their numbers in file names.
-pub const RELEASES: [u32; 2] = [12, 13];
-
-/// The name of a release's file.
-pub fn name(release: u32) -> String {
-    format!("libcudart.so.{release}")
-}
+/// Files that programs ask for: of the runtime, of products and of random numbers, by the releases of CUDA 12 and 13.
+pub const NAMES: [&str; 7] = [
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libcublas.so.12",
+    "libcublas.so.13",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
+    "libcurand.so.10",
+];
 
 const DRIVER: &str = "libcuda.so.1";
 
@@ -22,10 +25,10 @@ const SEGMENTS: u64 = 3;
 /// ELF's number of this machine.
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// The file of a release.
-pub fn file(release: u32) -> Vec<u8> {
-    let (strings, [own, driver]) = strings([&name(release), DRIVER]);
-    let version = versions(&name(release), own);
+/// The file of a name.
+pub fn file(name: &str) -> Vec<u8> {
+    let (strings, [own, driver]) = strings([name, DRIVER]);
+    let version = versions(name, own);
     let symbols = [0u8; 24];
     // A hash table with one bucket and the symbol that every table begins with.
     let hash: Vec<u8> = [1u32, 1, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -158,8 +161,8 @@ mod tests {
 
     #[test]
     fn the_file_ends_with_what_its_header_announces() {
-        for release in RELEASES {
-            let file = file(release);
+        for name in NAMES {
+            let file = file(name);
             let long = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
             // Bytes of the first segment, and where the second one ends.
             assert_eq!(long(64 + 32), file.len() as u64);
