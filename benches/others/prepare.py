@@ -90,6 +90,13 @@ def triton_gather():
 
 
 @launch()
+def triton_gather_short_rows():
+    import kernels
+    index = torch.randint(0, 262144, (65536,), generator=torch.Generator().manual_seed(4), dtype=torch.int32)
+    kernels.gather[(65536,)](empty(262144, 512), index, empty(65536, 512), 512, BLOCK=512)
+
+
+@launch()
 def triton_exponentials():
     import kernels
     n = 132 * 8 * 1024

@@ -36,6 +36,8 @@ pub const A100: Machine = Machine {
     l2_bytes: 5.0e12,
     // D: 2,039 GB/s, of which Hopper's share is reached.
     memory_bytes: 1.91e12,
+    // A: Hopper's share of what is read.
+    memory_written: 1.57e12,
     // D
     l2_size: 40e6,
     // D: 164 KiB.
@@ -59,6 +61,8 @@ pub const A40: Machine = Machine {
     l2_bytes: 2.0e12,
     // D: 696 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.65e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.53e12,
     // D
     l2_size: 6e6,
     // D: 100 KiB.
@@ -82,6 +86,8 @@ pub const RTX_4090: Machine = Machine {
     l2_bytes: 5.0e12,
     // D: 1,008 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.94e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.77e12,
     // D
     l2_size: 72e6,
     ..A40
@@ -99,6 +105,8 @@ pub const L40S: Machine = Machine {
     mma_flops: 1024.0,
     // D: 864 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.81e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.67e12,
     // D
     l2_size: 96e6,
     ..RTX_4090
@@ -119,6 +127,8 @@ pub const RTX_5090: Machine = Machine {
     l2_bytes: 6.0e12,
     // D: 1,792 GB/s, of which Hopper's share is reached.
     memory_bytes: 1.68e12,
+    // A: Hopper's share of what is read.
+    memory_written: 1.38e12,
     // D
     l2_size: 96e6,
     ..RTX_4090

@@ -25,9 +25,12 @@ pub fn replay_together(
 }
 
 impl Replay<'_> {
-    /// Lets the `warps` warps of each CTA begin later than those of the CTA before: CTAs that run in step would ask for
-    /// the same unit at the same time, and drift apart on a GPU.
+    /// Lets the `warps` warps of each CTA begin later than those of the CTA before: CTAs that multiply in step would ask
+    /// for the same unit at the same time, and drift apart on a GPU.
     fn stagger(&mut self, warps: usize) {
+        if !self.recording.multiplies() {
+            return;
+        }
         self.ready.retain(|w| *w < warps);
         for w in warps..self.warps.len() {
             let begin = self.machine.stagger * (w / warps.max(1)) as f64;
