@@ -9,6 +9,12 @@ use crate::machine::{H200, Machine};
 const AMPERE: Machine = Machine {
     // A: these chips have no copy engine; threads copy, and wait as for loads.
     copy_latency: H200.load_latency,
+    // A: only an H200's clock under load was measured.
+    power_free: 0.25,
+    power_full: 0.5,
+    // A: no tensor maps are read, and there are no clusters.
+    cta_start: 100.0,
+    cluster_start: 0.0,
     // D: as the table of the programming guide has it for all of them: 128 bytes per cycle, 16 special functions,
     // 64 conversions and 64 integers.
     shared_bytes: 128.0,

@@ -137,8 +137,9 @@ pub const H200: Machine = Machine {
     // A: about 190 cycles for arrive and wait.
     cluster_latency: 190.0,
     tensor_memory_latency: 30.0,
-    // M: `copy`, 518 cycles for 16 KiB, less 256 for its bytes and the latency of the mbarrier.
-    copy_latency: 195.0,
+    // P: 600 to 700 cycles for a tensor copy of a small box that hits L2; the least fits decoding best. A bulk copy
+    // without a tensor map takes 195 (M: `copy`, 518 cycles for 16 KiB, of which 256 are its bytes, and the mbarrier).
+    copy_latency: 600.0,
     // P: about 300 cycles more than L2.
     memory_latency: 350.0,
     // P: about 270 cycles for a load that hits L2.
@@ -158,7 +159,7 @@ pub const H200: Machine = Machine {
     // F
     dependent_us: 2.2,
     // F: it includes that tensor maps are read for the first time.
-    cta_start: 900.0,
+    cta_start: 500.0,
     // F
     cluster_start: 690.0,
     // A
