@@ -268,7 +268,8 @@ fn predict_launch(
 
 #[cfg(test)]
 mod tests {
-    use super::{sample, spread};
+    use super::{ctas_together, sample, spread};
+    use crate::machine::H200;
     use program::Launch;
 
     fn launch(ctas: u32) -> Launch {
@@ -288,6 +289,16 @@ mod tests {
         assert_eq!(sample(&launch(100)), [0, 50, 99]);
         assert_eq!(sample(&launch(2)), [0, 1]);
         assert_eq!(spread(&launch(100), 1), [0]);
+    }
+
+    #[test]
+    fn registers_say_how_many_ctas_fit() {
+        // What `cuOccupancyMaxActiveBlocksPerMultiprocessor` says on an H200 for CTAs of 128 threads.
+        let launch = Launch { block: [128, 1, 1], ..launch(1000) };
+        let fit = |registers| ctas_together(&H200, &launch, false, Some(registers));
+        assert_eq!([196, 92, 43, 30].map(fit), [2, 5, 10, 16]);
+        let large = Launch { shared_bytes: 100_000, ..launch.clone() };
+        assert_eq!(ctas_together(&H200, &large, false, Some(30)), 2);
     }
 
     #[test]

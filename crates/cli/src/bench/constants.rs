@@ -4,8 +4,8 @@
 use crate::{Outcome, output};
 use cuda::{Device, DeviceBuffer, Samples};
 use program::{
-    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program, Swizzle,
-    TensorMap,
+    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program,
+    Swizzle, TensorMap,
 };
 use serde::Serialize;
 use sixwarp::{Arch, DeviceName};

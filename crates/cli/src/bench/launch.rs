@@ -66,9 +66,7 @@ fn predict(
     };
     let recordings = sim::run(program, &prepared.contents, &options)?.recordings;
     let prediction = match registers {
-        Some(registers) => {
-            time::predict_with_registers(machine, program, &recordings, registers)
-        }
+        Some(registers) => time::predict_with_registers(machine, program, &recordings, registers),
         None => time::predict(machine, program, &recordings, 1.0),
     };
     let launched = prediction.launches.first().ok_or("no launch")?;

@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn a_shift_and_an_addition_are_one() {
-        let shift = "mov.b32 %r1, 5;\nshl.b32 %r2, %r1, 23;\nmov.b32 %r4, %r1;\nadd.s32 %r3, %r2, %r4;\n";
+        let shift =
+            "mov.b32 %r1, 5;\nshl.b32 %r2, %r1, 23;\nmov.b32 %r4, %r1;\nadd.s32 %r3, %r2, %r4;\n";
         let other = shift.replace("%r2, %r4", "%r1, %r4");
         let wide = "mov.b32 %r1, 5;\nshl.b32 %r2, %r1, %r1;\nadd.s32 %r3, %r2, %r1;\n";
         let found = [shift, &other, wide].map(|body| comparisons("sm_90a", body).0);

@@ -197,7 +197,8 @@ pub struct WarpEvents {
 impl Recording {
     /// Whether it has matrix products, of tensor cores or of warps.
     pub fn multiplies(&self) -> bool {
-        let product = |operation: &Operation| matches!(operation.kind, OperationKind::Product { .. });
+        let product =
+            |operation: &Operation| matches!(operation.kind, OperationKind::Product { .. });
         self.operations.iter().any(product) || self.has_warp_products()
     }
 

@@ -105,9 +105,19 @@ mod tests {
     }
 
     #[test]
+    fn larger_clusters_start_later() {
+        let pair = Recording { ctas: 2, ..recording(&[(Unit::Fma, 100)]) };
+        let eight = Recording { ctas: 8, ..pair.clone() };
+        let [pair, eight] = [pair, eight].map(|r| replay(&H200, &r, SHARE, false).cycles);
+        assert_eq!(eight - pair, 6.0 * H200.cluster_start);
+    }
+
+    #[test]
     fn bytes_are_those_of_one_cta() {
-        let recording = recording(&[(Unit::Global, 4096)]);
-        let written = replay_together(&H200, &recording, 3, SHARE).written;
-        assert_eq!(written, replay(&H200, &recording, SHARE, false).written);
+        let recording = recording(&[(Unit::Global, 4096), (Unit::Loaded, 1024)]);
+        let of = |run: Replayed| [run.written, run.read];
+        let together = of(replay_together(&H200, &recording, 3, SHARE));
+        assert_eq!(together, of(replay(&H200, &recording, SHARE, false)));
+        assert_eq!(together, [4.0 * 2.0 * 4096.0, 4.0 * 2.0 * 1024.0]);
     }
 }
