@@ -9,6 +9,12 @@ use crate::machine::{H200, Machine};
 const AMPERE: Machine = Machine {
     // A: these chips have no copy engine; threads copy, and wait as for loads.
     copy_latency: H200.load_latency,
+    // A: only an H200's clock under load was measured.
+    power_free: 0.25,
+    power_full: 0.5,
+    // A: no tensor maps are read, and there are no clusters.
+    cta_start: 100.0,
+    cluster_start: 0.0,
     // D: as the table of the programming guide has it for all of them: 128 bytes per cycle, 16 special functions,
     // 64 conversions and 64 integers.
     shared_bytes: 128.0,
@@ -36,6 +42,8 @@ pub const A100: Machine = Machine {
     l2_bytes: 5.0e12,
     // D: 2,039 GB/s, of which Hopper's share is reached.
     memory_bytes: 1.91e12,
+    // A: Hopper's share of what is read.
+    memory_written: 1.57e12,
     // D
     l2_size: 40e6,
     // D: 164 KiB.
@@ -59,6 +67,8 @@ pub const A40: Machine = Machine {
     l2_bytes: 2.0e12,
     // D: 696 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.65e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.53e12,
     // D
     l2_size: 6e6,
     // D: 100 KiB.
@@ -82,6 +92,8 @@ pub const RTX_4090: Machine = Machine {
     l2_bytes: 5.0e12,
     // D: 1,008 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.94e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.77e12,
     // D
     l2_size: 72e6,
     ..A40
@@ -99,6 +111,8 @@ pub const L40S: Machine = Machine {
     mma_flops: 1024.0,
     // D: 864 GB/s, of which Hopper's share is reached.
     memory_bytes: 0.81e12,
+    // A: Hopper's share of what is read.
+    memory_written: 0.67e12,
     // D
     l2_size: 96e6,
     ..RTX_4090
@@ -119,6 +133,8 @@ pub const RTX_5090: Machine = Machine {
     l2_bytes: 6.0e12,
     // D: 1,792 GB/s, of which Hopper's share is reached.
     memory_bytes: 1.68e12,
+    // A: Hopper's share of what is read.
+    memory_written: 1.38e12,
     // D
     l2_size: 96e6,
     ..RTX_4090

@@ -8,7 +8,7 @@ pub use bound::Bound;
 use crate::machine::Machine;
 use crate::replay::{Replayed, Share, replay, replay_together};
 use program::{Access, Launch, Program};
-use sim::record::{Event, Recording, Unit};
+use sim::record::Recording;
 
 /// What is predicted of one launch.
 #[derive(Clone, Debug)]
@@ -82,12 +82,32 @@ pub fn predict(
     recordings: &[Recording],
     more: f64,
 ) -> Prediction {
+    predict_with(machine, program, recordings, more, None)
+}
+
+/// The same for kernels whose threads have so many registers: CTAs that fit a multiprocessor share it.
+pub fn predict_with_registers(
+    machine: &Machine,
+    program: &Program,
+    recordings: &[Recording],
+    registers: u32,
+) -> Prediction {
+    predict_with(machine, program, recordings, 1.0, Some(registers))
+}
+
+fn predict_with(
+    machine: &Machine,
+    program: &Program,
+    recordings: &[Recording],
+    more: f64,
+    registers: Option<u32>,
+) -> Prediction {
     let mut launches = Vec::new();
     let mut microseconds = 0.0;
     for (number, launch) in program.launches.iter().enumerate() {
         let of_launch: Vec<&Recording> =
             recordings.iter().filter(|recording| recording.launch == number).collect();
-        let launched = predict_launch(machine, program, launch, (&of_launch, more));
+        let launched = predict_launch(machine, program, launch, (&of_launch, more), registers);
         let overlaps = number > 0 && launch.overlaps_previous;
         microseconds += launched.microseconds;
         microseconds += if overlaps { machine.dependent_us } else { machine.launch_us };
@@ -110,24 +130,38 @@ const THREADS: u32 = 1024;
 /// The same where warps multiply by themselves, and keep accumulators and scores in 255 registers.
 const MULTIPLYING_THREADS: u32 = 256;
 
-/// CTAs that run on a multiprocessor at one time.
-fn ctas_together(machine: &Machine, launch: &Launch, multiplies: bool) -> u32 {
-    let threads = if multiplies { MULTIPLYING_THREADS } else { THREADS };
-    let by_threads = threads / product(launch.block).max(1);
+/// Registers of a multiprocessor, those that a warp gets at once, the most threads, and the most CTAs.
+const REGISTERS: u32 = 65_536;
+const REGISTERS_AT_ONCE: u32 = 256;
+const MOST_THREADS: u32 = 2048;
+const MOST_CTAS: u32 = 32;
+
+/// CTAs that run on a multiprocessor at one time. Where registers are not known, threads are taken to have 64 or, where
+/// they multiply, 255.
+fn ctas_together(
+    machine: &Machine,
+    launch: &Launch,
+    multiplies: bool,
+    registers: Option<u32>,
+) -> u32 {
+    let threads = product(launch.block).max(1);
+    let by_threads = match registers {
+        None if multiplies => MULTIPLYING_THREADS / threads,
+        None => THREADS / threads,
+        Some(registers) => {
+            let of_warp = (32 * registers).next_multiple_of(REGISTERS_AT_ONCE).max(1);
+            let warps = (REGISTERS / of_warp).min(MOST_THREADS / 32);
+            (warps / threads.div_ceil(32)).min(MOST_CTAS)
+        }
+    };
     let by_shared = machine.shared_size / (launch.shared_bytes + 1024);
     by_threads.min(by_shared).max(1)
 }
 
-/// Clusters that run at one time.
-fn resident(machine: &Machine, launch: &Launch, multiplies: bool) -> u32 {
+/// Clusters that run at one time, with so many CTAs on a multiprocessor.
+fn resident(machine: &Machine, launch: &Launch, together: u32) -> u32 {
     let places = (machine.processors / product(launch.cluster).max(1)).max(1);
-    places * ctas_together(machine, launch, multiplies)
-}
-
-/// Whether warps multiply by themselves (`mma.sync`).
-fn multiplies(recording: &Recording) -> bool {
-    let event = |event: &Event| matches!(event, Event::Run(mix) if mix.of(Unit::Matrix) > 0);
-    recording.warps.iter().any(|warp| warp.events.iter().any(event))
+    places * together
 }
 
 /// Bytes that a program touches, each counted once.
@@ -152,13 +186,15 @@ fn predict_launch(
     program: &Program,
     launch: &Launch,
     (recordings, more): (&[&Recording], f64),
+    registers: Option<u32>,
 ) -> Launched {
     let clusters = f64::from(clusters(launch));
-    let multiplies = recordings.iter().any(|recording| multiplies(recording));
-    let resident = f64::from(resident(machine, launch, multiplies));
+    let multiplies = recordings.iter().any(|recording| recording.has_warp_products());
+    let fit = ctas_together(machine, launch, multiplies, registers);
+    let resident = f64::from(resident(machine, launch, fit));
     let size = f64::from(product(launch.cluster));
-    // CTAs of other kernels that share a multiprocessor are short, and taken to be alone.
-    let together = match multiplies && size == 1.0 {
+    // CTAs of kernels whose registers are not known, and that do not multiply, are short and taken to be alone.
+    let together = match (multiplies || registers.is_some()) && size == 1.0 {
         true => (clusters.min(resident) / f64::from(machine.processors)).ceil() as u32,
         false => 1,
     };
@@ -188,7 +224,8 @@ fn predict_launch(
         let ahead = mean(&|run| run.prefetched) * clusters;
         share.misses = if read > 0.0 { (from_memory - ahead).max(0.0) / read } else { 0.0 };
         let to_memory = (footprint(program, false) * cold).min(written);
-        let memory_us = (from_memory + to_memory) / machine.memory_bytes * 1e6;
+        let memory_us =
+            (from_memory / machine.memory_bytes + to_memory / machine.memory_written) * 1e6;
         let l2_us = (read + written) / machine.l2_bytes * 1e6;
         let slowest = more * runs.iter().map(|run| run.cycles).fold(0.0, f64::max);
         let waves = clusters / resident;
@@ -231,7 +268,8 @@ fn predict_launch(
 
 #[cfg(test)]
 mod tests {
-    use super::{sample, spread};
+    use super::{ctas_together, sample, spread};
+    use crate::machine::H200;
     use program::Launch;
 
     fn launch(ctas: u32) -> Launch {
@@ -251,6 +289,16 @@ mod tests {
         assert_eq!(sample(&launch(100)), [0, 50, 99]);
         assert_eq!(sample(&launch(2)), [0, 1]);
         assert_eq!(spread(&launch(100), 1), [0]);
+    }
+
+    #[test]
+    fn registers_say_how_many_ctas_fit() {
+        // What `cuOccupancyMaxActiveBlocksPerMultiprocessor` says on an H200 for CTAs of 128 threads.
+        let launch = Launch { block: [128, 1, 1], ..launch(1000) };
+        let fit = |registers| ctas_together(&H200, &launch, false, Some(registers));
+        assert_eq!([196, 92, 43, 30].map(fit), [2, 5, 10, 16]);
+        let large = Launch { shared_bytes: 100_000, ..launch.clone() };
+        assert_eq!(ctas_together(&H200, &large, false, Some(30)), 2);
     }
 
     #[test]

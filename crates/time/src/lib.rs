@@ -13,7 +13,7 @@ mod microbenchmarks;
 mod replay;
 
 pub use chips::{A40, A100, L40S, RTX_4090, RTX_5090};
-pub use kernel::{Bound, Launched, Prediction, predict, sample, spread};
+pub use kernel::{Bound, Launched, Prediction, predict, predict_with_registers, sample, spread};
 pub use machine::{B200, H200, Machine};
 pub use microbenchmarks::microbenchmark;
 pub use replay::{Cause, Replayed, Row, Share, Span, replay};

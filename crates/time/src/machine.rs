@@ -72,6 +72,8 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// What memory gives to all, bytes per second.
     pub memory_bytes: f64,
+    /// What memory takes from all, bytes per second.
+    pub memory_written: f64,
     /// L2, in bytes.
     pub l2_size: f64,
     /// From one kernel to the next in a graph, both ends included, in microseconds.
@@ -80,6 +82,8 @@ pub struct Machine {
     pub dependent_us: f64,
     /// From the start of a CTA to its first instruction, in cycles.
     pub cta_start: f64,
+    /// More of that for each CTA of a cluster beyond the second.
+    pub cluster_start: f64,
     /// Cycles that a CTA begins behind the one before it on the same multiprocessor.
     pub stagger: f64,
     /// Shared memory of a multiprocessor.
@@ -94,11 +98,11 @@ pub const H200: Machine = Machine {
     // D: 1,980 MHz is the highest clock.
     clock_ghz: 1.98,
     // F
-    tensor_clock_ghz: 1.65,
+    tensor_clock_ghz: 1.6,
+    // M: 1.965 GHz by NVML while a Triton kernel keeps them busy 39 % of the time (docs/model-of-time/others.json).
+    power_free: 0.4,
     // F
-    power_free: 0.25,
-    // F
-    power_full: 0.5,
+    power_full: 0.75,
     // D: 989 TFLOP/s dense in bf16 with 132 multiprocessors at 1.83 GHz.
     tensor_flops: 4096.0,
     // P: 62 % of the peak, in a paper of 2024 that dissects Hopper by microbenchmarks.
@@ -124,8 +128,8 @@ pub const H200: Machine = Machine {
     // A
     product_latency: 60.0,
     commit_latency: 100.0,
-    // A
-    mbarrier_latency: 40.0,
+    // M: `mbarrier`, 68 cycles one way, instructions included.
+    mbarrier_latency: 62.0,
     // A
     mbarrier_look: 20.0,
     // A
@@ -133,26 +137,31 @@ pub const H200: Machine = Machine {
     // A: about 190 cycles for arrive and wait.
     cluster_latency: 190.0,
     tensor_memory_latency: 30.0,
-    // P: 600 to 700 cycles for a bulk copy of a small box that hits L2.
-    copy_latency: 650.0,
+    // P: 600 to 700 cycles for a tensor copy of a small box that hits L2; the least fits decoding best. A bulk copy
+    // without a tensor map takes 195 (M: `copy`, 518 cycles for 16 KiB, of which 256 are its bytes, and the mbarrier).
+    copy_latency: 600.0,
     // P: about 300 cycles more than L2.
     memory_latency: 350.0,
     // P: about 270 cycles for a load that hits L2.
     load_latency: 280.0,
     // D: 64 bytes per cycle and multiprocessor.
     link_bytes: 64.0,
-    // M: copies alone at head dim 512, 4,096 tokens: 4.3 GB in 613 us.
-    l2_bytes: 7.5e12,
-    // M: decode of 32/8 heads, 128 sequences of 8,192 keys: 4.3 GB in 960 us.
-    memory_bytes: 4.5e12,
+    // M: `stream`, 8.87 TB/s (docs/model-of-time/constants-h200.json).
+    l2_bytes: 8.87e12,
+    // M: `stream`, 4.68 TB/s (docs/model-of-time/constants-h200.json).
+    memory_bytes: 4.68e12,
+    // M: torch copies at 4.225 TB/s, both directions counted (docs/h200/h200.json): 2 / 4.225 - 1 / 4.68 per byte.
+    memory_written: 3.85e12,
     // D
     l2_size: 50e6,
     // F
     launch_us: 0.9,
     // F
-    dependent_us: 1.6,
-    // A
-    cta_start: 100.0,
+    dependent_us: 2.2,
+    // F: it includes that tensor maps are read for the first time.
+    cta_start: 500.0,
+    // F
+    cluster_start: 690.0,
     // A
     stagger: 1000.0,
     // D
@@ -206,13 +215,15 @@ pub const B200: Machine = Machine {
     // P: cutile-rs reports 2.07 PFLOP/s for a GEMM on a B200 (arXiv 2606.15991). The largest tiles of a pair of CTAs,
     // 256 x 256, are 128 FLOP per byte from L2, so L2 gives at least this.
     l2_bytes: 16.2e12,
-    // D: 8 TB/s, of which Hopper's share is reached.
-    memory_bytes: 7.2e12,
+    // D: 8 TB/s, of which Hopper's share is reached: 4.68 of 4.8, and 3.85.
+    memory_bytes: 7.8e12,
+    memory_written: 6.4e12,
     // D
     l2_size: 126e6,
     launch_us: H200.launch_us,
     dependent_us: H200.dependent_us,
     cta_start: H200.cta_start,
+    cluster_start: H200.cluster_start,
     stagger: H200.stagger,
     shared_size: 233_472,
 };
@@ -236,9 +247,11 @@ impl Machine {
     }
 
     /// Constants that are neither counts nor from a data sheet alone, by name.
-    fn constants(&mut self) -> [(&'static str, &mut f64); 18] {
+    fn constants(&mut self) -> [(&'static str, &mut f64); 25] {
         [
             ("tensor_clock_ghz", &mut self.tensor_clock_ghz),
+            ("power_free", &mut self.power_free),
+            ("power_full", &mut self.power_full),
             ("fma_pair", &mut self.fma_pair),
             ("alu", &mut self.alu),
             ("convert", &mut self.convert),
@@ -253,9 +266,14 @@ impl Machine {
             ("tensor_memory_latency", &mut self.tensor_memory_latency),
             ("copy_latency", &mut self.copy_latency),
             ("load_latency", &mut self.load_latency),
+            ("memory_latency", &mut self.memory_latency),
             ("l2_bytes", &mut self.l2_bytes),
             ("memory_bytes", &mut self.memory_bytes),
+            ("launch_us", &mut self.launch_us),
+            ("dependent_us", &mut self.dependent_us),
+            ("stagger", &mut self.stagger),
             ("cta_start", &mut self.cta_start),
+            ("cluster_start", &mut self.cluster_start),
         ]
     }
 

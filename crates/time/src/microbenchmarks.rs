@@ -7,8 +7,8 @@ macro_rules! texts {
     };
 }
 
-const TEXTS: [(&str, &str); 15] = texts![
-    "alu" "convert" "copy" "empty" "fma" "mbarrier" "mufu" "shared" "stream"
+const TEXTS: [(&str, &str); 18] = texts![
+    "alu" "convert" "copy" "copy_small" "copy_tensor" "empty" "fma" "mbarrier" "mufu" "shared" "softmax" "stream"
     "wgmma_rs_64" "wgmma_rs_128" "wgmma_rs_256" "wgmma_ss_64" "wgmma_ss_128" "wgmma_ss_256"
 ];
 

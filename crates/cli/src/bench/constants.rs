@@ -3,7 +3,10 @@
 
 use crate::{Outcome, output};
 use cuda::{Device, DeviceBuffer, Samples};
-use program::{Access, Argument, Buffer, BufferId, Launch, Program};
+use program::{
+    Access, Argument, Buffer, BufferId, ElementType, L2Promotion, Launch, OobFill, Program,
+    Swizzle, TensorMap,
+};
 use serde::Serialize;
 use sixwarp::{Arch, DeviceName};
 use std::path::Path;
@@ -19,14 +22,21 @@ struct Bench {
     warps: u32,
     /// What is timed, in units of the constant.
     times: f64,
+    /// A number that the kernel takes, if it takes one.
+    number: Option<u32>,
 }
 
 const fn bench(kernel: &'static str, constant: &'static str, warps: u32, times: f64) -> Bench {
-    Bench { kernel, constant, warps, times }
+    Bench { kernel, constant, warps, times, number: None }
+}
+
+/// Tensor copies, of which the last is timed.
+const fn tensor_copies(constant: &'static str, rounds: u32) -> Bench {
+    Bench { kernel: "copy_tensor", constant, warps: 1, times: 1.0, number: Some(rounds) }
 }
 
 /// Loops on one multiprocessor. `shared` with eight warps and products of four have units of their own rates.
-const BENCHES: [Bench; 17] = [
+const BENCHES: [Bench; 23] = [
     bench("mufu", "mufu, 1 warp", 1, 1024.0),
     bench("mufu", "mufu, 2 warps of a partition", 8, 1024.0),
     bench("fma", "fma, 1 warp", 1, 1024.0),
@@ -37,7 +47,13 @@ const BENCHES: [Bench; 17] = [
     bench("convert", "convert, 2 warps of a partition", 8, 1024.0),
     bench("shared", "shared memory, 512 bytes, 8 warps", 8, 8192.0),
     bench("mbarrier", "mbarrier, one way", 2, 32.0),
+    bench("softmax", "softmax of 64 scores per lane, 1 warp", 1, 16.0),
+    bench("softmax", "softmax of 64 scores per lane, 2 warps of a partition", 8, 16.0),
+    bench("softmax", "softmax of 64 scores per lane, 3 warps of a partition", 12, 16.0),
     bench("copy", "copy of 16 KiB", 1, 1.0),
+    bench("copy_small", "copy of 2 KiB", 1, 1.0),
+    tensor_copies("first tensor copy of 16 KiB", 1),
+    tensor_copies("third tensor copy of 16 KiB", 3),
     bench("wgmma_ss_64", "product of 64 columns, A from shared memory", 4, 128.0),
     bench("wgmma_ss_128", "product of 128 columns, A from shared memory", 4, 128.0),
     bench("wgmma_ss_256", "product of 256 columns, A from shared memory", 4, 128.0),
@@ -67,7 +83,8 @@ pub fn run(device: DeviceName, json: &Path) -> Outcome {
     };
     let mut constants = Vec::new();
     for bench in &BENCHES {
-        let program = program(bench.kernel, bench.warps, 1, &[])?;
+        let number: Vec<u32> = bench.number.into_iter().collect();
+        let program = program(bench.kernel, bench.warps, 1, &number)?;
         let model = modelled(&program)? / bench.times;
         let measured = match &gpu {
             Some(gpu) => Some(measured(gpu, &program)? / bench.times),
@@ -89,20 +106,39 @@ pub fn run(device: DeviceName, json: &Path) -> Outcome {
 fn program(kernel: &str, warps: u32, ctas: u32, numbers: &[u32]) -> Result<Program> {
     let text = time::microbenchmark(kernel).ok_or_else(|| format!("no microbenchmark {kernel}"))?;
     let module = ptx::parse(text).map_err(|error| format!("{kernel}.ptx: {error}"))?;
-    let parameters = text.matches(".param .u64").count();
+    let pointers = text.matches(".param .u64").count();
+    let map = text.contains("_map[128]").then(|| Argument::TensorMap(tile(BufferId(pointers))));
+    let parameters = pointers + usize::from(map.is_some());
     let buffer = |i: usize| Buffer::new(format!("buffer{i}"), BYTES, 256, Access::ReadWrite);
-    let pointers = (0..parameters).map(|i| Argument::Buffer(BufferId(i), 0));
+    let pointers = (0..pointers).map(|i| Argument::Buffer(BufferId(i), 0));
+    let numbers = numbers.iter().map(|number| Argument::U32(*number));
     let launch = Launch {
         kernel: kernel.into(),
         grid: [ctas, 1, 1],
         block: [32 * warps, 1, 1],
         cluster: [1; 3],
         shared_bytes: 0,
-        args: pointers.chain(numbers.iter().map(|number| Argument::U32(*number))).collect(),
+        args: pointers.chain(map).chain(numbers).collect(),
         overlaps_previous: false,
     };
     let buffers = (0..parameters).map(buffer).collect();
     Ok(Program { module: module.into(), buffers, launches: vec![launch] })
+}
+
+/// A tile of 128 rows of 64 elements of 16 bits.
+fn tile(buffer: BufferId) -> TensorMap {
+    TensorMap {
+        buffer,
+        offset: 0,
+        element: ElementType::Bf16,
+        dims: vec![64, 128],
+        strides: vec![128],
+        box_dims: vec![64, 128],
+        element_strides: vec![1, 1],
+        swizzle: Swizzle::B128,
+        oob_fill: OobFill::Zero,
+        l2_promotion: L2Promotion::None,
+    }
 }
 
 /// Cycles between the two looks at the clock, by the model: of the slowest warp.

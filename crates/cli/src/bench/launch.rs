@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
         return Err(text.into());
     };
     let prepared = Capture::read(path)?.load(false)?;
-    let predicted = predict(&machine, &prepared, args.clusters)?;
+    let predicted = predict(&machine, &prepared, args.clusters, args.registers)?;
     match args.json.as_deref() {
         Some(path) if path.as_os_str() == "-" => output::print_json(&predicted),
         Some(path) => {
@@ -49,7 +49,12 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
     }
 }
 
-fn predict(machine: &Machine, prepared: &Prepared, samples: u32) -> Result<Predicted> {
+fn predict(
+    machine: &Machine,
+    prepared: &Prepared,
+    samples: u32,
+    registers: Option<u32>,
+) -> Result<Predicted> {
     let program = &prepared.program;
     let launch = program.launches.first().ok_or("no launch")?;
     let clusters = time::spread(launch, samples);
@@ -60,7 +65,10 @@ fn predict(machine: &Machine, prepared: &Prepared, samples: u32) -> Result<Predi
         ..sim::Options::default()
     };
     let recordings = sim::run(program, &prepared.contents, &options)?.recordings;
-    let prediction = time::predict(machine, program, &recordings, 1.0);
+    let prediction = match registers {
+        Some(registers) => time::predict_with_registers(machine, program, &recordings, registers),
+        None => time::predict(machine, program, &recordings, 1.0),
+    };
     let launched = prediction.launches.first().ok_or("no launch")?;
     Ok(Predicted::new(machine, launch, launched, (clusters, prediction.microseconds)))
 }

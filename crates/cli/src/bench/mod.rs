@@ -82,8 +82,11 @@ pub struct Args {
     /// Clusters of the launch that the simulator runs and that stand for all, spread over its grid
     #[arg(long, value_name = "N", default_value_t = 3, requires = "launch")]
     clusters: u32,
+    /// Registers of a thread, as `ptxas -v` tells them: then CTAs that fit a multiprocessor share it
+    #[arg(long, value_name = "N", requires = "launch")]
+    registers: Option<u32>,
     /// Gives a constant of the model of time another value, to see what depends on it
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["compare", "constants"])]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "constants")]
     constant: Vec<String>,
     /// Draws a chart, .svg or .png
     #[arg(long, value_name = "FILE")]

@@ -151,8 +151,8 @@ pub(crate) struct Loader<'m> {
     /// The carry flag of `add.cc` and its readers.
     pub(crate) carry: P,
     pub(crate) source: u32,
-    /// A comparison that the assembler may join with the next one.
-    pub(crate) comparison: Option<&'m ptx::ast::Instruction>,
+    /// A comparison or shift that the assembler may make one instruction with a later one.
+    pub(crate) joinable: Option<&'m ptx::ast::Instruction>,
 }
 
 /// Decodes the kernel called `name`.
@@ -191,7 +191,7 @@ pub fn load(module: &Module, name: &str) -> Result<Kernel, Error> {
         code: Vec::new(),
         carry,
         source: 0,
-        comparison: None,
+        joinable: None,
     };
     loader.instructions()?;
     loader.source = loader.sources.len() as u32;
@@ -336,10 +336,13 @@ impl<'m> Loader<'m> {
 
     /// Whether the assembler makes one instruction of the last one and this one.
     fn joins_last(&mut self, instruction: &'m ptx::ast::Instruction) -> bool {
-        let last = self.comparison.take();
+        if crate::record::is_move(instruction) {
+            return false;
+        }
+        let last = self.joinable.take();
         let joins = last.is_some_and(|last| crate::record::joins(last, instruction));
         if !joins && crate::record::joinable(self.module, instruction) {
-            self.comparison = Some(instruction);
+            self.joinable = Some(instruction);
         }
         joins
     }

@@ -1,7 +1,9 @@
 //! Two PTX instructions that are one machine instruction.
 //!
 //! From sm_100 on `max` and `min` of floats take three operands. Where PTX has two of them in a row, and the second takes
-//! the result of the first, `ptxas` makes one of both (`FMNMX3`).
+//! the result of the first, `ptxas` makes one of both (`FMNMX3`). A shift to the left by a constant and a 32-bit addition
+//! that takes its result are one on every architecture (`LEA`, or `IMAD`). Moves between two such instructions are no
+//! machine code.
 
 use ptx::Module;
 use ptx::ast::{Instruction, Operand};
@@ -9,18 +11,40 @@ use ptx::ast::{Instruction, Operand};
 /// The first architecture whose comparisons of floats take three operands.
 const THREE_OPERANDS: u32 = 100;
 
-/// Whether the next instruction may become one with this comparison.
+/// Whether the next instruction may become one with this comparison or shift.
 pub(crate) fn joinable(module: &Module, instruction: &Instruction) -> bool {
     let is_comparison = matches!(instruction.opcode.as_str(), "max" | "min");
-    is_comparison && instruction.has("f32") && is_plain(instruction) && is_new(module)
+    let compares = is_comparison && instruction.has("f32") && is_plain(instruction);
+    compares && is_new(module) || is_shift(instruction)
 }
 
-/// Whether this comparison becomes one with the last instruction, which is [`joinable`].
+/// Whether this instruction becomes one with the last one, which is [`joinable`].
 pub(crate) fn joins(last: &Instruction, this: &Instruction) -> bool {
     let result = last.operands.first();
     let takes_it = this.operands.iter().skip(1).any(|operand| Some(operand) == result);
-    let same = last.opcode == this.opcode && last.modifiers == this.modifiers;
-    same && takes_it && is_plain(this)
+    let same = last.opcode == this.opcode && last.modifiers == this.modifiers && is_plain(this);
+    takes_it && if is_shift(last) { is_addition(this) } else { same }
+}
+
+/// Whether an instruction between two others does not keep them apart.
+pub(crate) fn is_move(instruction: &Instruction) -> bool {
+    instruction.opcode.as_str() == "mov"
+}
+
+/// A shift of 32 bits to the left by a constant.
+fn is_shift(instruction: &Instruction) -> bool {
+    let by_constant = matches!(instruction.operands.last(), Some(Operand::Integer { .. }));
+    instruction.opcode.as_str() == "shl"
+        && instruction.has("b32")
+        && instruction.guard.is_none()
+        && by_constant
+}
+
+/// An addition of 32-bit integers without carries.
+fn is_addition(instruction: &Instruction) -> bool {
+    let has = |name| instruction.has(name);
+    let plain = !has("cc") && !has("sat") && instruction.guard.is_none();
+    instruction.opcode.as_str() == "add" && (has("s32") || has("u32")) && plain
 }
 
 /// A result, two operands, and no guard.
@@ -44,7 +68,7 @@ mod tests {
     fn comparisons(target: &str, body: &str) -> (u32, u32) {
         let text = format!(
             ".version 8.7\n.target {target}\n.address_size 64\n.visible .entry k()\n\
-             {{\n.reg .f32 %f<8>;\n{body}\nret;\n}}\n"
+             {{\n.reg .f32 %f<8>;\n.reg .b32 %r<8>;\n{body}\nret;\n}}\n"
         );
         let module = ptx::parse(&text).expect("valid PTX");
         let program = program::Program {
@@ -77,6 +101,16 @@ mod tests {
         let (new, slots) = comparisons("sm_100a", CHAIN);
         let (old, more) = comparisons("sm_90a", CHAIN);
         assert_eq!((new, old, more - slots), (2, 3, 1));
+    }
+
+    #[test]
+    fn a_shift_and_an_addition_are_one() {
+        let shift =
+            "mov.b32 %r1, 5;\nshl.b32 %r2, %r1, 23;\nmov.b32 %r4, %r1;\nadd.s32 %r3, %r2, %r4;\n";
+        let other = shift.replace("%r2, %r4", "%r1, %r4");
+        let wide = "mov.b32 %r1, 5;\nshl.b32 %r2, %r1, %r1;\nadd.s32 %r3, %r2, %r1;\n";
+        let found = [shift, &other, wide].map(|body| comparisons("sm_90a", body).0);
+        assert_eq!(found, [1, 2, 2]);
     }
 
     #[test]

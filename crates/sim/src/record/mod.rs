@@ -9,7 +9,7 @@ mod joined;
 mod recorder;
 
 pub(crate) use describe::unit;
-pub(crate) use joined::{joinable, joins};
+pub(crate) use joined::{is_move, joinable, joins};
 pub(crate) use recorder::Recorder;
 
 /// Units that instructions of a warp occupy.
@@ -31,8 +31,10 @@ pub enum Unit {
     Shuffle,
     /// Cycles of shared memory, 128 bytes each.
     Shared,
-    /// Bytes of global memory, read or written.
+    /// Bytes of global memory that threads write.
     Global,
+    /// Bytes of global memory that threads read.
+    Loaded,
     /// Registers of each lane to or from tensor memory.
     Tensor,
     /// FLOP of a warp's own matrix instructions (`mma.sync`), in multiples of 1,024.
@@ -40,7 +42,7 @@ pub enum Unit {
 }
 
 /// Number of units.
-pub const UNITS: usize = 11;
+pub const UNITS: usize = 12;
 
 /// Instructions of a warp between two events: how many, and what they ask of each unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,6 +192,21 @@ pub struct WarpEvents {
     pub index: u32,
     /// What it did, in order.
     pub events: Vec<Event>,
+}
+
+impl Recording {
+    /// Whether it has matrix products, of tensor cores or of warps.
+    pub fn multiplies(&self) -> bool {
+        let product =
+            |operation: &Operation| matches!(operation.kind, OperationKind::Product { .. });
+        self.operations.iter().any(product) || self.has_warp_products()
+    }
+
+    /// Whether its warps multiply by themselves (`mma.sync`).
+    pub fn has_warp_products(&self) -> bool {
+        let event = |event: &Event| matches!(event, Event::Run(mix) if mix.of(Unit::Matrix) > 0);
+        self.warps.iter().any(|warp| warp.events.iter().any(event))
+    }
 }
 
 /// What one cluster of a launch did.

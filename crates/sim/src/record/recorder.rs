@@ -267,7 +267,8 @@ impl Machine<'_> {
                 let cycles = shared.div_ceil(128) + now.bank_conflicts - before.bank_conflicts;
                 mix.add(Unit::Shared, cycles);
                 let read = now.global_read - before.global_read;
-                mix.add(Unit::Global, read + now.global_written - before.global_written);
+                mix.add(Unit::Loaded, read);
+                mix.add(Unit::Global, now.global_written - before.global_written);
                 if let MemoryAccess::Load(load) = access
                     && read > 0
                 {

@@ -108,13 +108,15 @@ fn finished(mut replay: Replay<'_>, recording: &Recording) -> Replayed {
 impl<'a> Replay<'a> {
     fn new(machine: &'a Machine, recording: &'a Recording, share: Share, traced: bool) -> Self {
         let warps = recording.warps.len();
+        let beyond = f64::from(recording.ctas.saturating_sub(2));
+        let start = machine.cta_start + beyond * machine.cluster_start;
         Replay {
             machine,
             recording,
             share,
-            now: machine.cta_start,
+            now: start,
             processors: (0..recording.ctas).map(|_| Processor::default()).collect(),
-            warps: vec![Warp { since: machine.cta_start, ..Warp::default() }; warps],
+            warps: vec![Warp { since: start, ..Warp::default() }; warps],
             operations: vec![Progress::default(); recording.operations.len()],
             awaited: HashMap::new(),
             phases: vec![PhaseState::default(); recording.phases.len()],

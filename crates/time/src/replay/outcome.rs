@@ -79,7 +79,7 @@ pub struct Replayed {
     pub read: f64,
     /// Bytes that were brought to L2 ahead of time.
     pub prefetched: f64,
-    /// Bytes that went to L2, and those that threads loaded.
+    /// Bytes that went to L2.
     pub written: f64,
     /// The timeline, if one was asked for.
     pub spans: Vec<Span>,

@@ -25,9 +25,12 @@ pub fn replay_together(
 }
 
 impl Replay<'_> {
-    /// Lets the `warps` warps of each CTA begin later than those of the CTA before: CTAs that run in step would ask for
-    /// the same unit at the same time, and drift apart on a GPU.
+    /// Lets the `warps` warps of each CTA begin later than those of the CTA before: CTAs that multiply in step would ask
+    /// for the same unit at the same time, and drift apart on a GPU.
     fn stagger(&mut self, warps: usize) {
+        if !self.recording.multiplies() {
+            return;
+        }
         self.ready.retain(|w| *w < warps);
         for w in warps..self.warps.len() {
             let begin = self.machine.stagger * (w / warps.max(1)) as f64;
@@ -102,9 +105,19 @@ mod tests {
     }
 
     #[test]
+    fn larger_clusters_start_later() {
+        let pair = Recording { ctas: 2, ..recording(&[(Unit::Fma, 100)]) };
+        let eight = Recording { ctas: 8, ..pair.clone() };
+        let [pair, eight] = [pair, eight].map(|r| replay(&H200, &r, SHARE, false).cycles);
+        assert_eq!(eight - pair, 6.0 * H200.cluster_start);
+    }
+
+    #[test]
     fn bytes_are_those_of_one_cta() {
-        let recording = recording(&[(Unit::Global, 4096)]);
-        let written = replay_together(&H200, &recording, 3, SHARE).written;
-        assert_eq!(written, replay(&H200, &recording, SHARE, false).written);
+        let recording = recording(&[(Unit::Global, 4096), (Unit::Loaded, 1024)]);
+        let of = |run: Replayed| [run.written, run.read];
+        let together = of(replay_together(&H200, &recording, 3, SHARE));
+        assert_eq!(together, of(replay(&H200, &recording, SHARE, false)));
+        assert_eq!(together, [4.0 * 2.0 * 4096.0, 4.0 * 2.0 * 1024.0]);
     }
 }

@@ -14,6 +14,7 @@ impl Replay<'_> {
                 Event::Run(mix) => {
                     let job = Job::of_warp(self.machine, w, log.index, &mix);
                     self.out.written += f64::from(mix.of(Unit::Global));
+                    self.out.read += f64::from(mix.of(Unit::Loaded));
                     self.out.tensor += matrix_cycles(self.machine, &mix) / PARTITIONS as f64;
                     self.processors[log.cta as usize].jobs.push(job);
                     return;

@@ -71,7 +71,7 @@ impl Job {
             (first + 4, ports),
             (first + 5, matrix),
             (SHARED, shared),
-            (OUT, count(Unit::Global) / machine.link_bytes),
+            (OUT, (count(Unit::Global) + count(Unit::Loaded)) / machine.link_bytes),
         ];
         let longest = cycles.iter().map(|(_, cycles)| *cycles).fold(transfers, f64::max);
         let mufu = count(Unit::Mufu) * machine.mufu;

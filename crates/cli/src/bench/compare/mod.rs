@@ -28,6 +28,9 @@ pub struct Pair {
     /// Share of the time that tensor cores are busy, and the clock.
     tensor: f64,
     clock_ghz: f64,
+    /// Share of the time that shared memory is busy.
+    #[serde(default)]
+    shared: f64,
 }
 
 impl Pair {
@@ -81,6 +84,7 @@ fn pair(
         bound: launch.bound.to_string(),
         tensor: launch.tensor,
         clock_ghz: launch.clock_ghz,
+        shared: launch.slowest.shared_share(),
     }))
 }
 

@@ -52,6 +52,7 @@ mod tests {
             bound: String::new(),
             tensor: 0.0,
             clock_ghz: 0.0,
+            shared: 0.0,
         }
     }
 
