@@ -292,18 +292,6 @@ pub struct OpenTile {
     pub part: Option<Part>,
 }
 
-/// Emits the work tile that comes next, and whether there is one with queries; if not, the tile may be any.
-pub type NextOpenTile<'a> = dyn Fn(&mut Builder) -> (Reg<bool>, OpenTile) + 'a;
-
-/// A work tile whose rows were found.
-struct FoundTile {
-    sequence: Sequence,
-    first_block: RowBlockIndex,
-    slice: Option<SliceIndex>,
-    /// Whether it has queries.
-    live: Reg<bool>,
-}
-
 impl OpenTile {
     /// Runs `body` unless another CTA finishes the work tile of which this is a part.
     #[track_caller]
@@ -516,60 +504,15 @@ impl Params {
         body: impl FnOnce(&mut Builder, OpenTile),
     ) {
         order.for_each(b, |b, tile| {
-            let found = self.find_tile(b, tile);
-            b.if_(found.live, |b| {
-                let open = self.open_found(b, tile, &found);
+            let sequence = self.keys().lengths.sequence(b, tile.sequence);
+            let (first_block, slice) = self.first_block(b, tile);
+            let block = Block::at(b, self.tiling.packing, self.tiling.group, first_block);
+            let live = b.setp(Cmp::Lt, block.token.reg(), sequence.q_len);
+            b.if_(live, |b| {
+                let open = self.open(b, self.keys(), sequence, tile, first_block, slice);
                 body(b, open);
             });
         });
-    }
-
-    /// Finds the sequence and the rows of a tile.
-    #[track_caller]
-    fn find_tile(&self, b: &mut Builder, tile: Tile) -> FoundTile {
-        let sequence = self.keys().lengths.sequence(b, tile.sequence);
-        let (first_block, slice) = self.first_block(b, tile);
-        let block = Block::at(b, self.tiling.packing, self.tiling.group, first_block);
-        let live = b.setp(Cmp::Lt, block.token.reg(), sequence.q_len);
-        FoundTile { sequence, first_block, slice, live }
-    }
-
-    #[track_caller]
-    fn open_found(&self, b: &mut Builder, tile: Tile, found: &FoundTile) -> OpenTile {
-        let FoundTile { sequence, first_block, slice, .. } = *found;
-        self.open(b, self.keys(), sequence, tile, first_block, slice)
-    }
-
-    /// Runs `body` for each tile of this CTA as [`Self::for_each_tile`] does, with what emits the tile behind it for
-    /// those who prepare that one.
-    ///
-    /// # Panics
-    /// If work is shared out by lengths.
-    #[track_caller]
-    pub fn for_each_tile_with_next(
-        &self,
-        b: &mut Builder,
-        body: impl FnOnce(&mut Builder, OpenTile, &NextOpenTile<'_>),
-    ) {
-        let Order::List(order) = &self.order else { panic!("a list of work tiles") };
-        self.begin(b);
-        order.for_each_with_next(b, |b, tile, next| {
-            let found = self.find_tile(b, tile);
-            b.if_(found.live, |b| {
-                let open = self.open_found(b, tile, &found);
-                body(b, open, &|b| {
-                    let (exists, next) = next(b);
-                    // What is read of a tile that does not exist is read of this one.
-                    let next = next.or(b, exists, tile);
-                    let found = self.find_tile(b, next);
-                    let live = b.and(exists, found.live);
-                    (live, self.open_found(b, next, &found))
-                });
-            });
-        });
-        if self.overlap == Overlap::Beside {
-            b.wait_previous_grid();
-        }
     }
 
     /// A tile that has queries, over the keys of the first segment.

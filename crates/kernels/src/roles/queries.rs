@@ -63,21 +63,6 @@ impl<'p> QueryLoader<'p> {
         });
     }
 
-    /// Brings the queries that [`Self::load`] would load to L2.
-    pub fn prefetch(
-        &self,
-        b: &mut Builder,
-        open: &OpenTile,
-        number: impl Fn(&mut Builder, u32) -> RowBlockIndex,
-    ) {
-        b.if_(self.lead, |b| {
-            for n in 0..self.tiles.count() / self.slots {
-                let (number, panels) = (number(b, n), Panels::of(self.tiles.tile(n)));
-                self.params.copy_queries(b, open, number, panels, Counter::Prefetch);
-            }
-        });
-    }
-
     /// Waits until all queries that were loaded have been used.
     #[track_caller]
     pub fn drain(&self, b: &mut Builder) {

@@ -130,24 +130,6 @@ pub struct Tile {
     pub counter: Option<Reg<u32>>,
 }
 
-impl Tile {
-    /// This tile where `p` holds, the other elsewhere.
-    #[track_caller]
-    pub fn or(self, b: &mut Builder, p: Reg<bool>, other: Tile) -> Tile {
-        let mut choose = |own: Reg<u32>, other: Reg<u32>| b.select::<u32>(p, own, other);
-        Tile {
-            sequence: SequenceIndex::new(choose(self.sequence.reg(), other.sequence.reg())),
-            kv_head: KvHead::new(choose(self.kv_head.reg(), other.kv_head.reg())),
-            index: WorkTileIndex::new(choose(self.index.reg(), other.index.reg())),
-            split: SplitIndex::new(choose(self.split.reg(), other.split.reg())),
-            counter: None,
-        }
-    }
-}
-
-/// Emits which tile comes next, and whether there is one; if not, the tile means nothing.
-pub type NextTile<'a> = dyn Fn(&mut Builder) -> (Reg<bool>, Tile) + 'a;
-
 /// The list, in a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct TileOrder {
@@ -177,33 +159,7 @@ struct Longest {
     last_of_head: Reg<u32>,
 }
 
-/// A cluster's turn in a round.
-struct Turn {
-    section: Reg<u32>,
-    /// Number of its tile in the section.
-    n: Reg<u32>,
-    /// Whether there is one.
-    exists: Reg<bool>,
-}
-
 impl Longest {
-    #[track_caller]
-    fn turn(
-        &self,
-        b: &mut Builder,
-        round: Reg<u32>,
-        cluster: Reg<u32>,
-        clusters: Reg<u32>,
-    ) -> Turn {
-        let (section, turn) = self.rounds_per_section.divide(b, round);
-        let back = b.eval((section ^ turn) & 1);
-        let back = b.setp(Cmp::Ne, back, 0);
-        let mirror = b.eval(clusters - cluster - 1);
-        let place = b.select::<u32>(back, mirror, cluster);
-        let n = b.eval(turn * clusters + place);
-        Turn { section, n, exists: b.setp(Cmp::Lt, n, self.tiles) }
-    }
-
     #[track_caller]
     fn declare(
         b: &mut Builder,
@@ -244,17 +200,6 @@ impl TileOrder {
     /// Runs `body` for every tile of this CTA.
     #[track_caller]
     pub fn for_each(&self, b: &mut Builder, body: impl FnOnce(&mut Builder, Tile)) {
-        self.for_each_with_next(b, |b, tile, _| body(b, tile));
-    }
-
-    /// The same with the tile that comes next, for those who prepare it: `body` gets what emits it, and whether there
-    /// is one.
-    #[track_caller]
-    pub fn for_each_with_next(
-        &self,
-        b: &mut Builder,
-        body: impl FnOnce(&mut Builder, Tile, &NextTile<'_>),
-    ) {
         let (mut cluster, mut clusters) = (b.special("%ctaid.x"), b.special("%nctaid.x"));
         if self.cluster > 1 {
             (cluster, clusters) = (b.eval(cluster / self.cluster), b.eval(clusters / self.cluster));
@@ -262,45 +207,47 @@ impl TileOrder {
         match &self.turns {
             Turns::InOrder { tiles, tiles_per_head } => {
                 let n = b.value(cluster);
-                let at = |b: &mut Builder, n: Reg<u32>| {
-                    let (head, index) = tiles_per_head.divide(b, n);
-                    self.tile(b, head, index)
-                };
                 b.while_(
                     |b| b.setp(Cmp::Lt, n, *tiles),
                     |b| {
-                        let tile = at(b, n);
-                        body(b, Tile { counter: Some(n), ..tile }, &|b| {
-                            let next = b.eval(n + clusters);
-                            (b.setp(Cmp::Lt, next, *tiles), at(b, next))
-                        });
+                        let (head, index) = tiles_per_head.divide(b, n);
+                        let tile = self.tile(b, head, index);
+                        body(b, Tile { counter: Some(n), ..tile });
                         b.assign(n, n + clusters);
                     },
                 );
             }
             Turns::LongestFirst(longest) => {
-                b.range(0, longest.rounds, |b, round| {
-                    let turn = longest.turn(b, round, cluster, clusters);
-                    b.if_(turn.exists, |b| {
-                        let tile = self.tile_of(b, longest, &turn);
-                        body(b, Tile { counter: Some(round), ..tile }, &|b| {
-                            let round = b.eval(round + 1);
-                            let turn = longest.turn(b, round, cluster, clusters);
-                            let more = b.setp(Cmp::Lt, round, longest.rounds);
-                            (b.and(more, turn.exists), self.tile_of(b, longest, &turn))
-                        });
-                    });
-                });
+                self.for_each_longest_first(b, longest, cluster, clusters, body);
             }
         }
     }
 
     #[track_caller]
-    fn tile_of(&self, b: &mut Builder, longest: &Longest, turn: &Turn) -> Tile {
-        let (rank, head) = longest.heads.divide(b, turn.n);
-        let head = b.eval(turn.section * longest.heads.value() + head);
-        let index = b.eval(longest.last_of_head - rank);
-        self.tile(b, head, index)
+    fn for_each_longest_first(
+        &self,
+        b: &mut Builder,
+        longest: &Longest,
+        cluster: Reg<u32>,
+        clusters: Reg<u32>,
+        body: impl FnOnce(&mut Builder, Tile),
+    ) {
+        b.range(0, longest.rounds, |b, round| {
+            let (section, turn) = longest.rounds_per_section.divide(b, round);
+            let back = b.eval((section ^ turn) & 1);
+            let back = b.setp(Cmp::Ne, back, 0);
+            let mirror = b.eval(clusters - cluster - 1);
+            let place = b.select::<u32>(back, mirror, cluster);
+            let n = b.eval(turn * clusters + place);
+            let exists = b.setp(Cmp::Lt, n, longest.tiles);
+            b.if_(exists, |b| {
+                let (rank, head) = longest.heads.divide(b, n);
+                let head = b.eval(section * longest.heads.value() + head);
+                let index = b.eval(longest.last_of_head - rank);
+                let tile = self.tile(b, head, index);
+                body(b, Tile { counter: Some(round), ..tile });
+            });
+        });
     }
 
     #[track_caller]

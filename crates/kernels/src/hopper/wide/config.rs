@@ -113,7 +113,7 @@ impl Config {
         let bytes = self.queries().bytes()
             + self.ring_bytes()
             + self.p_stages * self.probabilities().bytes()
-            + self.format().map_or(0, gather::Waiting::bytes);
+            + self.format().map_or(0, gather::waiting_bytes);
         bytes <= SHARED_LIMIT - SHARED_RESERVE
     }
 
@@ -201,12 +201,6 @@ impl Config {
         [first, chunks - first].into_iter().filter(|panels| *panels > 0).collect()
     }
 
-    /// Warpgroups that read each of the pieces of keys: with K = V the right one reads the second piece, too.
-    pub fn readers(&self) -> Vec<u32> {
-        let right = |piece| u32::from(self.shared_kv && self.right_columns() > 0 && piece == 1);
-        (0..self.key_pieces().len()).map(|piece| 1 + right(piece)).collect()
-    }
-
     /// Panels of the two pieces of the values of a KV tile.
     pub fn value_pieces(&self) -> [u32; 2] {
         [self.left_panels(), self.values().chunks - self.left_panels()]
@@ -260,7 +254,8 @@ impl Config {
     pub fn registers(&self) -> [u32; 3] {
         match self.storage {
             Storage::Elements => [40, 232, 232],
-            _ => [72, 208, 160],
+            Storage::V32 => [72, 208, 160],
+            _ => [64, 208, 176],
         }
     }
 

@@ -34,36 +34,19 @@ pub fn emit_unpacking(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {
     let (loads, elected) = (b.setp(Cmp::Eq, warp, 0), b.elect());
     let queries = Queries::new(b, frame, elected);
     let pieces = frame.config.key_pieces().into_iter().zip(shared.k_rings.iter().copied());
-    let marks = shared.marks.as_ref();
-    let waiting = shared.waiting.as_ref().expect("a place where packed rows wait");
-    let gates = shared.gates.as_ref().expect("gates of packed rows");
+    let (marks, waiting) = (shared.marks.as_ref(), shared.waiting.as_ref());
     let rows = Unpack::new(b, params, shared.k, pieces, marks, waiting, warp);
-    params.for_each_tile_with_next(b, |b, open, next| {
+    params.for_each_tile(b, |b, open| {
         // Nobody waits for the other warps: behind, they would take one phase for another.
         b.if_(loads, |b| queries.load(b, &open));
-        let wait = |b: &mut Builder, stage, piece| gates.wait(b, stage, piece);
-        rows.bring(b, &open, wait, &|b| {
-            let (live, open) = next(b);
-            let prefetches = b.and(loads, live);
-            b.if_(prefetches, |b| queries.prefetch(b, &open));
-            (live, open)
-        });
+        rows.bring(b, &open);
     });
-    rows.end(b);
-    gates.drain(b);
 }
 
 fn emit_queries(b: &mut Builder, frame: &Frame) {
     let elected = b.elect();
     let queries = Queries::new(b, frame, elected);
-    if !frame.config.listed {
-        return frame.params.for_each_tile(b, |b, open| queries.load(b, &open));
-    }
-    frame.params.for_each_tile_with_next(b, |b, open, next| {
-        queries.load(b, &open);
-        let (live, open) = next(b);
-        b.if_(live, |b| queries.prefetch(b, &open));
-    });
+    frame.params.for_each_tile(b, |b, open| queries.load(b, &open));
 }
 
 fn emit_queries_and_values(b: &mut Builder, frame: &Frame, warp: Reg<u32>) {

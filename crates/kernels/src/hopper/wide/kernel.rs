@@ -1,7 +1,6 @@
 //! The wide kernel's frame: shared memory, barriers, roles.
 
 use super::config::{Config, ROW_WARPS, TILE};
-use super::gates::Gates;
 use super::merge::Meeting;
 use super::{gatherers, loaders, right_columns, scoring};
 use crate::call::index::SplitIndex;
@@ -39,12 +38,10 @@ pub struct Shared {
     /// Barriers of the two pieces of the values of a KV tile: those of keys where K = V.
     pub v_rings: [Pipeline; 2],
     pub p_ring: Pipeline,
-    /// How those who unpack rows learn that a piece of a tile has been read.
-    pub gates: Option<Gates>,
     /// Which keys of a tile exist, where they are listed.
     pub marks: Option<Marks>,
     /// Where packed rows wait until they are unpacked.
-    pub waiting: Option<gather::Waiting>,
+    pub waiting: Option<SharedArray<u32>>,
     /// Counts a piece of values whose tail must be cleared before it is published.
     pub tail: Signals,
     /// Says that the scores of the next tile are computed, where the right warpgroup's products wait for them.
@@ -107,9 +104,8 @@ fn reserve(b: &mut Builder, config: &Config, cuts: bool) -> Shared {
         k_rings,
         v_rings,
         p_ring: Pipeline::reserve(b, base, config.p_stages),
-        gates: config.unpacks.then(|| Gates::new(config.stages, config.readers())),
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
-        waiting: config.format().map(|format| gather::Waiting::reserve(b, base, format)),
+        waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
         scored: config.right_waits().then(|| Signals::reserve(b, base, 1)),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
@@ -168,7 +164,8 @@ impl Frame {
             };
             shared.q_ring.init(b, 1, WARPS + values);
             for (piece, ring) in shared.k_rings.iter().enumerate() {
-                let readers = self.config.readers()[piece];
+                // With K = V the right warpgroup reads the second piece too.
+                let readers = if shared_kv && self.has_right() && piece == 1 { 2 } else { 1 };
                 let marks = match self.config {
                     Config { listed: true, unpacks: false, .. } if piece == 0 => gather::WARPS,
                     _ => 0,
@@ -206,12 +203,9 @@ impl Frame {
         self.config.right_columns() > 0
     }
 
-    /// Says, once per warp and in every CTA that gets the copies, that piece `piece` of a tile has been read.
+    /// Says, once per warp and in every CTA that gets the copies, that a piece has been read.
     #[track_caller]
-    pub fn release(&self, b: &mut Builder, slot: &Slot<Consumer>, piece: usize, lead: Reg<bool>) {
-        if let Some(gates) = &self.shared.gates {
-            return gates.release(b, slot.stage(), piece);
-        }
+    pub fn release(&self, b: &mut Builder, slot: &Slot<Consumer>, lead: Reg<bool>) {
         if self.config.multicast == 1 {
             return slot.release_if(b, lead);
         }

@@ -68,12 +68,6 @@ impl<'f> Queries<'f> {
     pub fn load(&self, b: &mut Builder, open: &OpenTile) {
         self.loader.load(b, open, |b, _| open.first_block.plus(b, self.frame.block));
     }
-
-    /// Brings those of a work tile to L2.
-    #[track_caller]
-    pub fn prefetch(&self, b: &mut Builder, open: &OpenTile) {
-        self.loader.prefetch(b, open, |b, _| open.first_block.plus(b, self.frame.block));
-    }
 }
 
 /// A segment's stream of tiles, piece by piece.

@@ -33,7 +33,6 @@
 //! Registers: output 128, scores 32, probabilities 16.
 
 mod config;
-mod gates;
 mod gatherers;
 mod kernel;
 mod loaders;

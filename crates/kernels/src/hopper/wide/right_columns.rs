@@ -42,9 +42,6 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         yes: b.predicate(true),
         watch: frame.params.watch(b),
     };
-    if let Some(gates) = &shared.gates {
-        gates.open(b, 1..2);
-    }
     frame.params.for_each_tile(b, |b, open| right.run_tile(b, &open));
     let merging = Merging::right(frame, right.columns());
     right.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
@@ -149,7 +146,7 @@ impl RightColumns<'_> {
         }
         b.wgmma_commit();
         b.wgmma_wait(0);
-        self.frame.release(b, &values, 1, self.lead);
+        self.frame.release(b, &values, self.lead);
         p.release_if(b, self.lead);
     }
 

@@ -61,9 +61,6 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         no: b.predicate(false),
         watch: frame.params.watch(b),
     };
-    if let Some(gates) = &shared.gates {
-        gates.open(b, 0..shared.k_rings.len());
-    }
     frame.params.for_each_tile(b, |b, open| scoring.run_tile(b, &open));
     let merging = Merging::left(frame, scoring.columns());
     scoring.watch.revisit(b, &frame.params, |b, open| merging.run_tile_again(b, &open));
@@ -250,13 +247,13 @@ impl Scoring<'_> {
         if self.frame.config.stages == 1 {
             // The next keys come to the place of these values.
             b.wgmma_wait(0);
-            self.frame.release(b, &values, 0, self.lead);
+            self.frame.release(b, &values, self.lead);
         }
         self.take_keys(b, view);
         self.issue_scores(b, view);
         if self.frame.config.stages > 1 {
             b.wgmma_wait(1);
-            self.frame.release(b, &values, 0, self.lead);
+            self.frame.release(b, &values, self.lead);
         }
         // Who unpacks rows needs the place of the values sooner than the last scores need the tensor cores.
         let early = self.frame.config.unpacks;
@@ -292,7 +289,7 @@ impl Scoring<'_> {
         self.scores.softmax(b, &self.frame.params.softmax, keys);
         let message = self.open_message(b);
         b.wgmma_wait(0);
-        self.frame.release(b, &values, 0, self.lead);
+        self.frame.release(b, &values, self.lead);
         self.scores.round(b);
         self.send(b, &message, self.scores.rescale, true);
     }
@@ -311,7 +308,7 @@ impl Scoring<'_> {
         let values = self.take_values(b, view);
         self.issue_output(b, &values);
         b.wgmma_wait(0);
-        self.frame.release(b, &values, 0, self.lead);
+        self.frame.release(b, &values, self.lead);
     }
 
     /// Releases each piece of keys once it is read, `later` commit groups after those of the scores. Where
@@ -320,14 +317,11 @@ impl Scoring<'_> {
         if let Some(pending) = &view.pending {
             b.wgmma_wait(later);
             pending.assign(b, &view.keys[0]);
-            for (piece, keys) in view.keys.iter().enumerate().skip(1) {
-                self.frame.release(b, keys, piece, self.lead);
-            }
-            return;
+            return view.keys[1..].iter().for_each(|keys| self.frame.release(b, keys, self.lead));
         }
         for (piece, keys) in view.keys.iter().enumerate() {
             b.wgmma_wait((view.keys.len() - 1 - piece) as u32 + later);
-            self.frame.release(b, keys, piece, self.lead);
+            self.frame.release(b, keys, self.lead);
         }
     }
 

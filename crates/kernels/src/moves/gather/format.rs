@@ -182,9 +182,8 @@ impl Format {
         }
     }
 
-    /// Leading panels of a row that wait in shared memory until they are unpacked, as far as there is room; the others do
-    /// in registers.
-    pub fn panels_waiting(self) -> u32 {
+    /// Leading panels of a row that wait in shared memory until they are unpacked; the others do in registers.
+    pub fn waiting(self) -> u32 {
         match self.storage {
             // A row of half bytes is as few words as the last panels of others.
             Storage::V41Fp4(_) => 0,
@@ -228,7 +227,7 @@ mod tests {
     #[test]
     fn what_waits_is_of_bytes() {
         for (storage, format) in all() {
-            let numbers = (0..format.panels_waiting()).map(|panel| format.numbers(panel));
+            let numbers = (0..format.waiting()).map(|panel| format.numbers(panel));
             assert!(numbers.into_iter().all(|n| n == Numbers::E4m3), "{storage}");
         }
     }

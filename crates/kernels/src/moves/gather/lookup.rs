@@ -42,13 +42,6 @@ impl Row {
         Row { outer: b.reg(), token: b.reg() }
     }
 
-    /// Makes it no row.
-    #[track_caller]
-    pub fn clear(&self, b: &mut Builder) {
-        b.assign(self.outer, 0);
-        b.assign(self.token, NOWHERE);
-    }
-
     /// Overwrites it.
     #[track_caller]
     pub fn assign(&self, b: &mut Builder, other: &Row) {

@@ -31,7 +31,7 @@ pub use mapped::{Fours, Mapped, suits as mapped};
 pub use packed::{Packed, PackedRow};
 pub use raw::{RawMap, suits as raw};
 pub use share::Share;
-pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, Waiting};
+pub use unpack::{Unpack, WARPS as UNPACKING_WARPS, waiting, waiting_bytes};
 
 use crate::call::task::{Keys, OpenTile, Params, Source};
 use crate::call::tensors::{self, CHUNK};

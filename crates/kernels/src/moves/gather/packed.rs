@@ -81,12 +81,6 @@ impl Packed {
         Packed { raw: Some(RawMap::declare(b, args, segment, buffer)), ..self }
     }
 
-    /// Whether a page has rows, as all do.
-    #[track_caller]
-    pub fn has_rows(&self, b: &mut Builder) -> Reg<bool> {
-        b.setp(Cmp::Ne, self.page_rows, 0)
-    }
-
     /// The same rows, `columns` columns from `first` on.
     #[track_caller]
     pub fn columns(&self, b: &mut Builder, first: Reg<u32>, columns: u32) -> Self {
@@ -163,16 +157,9 @@ impl Packed {
         token: Reg<u32>,
     ) -> (GlobalPtr, GlobalPtr) {
         let place = self.place(b, outer, token);
-        let row = row_at(b, self.base, place);
-        (row, self.scales_of(b, outer, token))
-    }
-
-    /// The first byte of a row's scales in the page's footer.
-    #[track_caller]
-    pub fn scales_of(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> GlobalPtr {
         let footer = self.footer(b, outer);
-        let footer = row_at(b, self.base, footer);
-        b.global_add(footer, token.widening_mul(self.format.scale_bytes()))
+        let (row, footer) = (row_at(b, self.base, place), row_at(b, self.base, footer));
+        (row, b.global_add(footer, token.widening_mul(self.format.scale_bytes())))
     }
 
     /// Finds what is to be known of a row beside its place, if it `exists`: its scales, or where they are.
