@@ -253,8 +253,8 @@ mod tests {
             let (whole, expected, asks) =
                 std::thread::spawn(move || run_until(dtype, queries, 0)).join().expect("no panic");
             assert_eq!(whole, Ok(()));
-            // Within an item of many rows too, and not only between items.
-            assert!(asks > if queries == 300 { 9 } else { 0 }, "{dtype:?} {queries}: {asks}");
+            // Within an item of many rows too, and not only between items: five times, or four in tile registers.
+            assert!(asks > if queries == 300 { 5 } else { 0 }, "{dtype:?} {queries}: {asks}");
             // An average of ones, to rounding.
             let is_one = |x: f64| (x - 1.0).abs() < 1e-5;
             let wrong = (0..expected.as_ref().len()).find(|at| !is_one(expected.as_ref().get(*at)));

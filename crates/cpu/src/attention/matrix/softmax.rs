@@ -158,8 +158,11 @@ unsafe fn exponentiate(
             // were read before.
             unsafe {
                 let at = scores.add(2 * pair * ROWS);
-                let first = _mm512_fmsub_ps(_mm512_loadu_ps(at), factor, max);
-                let second = _mm512_fmsub_ps(_mm512_loadu_ps(at.add(ROWS)), factor, max);
+                // Rounded as the maximum was: what a fused product has beyond that exceeds every exponent where scores
+                // are as large as 1e10.
+                let exponent =
+                    |at: *mut f32| _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(at), factor), max);
+                let (first, second) = (exponent(at), exponent(at.add(ROWS)));
                 let (first, second) = (simd.exp2(first), simd.exp2(second));
                 even = _mm512_add_ps(even, first);
                 odd = _mm512_add_ps(odd, second);
