@@ -109,9 +109,14 @@ fn it_assembles_without_spills() {
 }
 
 #[test]
-fn it_is_taken_only_where_it_is_asked_for_and_can() {
+fn it_is_taken_where_heads_are_few_and_it_can() {
     let usual = PlanOptions::for_arch(Arch::Sm90);
-    assert!(taken(&case("fp8-lists-mixed"), &usual).is_none());
+    for (heads, few) in [(1, true), (16, true), (17, false), (64, false)] {
+        let case = Case { heads, ..case("fp8-heads-66") };
+        assert_eq!(taken(&case, &usual).is_some(), few, "{heads} heads");
+    }
+    let never = PlanOptions { few_heads: FewHeads::Never, ..usual };
+    assert!(taken(&Case { heads: 1, ..case("fp8-heads-66") }, &never).is_none());
     let asked = few_heads(usual);
     for name in ["fp8-value-dim-128", "dsv4-csa-decode", "packed-lists-V3.2"] {
         assert!(taken(&case(name), &asked).is_none(), "{name}");

@@ -75,8 +75,8 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it is of a generation without kernels; if it cannot run those asked for; if
-    /// the environment variable `SIXWARP_FEW_HEADS` or `SIXWARP_PACKED_COPIES` is neither `always` nor `never`, or
-    /// `SIXWARP_TAIL` is no number.
+    /// the environment variable `SIXWARP_FEW_HEADS` is not `auto`, `always` or `never`, `SIXWARP_PACKED_COPIES` is neither
+    /// `always` nor `never`, or `SIXWARP_TAIL` is no number.
     pub fn cuda(ordinal: u32) -> Result<Self, Error> {
         let device = cuda::Device::open(ordinal)?;
         let arch = Arch::of_capability(device.info().compute_capability).ok_or_else(|| {
@@ -134,9 +134,9 @@ impl Device {
         }
     }
 
-    /// The usual planner choices for this device; `None` where no kernels are planned. Where the environment variable
-    /// `SIXWARP_FEW_HEADS` is `always`, Hopper's kernel for few heads is among them. Where `SIXWARP_PACKED_COPIES` is, so
-    /// are tensor copies of packed rows on Blackwell. A number in `SIXWARP_TAIL` is [`PlanOptions::tail_from`].
+    /// The usual planner choices for this device; `None` where no kernels are planned. The environment
+    /// variable `SIXWARP_FEW_HEADS` is [`PlanOptions::few_heads`]. Where `SIXWARP_PACKED_COPIES` is `always`, tensor copies
+    /// bring packed rows on Blackwell. A number in `SIXWARP_TAIL` is [`PlanOptions::tail_from`].
     pub fn plan_options(&self) -> Option<PlanOptions> {
         let usual = PlanOptions::for_arch(self.arch()?);
         let few_heads = few_heads().ok().flatten().unwrap_or(usual.few_heads);

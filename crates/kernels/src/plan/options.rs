@@ -161,6 +161,8 @@ pub enum RowBlocks {
 /// Whether a Hopper kernel for at most 16 rows of queries takes DeepSeek-V4's fp8 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FewHeads {
+    /// Where a KV head has at most 16 query heads. That does not depend on the batch, so neither do a sequence's bits.
+    Auto,
     /// Never: the kernel for 64 rows takes them, however many heads there are.
     Never,
     /// Wherever it can: all segments have fp8 rows of 512 columns and no mask tensor. More than 16 heads are several
@@ -174,7 +176,7 @@ pub struct UnknownFewHeads(String);
 
 impl fmt::Display for UnknownFewHeads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not known: there are `always` and `never`", self.0)
+        write!(f, "`{}` is not known: there are `auto`, `always` and `never`", self.0)
     }
 }
 
@@ -183,9 +185,10 @@ impl std::error::Error for UnknownFewHeads {}
 impl FromStr for FewHeads {
     type Err = UnknownFewHeads;
 
-    /// Reads `always` or `never`.
+    /// Reads `auto`, `always` or `never`.
     fn from_str(name: &str) -> Result<Self, UnknownFewHeads> {
         match name {
+            "auto" => Ok(FewHeads::Auto),
             "always" => Ok(FewHeads::Always),
             "never" => Ok(FewHeads::Never),
             other => Err(UnknownFewHeads(other.to_string())),
@@ -206,8 +209,7 @@ pub struct PlanOptions {
     pub loads: Loads,
     /// Blocks of query rows per CTA, on Blackwell.
     pub row_blocks: RowBlocks,
-    /// Which kernel takes fp8 rows, on Hopper. The usual choice is [`FewHeads::Never`] until the other kernel has been
-    /// measured on a GPU.
+    /// Which kernel takes fp8 rows, on Hopper.
     pub few_heads: FewHeads,
     /// Whether tensor copies bring the bytes of MODEL1 rows to warps that unpack them from shared memory, on Blackwell,
     /// where one tensor map reaches all rows. Otherwise lanes load them to registers, which is the usual choice until
@@ -234,7 +236,7 @@ impl PlanOptions {
             probabilities: Probabilities::TensorMemory,
             loads: Loads::Swizzled,
             row_blocks: RowBlocks::Auto,
-            few_heads: FewHeads::Never,
+            few_heads: FewHeads::Auto,
             packed_copies: false,
             stamps: false,
             tail_from: None,
@@ -249,6 +251,7 @@ mod tests {
 
     #[test]
     fn choices_of_the_kernel_for_few_heads_are_read() {
+        assert_eq!("auto".parse(), Ok(FewHeads::Auto));
         assert_eq!("always".parse(), Ok(FewHeads::Always));
         assert_eq!("never".parse(), Ok(FewHeads::Never));
         let error = "16".parse::<FewHeads>().expect_err("no choice").to_string();

@@ -11,7 +11,9 @@ pub const ROWS: u32 = 16;
 /// Keys per tile.
 pub const TILE: u32 = 64;
 /// Tiles in shared memory.
-pub const STAGES: u32 = 5;
+pub const STAGES: u32 = 4;
+/// Row blocks whose queries are in shared memory.
+pub const QUERY_STAGES: u32 = 2;
 /// Warps that compute.
 pub const WARPS: u32 = 8;
 /// Threads of a CTA: a warpgroup that loads, and two that compute.
@@ -39,11 +41,14 @@ pub struct Config {
 impl Config {
     /// Whether the kernel is asked for and can take a problem.
     pub fn suits(problem: &Problem, options: &PlanOptions) -> bool {
+        let asked_for = match options.few_heads {
+            FewHeads::Auto => problem.group() <= ROWS.into(),
+            FewHeads::Never => false,
+            FewHeads::Always => true,
+        };
         let plain =
             |segment: &Segment| segment.storage == Storage::Model1 && segment.attn_mask.is_none();
-        options.few_heads == FewHeads::Always
-            && problem.segments.iter().all(plain)
-            && problem.value_dim() == u64::from(DIM)
+        asked_for && problem.segments.iter().all(plain) && problem.value_dim() == u64::from(DIM)
     }
 
     /// One token's heads, as many as fit.

@@ -1,7 +1,8 @@
 //! The kernel's frame: shared memory, barriers, roles.
 
-use super::config::{Config, PITCH, ROWS, STAGES, TILE, WARPS};
+use super::config::{Config, PITCH, QUERY_STAGES, ROWS, STAGES, TILE, WARPS};
 use super::loader::{self, Loader};
+use super::queries::{self, QUERY_PITCH, QueryLoader};
 use super::warp;
 use crate::call::task::Params;
 use layout::Layout;
@@ -20,16 +21,21 @@ pub struct Shared {
     pub rows: SharedArray<u32>,
     /// Scales as they lie in memory: words of a row's, rows of a tile, stages.
     pub scales: SharedArray<u32>,
-    /// Factors of a row, twice in a word: blocks of columns, rows of a tile, stages.
-    pub row_factors: SharedArray<u32>,
-    /// Factors of a block of columns, and, in the last block's place, whether a key exists: keys in the
+    /// Scales of a block of columns, and, in the last block's place, whether a key exists: keys in the
     /// [order](super::order) of columns, blocks, stages.
-    pub key_factors: SharedArray<u16>,
+    pub key_scales: SharedArray<f32>,
+    /// The same scales as [factors](super::unpack::factor) on probabilities.
+    pub factors: SharedArray<u16>,
     /// Probabilities: words of a lane's A operand, lanes, products of 16 keys, two tiles.
     pub probabilities: SharedArray<u32>,
     /// A number of each warp for each row, which all warps want to know.
     pub of_warps: SharedArray<f32>,
     pub ring: Pipeline,
+    /// Queries: words of a row, rows, row blocks.
+    pub queries: SharedArray<u32>,
+    /// What they are [multiplied](super::queries) with to be the queries again, and sinks: rows, which of both, row blocks.
+    pub of_queries: SharedArray<f32>,
+    pub query_ring: Pipeline,
 }
 
 /// The kernel being emitted.
@@ -54,14 +60,18 @@ impl Shared {
             |b: &mut Builder, n: u32| array(b, Layout::column_major((u64::from(n), tile, stages)));
         let of_keys = Layout::column_major((tile, u64::from(WARPS), stages));
         let operands = (4, u64::from(LANES), u64::from(TILE / 16), 2);
+        let (rows, buffers) = (u64::from(ROWS), u64::from(QUERY_STAGES));
         Shared {
             rows: words(b, PITCH / 4),
             scales: words(b, 2),
-            row_factors: words(b, WARPS),
-            key_factors: array(b, of_keys),
+            key_scales: array(b, of_keys.clone()),
+            factors: array(b, of_keys),
             probabilities: array(b, Layout::column_major(operands)),
             of_warps: array(b, Layout::column_major((u64::from(WARPS), u64::from(ROWS)))),
             ring: Pipeline::reserve(b, base, STAGES),
+            queries: array(b, Layout::column_major((u64::from(QUERY_PITCH / 4), rows, buffers))),
+            of_queries: array(b, Layout::column_major((rows, 2, buffers))),
+            query_ring: Pipeline::reserve(b, base, QUERY_STAGES),
         }
     }
 }
@@ -91,6 +101,7 @@ impl Frame {
         let first = b.setp(Cmp::Eq, thread, 0);
         b.if_(first, |b| {
             self.shared.ring.init(b, loader::ARRIVALS, WARPS);
+            self.shared.query_ring.init(b, queries::LOADERS, WARPS);
             b.fence_mbarrier_init();
         });
         b.barrier_all();
@@ -99,6 +110,11 @@ impl Frame {
             roles.split_warpgroup(0, Budget::Shrunk(LOADER_REGISTERS), |roles| {
                 roles.warps(0..loader::WARPS, |b, warp| {
                     let loader = Loader::new(b, self, warp);
+                    self.params.for_each_tile(b, |b, open| loader.bring(b, &open));
+                    loader.finish(b);
+                });
+                roles.warps(loader::WARPS..loader::WARPS + queries::LOADERS, |b, warp| {
+                    let loader = QueryLoader::new(b, self, warp);
                     self.params.for_each_tile(b, |b, open| loader.bring(b, &open));
                 });
             });

@@ -1,7 +1,7 @@
 //! The warps that load: a row per lane, 32 rows of a tile per warp.
 //!
-//! A lane looks its row up two tiles ahead ([`Lookup`]), and has it brought by one bulk copy when a stage is free. Its
-//! scales come by `cp.async`. Nothing waits for them: they are made factors, and the tile is published, when two more
+//! A lane looks its row up two tiles ahead ([`Lookup`]). When a stage is free, the warp copies its rows and their
+//! scales (`cp.async`). Nothing waits for them: scales are made factors, and the tile is published, when two more
 //! tiles have been asked for. A row that does not exist becomes zeros, so that nothing multiplies what lay there.
 
 use super::config::{ROW_BYTES, SCALED, TILE};
@@ -16,10 +16,18 @@ use ptx::build::{Builder, Cmp, Cursor, Producer, Reg, VECTOR_BYTES};
 
 /// Warps that load.
 pub const WARPS: u32 = crate::moves::gather::WARPS;
-/// Arrivals that make a stage full: each warp's when rows are asked for, and when factors are there.
-pub const ARRIVALS: u32 = 2 * WARPS;
+/// Arrivals that make a stage full: each warp's, when its rows and factors are there.
+pub const ARRIVALS: u32 = WARPS;
 /// Tiles that are asked for before the first of them is published.
 const AHEAD: u32 = 2;
+/// Bytes that eight lanes copy.
+const LINE_BYTES: u32 = LANES_PER_ROW * VECTOR_BYTES;
+/// Lanes that copy a row.
+const LANES_PER_ROW: u32 = 8;
+/// Rows that a warp copies together.
+const ROWS_PER_RUN: u32 = 32 / LANES_PER_ROW;
+/// How often it does for a tile.
+const RUNS: u32 = TILE / WARPS / ROWS_PER_RUN;
 /// Bytes of a row's scales.
 const SCALE_BYTES: u32 = 8;
 
@@ -27,6 +35,7 @@ const SCALE_BYTES: u32 = 8;
 pub struct Loader<'f> {
     frame: &'f Frame,
     sources: Vec<(Lookup<'f>, Packed)>,
+    warp: Reg<u32>,
     /// True in one lane.
     lead: Reg<bool>,
     /// The lane's row of a tile.
@@ -65,6 +74,7 @@ impl<'f> Loader<'f> {
         Loader {
             frame,
             sources,
+            warp,
             lead: b.setp(Cmp::Eq, lane, 0),
             row,
             column: order::column_of(b, row),
@@ -81,25 +91,58 @@ impl<'f> Loader<'f> {
             let source = self.source(b, segment, open);
             let lookup = source.lookup;
             lookup.prefetch_list(b, open);
-            let first = open.range.end.before(b, 1);
-            let rows = lookup.look_up(b, open, first);
-            let next = first.before(b, 1);
-            let ahead = lookup.look_up(b, open, next);
-            let ([row], [next]) = (&rows[..], &ahead[..]) else { panic!("a row per lane") };
-            open.range.for_each_down(b, |b, n| {
-                self.ask(b, &source, n, row);
-                row.assign(b, next);
-                let after = n.before(b, 2);
-                lookup.look_up_into(b, open, after, &ahead);
-                let enough = b.setp(Cmp::Gt, self.pending, AHEAD);
-                b.if_(enough, |b| {
-                    b.cp_async_wait(AHEAD);
-                    self.publish(b);
-                });
+            // Registers that are loaded are not moved: that would wait for them.
+            let ahead = [1, 2].map(|tiles| {
+                let n = open.range.end.before(b, tiles);
+                let rows = lookup.look_up(b, open, n);
+                <[Row; 1]>::try_from(rows).unwrap_or_else(|_| panic!("a row per lane"))
             });
+            // What was asked for comes while these rows are looked up.
+            self.finish(b);
+            let n = open.range.end.before(b, 1);
+            b.while_(
+                |b| open.range.reaches(b, n),
+                |b| {
+                    for rows in &ahead {
+                        let any = open.range.reaches(b, n);
+                        b.if_(any, |b| self.next(b, &source, open, n, rows));
+                        let next = n.before(b, 1);
+                        n.assign(b, next);
+                    }
+                },
+            );
         });
+    }
+
+    /// Asks for tile `n`, whose rows were looked up, looks those of the next but one up, and publishes the oldest tile if
+    /// enough are asked for.
+    #[track_caller]
+    fn next(
+        &self,
+        b: &mut Builder,
+        source: &Source<'_>,
+        open: &OpenTile,
+        n: KvTile,
+        rows: &[Row; 1],
+    ) {
+        self.ask(b, source, n, &rows[0]);
+        let after = n.before(b, 2);
+        source.lookup.look_up_into(b, open, after, rows);
+        let enough = b.setp(Cmp::Gt, self.pending, AHEAD);
+        b.if_(enough, |b| {
+            b.cp_async_wait(AHEAD);
+            self.publish(b);
+        });
+    }
+
+    /// Publishes all tiles that were asked for. No loop: the assembler would wait for what is being looked up before it.
+    #[track_caller]
+    pub fn finish(&self, b: &mut Builder) {
         b.cp_async_wait(0);
-        b.while_(|b| b.setp(Cmp::Gt, self.pending, 0), |b| self.publish(b));
+        for _ in 0..AHEAD {
+            let any = b.setp(Cmp::Gt, self.pending, 0);
+            b.if_(any, |b| self.publish(b));
+        }
     }
 
     #[track_caller]
@@ -114,40 +157,59 @@ impl<'f> Loader<'f> {
         Source { lookup, rows, window }
     }
 
-    /// Asks for this lane's row of tile `n`, and its scales.
+    /// Asks for this warp's rows of tile `n`, of which this lane looked one up, and for their scales.
     #[track_caller]
     fn ask(&self, b: &mut Builder, source: &Source<'_>, n: KvTile, row: &Row) {
         let exists = self.exists(b, source, n, row);
         let (page, number) = source.lookup.row_in_page(b, row, exists);
-        let (from, scales) = source.rows.row_and_scales(b, page, number);
+        let place = source.rows.place(b, page, number);
+        let scales = source.rows.scales(b, page, number);
         let slot = self.asks.take(b);
         slot.wait(b);
         let shared = &self.frame.shared;
-        let zero = b.value::<u32>(0);
-        let at = [zero, self.row, slot.stage()];
-        let to = shared.rows.element(b, &at);
         self.mark(b, slot.stage(), exists);
-        let missing = b.not(exists);
-        b.if_(missing, |b| {
-            let zeros = [zero; 4];
-            for vector in 0..ROW_BYTES / VECTOR_BYTES {
-                b.st_shared_vector(to.plus(vector * VECTOR_BYTES), &zeros);
-            }
-        });
-        // A copy is going to write where zeros are written now.
-        b.fence_proxy_async();
-        let existing = b.ballot(exists);
-        let full = slot.full(b);
-        b.if_(self.lead, |b| {
-            let rows = b.count_bits(existing);
-            full.arrive_expect(b, rows * ROW_BYTES);
-        });
-        b.if_(exists, |b| b.bulk_load(to, from, ROW_BYTES, full));
+        self.copy(b, source, slot.stage(), place, exists);
+        let zero = b.value::<u32>(0);
+        let to = shared.scales.element(b, &[zero, self.row, slot.stage()]);
         let bytes = b.select::<u32>(exists, SCALE_BYTES, 0);
-        let to = shared.scales.element(b, &at);
         b.cp_async8(to, scales, Some(bytes));
         b.cp_async_commit();
         b.assign(self.pending, self.pending + 1);
+    }
+
+    /// Copies the rows that the lanes of this warp have places of, where they exist, and zeros elsewhere: eight lanes a
+    /// row, 128 bytes of it at a time.
+    #[track_caller]
+    fn copy(
+        &self,
+        b: &mut Builder,
+        source: &Source<'_>,
+        stage: Reg<u32>,
+        place: Reg<u32>,
+        exists: Reg<bool>,
+    ) {
+        let rows = &self.frame.shared.rows;
+        let lane = b.special("%laneid");
+        let (owner, vector) = (b.eval(lane / LANES_PER_ROW), b.eval(lane % LANES_PER_ROW));
+        let first = Rows::Runs(self.warp).first(b, owner);
+        let word = b.eval(vector * (VECTOR_BYTES / 4));
+        let to = rows.element(b, &[word, first, stage]);
+        let from = b.eval(vector.widening_mul(VECTOR_BYTES));
+        let from = b.global_add(source.rows.base, from);
+        let rest = b.setp(Cmp::Lt, vector, ROW_BYTES % LINE_BYTES / VECTOR_BYTES);
+        let bytes = b.select::<u32>(exists, VECTOR_BYTES, 0);
+        for run in 0..RUNS {
+            let owner = b.eval(owner + run * ROWS_PER_RUN);
+            let [place, bytes] = [place, bytes].map(|of_owner| b.lane_value(of_owner, owner));
+            let from = b.global_add(from, place.widening_mul(VECTOR_BYTES));
+            let to = to.plus(run * rows.offset(&[0, WARPS * ROWS_PER_RUN]));
+            for line in 0..ROW_BYTES / LINE_BYTES {
+                let at = line * LINE_BYTES;
+                b.cp_async16(to.plus(at), from.plus(at.into()), Some(bytes));
+            }
+            let at = ROW_BYTES / LINE_BYTES * LINE_BYTES;
+            b.if_(rest, |b| b.cp_async16(to.plus(at), from.plus(at.into()), Some(bytes)));
+        }
     }
 
     /// Whether there is a row, and the token sees it.
@@ -166,11 +228,11 @@ impl<'f> Loader<'f> {
     /// Notes whether the lane's key exists.
     #[track_caller]
     fn mark(&self, b: &mut Builder, stage: Reg<u32>, exists: Reg<bool>) {
-        let factors = &self.frame.shared.key_factors;
+        let scales = &self.frame.shared.key_scales;
         let last = b.value(SCALED);
-        let at = factors.element(b, &[self.column, last, stage]);
-        let exists = b.select::<u32>(exists, 1, 0);
-        b.st_shared_half(at, exists);
+        let at = scales.element(b, &[self.column, last, stage]);
+        let exists = b.select::<f32>(exists, 1.0, 0.0);
+        b.st_shared(at, exists);
     }
 
     /// Makes the scales of the oldest tile factors, which completes it.
@@ -182,16 +244,13 @@ impl<'f> Loader<'f> {
         let at = [zero, self.row, slot.stage()];
         let scales = shared.scales.element(b, &at);
         let scales = b.ld_shared_vector::<u32>(scales, 2);
-        let factors: Vec<_> = (0..SCALED).map(|n| unpack::factor(b, &scales, n)).collect();
-        let of_keys = shared.key_factors.element(b, &[self.column, zero, slot.stage()]);
-        for (n, factor) in (0..).zip(&factors) {
-            b.st_shared_half(of_keys.plus(shared.key_factors.offset(&[0, n])), *factor);
-        }
-        let mut twice: Vec<_> = factors.iter().map(|factor| b.eval(*factor * 0x1_0001)).collect();
-        twice.push(zero);
-        let of_row = shared.row_factors.element(b, &at);
-        for (n, words) in (0..).zip(twice.chunks_exact(4)) {
-            b.st_shared_vector(of_row.plus(n * VECTOR_BYTES), words);
+        let at = [self.column, zero, slot.stage()];
+        let (to, factors) = (shared.key_scales.element(b, &at), shared.factors.element(b, &at));
+        for n in 0..SCALED {
+            let scale = unpack::scale(b, &scales, n);
+            b.st_shared(to.plus(shared.key_scales.offset(&[0, n])), scale);
+            let factor = unpack::factor(b, scale);
+            b.st_shared_half(factors.plus(shared.factors.offset(&[0, n])), factor);
         }
         b.warp_sync();
         let full = slot.full(b);

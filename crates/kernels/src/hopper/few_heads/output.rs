@@ -2,7 +2,8 @@
 //!
 //! Product `i` of a warp makes every eighth of its 64 columns, so that a lane has 16 neighbouring columns of a row.
 
-use super::config::{BLOCK, ROWS};
+use super::config::{BLOCK, ROWS, SCALED};
+use super::unpack::UNLIFT;
 use crate::hopper::fragment;
 use crate::math::exact::{Again, Watch};
 use crate::math::softmax::RowState;
@@ -20,9 +21,15 @@ pub struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// Finishes both rows of a lane, and writes them.
+    /// Finishes both rows of a lane, whose sinks are given where there are any, and writes them.
     #[track_caller]
-    pub fn finish(&self, b: &mut Builder, output: &BlockOutput<'_>, states: [RowState; 2]) {
+    pub fn finish(
+        &self,
+        b: &mut Builder,
+        output: &BlockOutput<'_>,
+        states: [RowState; 2],
+        sinks: Option<[Reg<f32>; 2]>,
+    ) {
         let row = b.eval(self.lane / 4);
         let position = b.eval((self.lane % 4) | self.warp);
         let writes_lse = b.setp(Cmp::Eq, position, 0);
@@ -30,11 +37,13 @@ impl Columns<'_> {
             let row = b.eval(row + offset);
             output.place(b, row)
         });
+        let is_last = b.setp(Cmp::Eq, self.warp, SCALED);
+        let unlift = b.select::<f32>(is_last, 1.0, UNLIFT);
         let factors = [0, 1].map(|half| {
             let RowState { max, sum } = states[half];
-            let result = output.finish_row(b, &places[half], max, sum);
+            let result = output.finish_with(b, max, sum, sinks.map(|sinks| sinks[half]));
             output.write_lse(b, &places[half], &result, Some(writes_lse));
-            result.inverse
+            b.mul(result.inverse, unlift)
         });
         fragment::scale_rows(b, self.out, factors);
         let finite = self.watch.finite(b);

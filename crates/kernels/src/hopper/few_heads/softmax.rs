@@ -82,7 +82,7 @@ impl RowSoftmax {
         for (half, some) in probabilities.chunks_exact(2).enumerate() {
             some.iter().zip(scores[half]).for_each(|(p, score)| b.assign(*p, score));
             softmax.exponentiate(b, some, self.references[half].shift);
-            rounded.push(b.pack(HalfType::Bf16, some[0], some[1]));
+            rounded.push(b.pack(HalfType::F16, some[0], some[1]));
         }
         b.st_shared_vector(to, &rounded);
     }

@@ -1,12 +1,12 @@
 //! A warp that computes: scores of eight keys, the softmax, and 64 columns of the output.
 
-use super::config::BLOCK;
+use super::config::{BLOCK, WARPS};
 use super::kernel::Frame;
 use super::output::Columns;
 use super::queries::Queries;
-use super::scores::KeyPlace;
+use super::scores::{Begun, KeyPlace};
 use super::softmax::RowSoftmax;
-use super::values::ValuePlace;
+use super::values::{STEPS, ValuePlace};
 use crate::call::rows::Block;
 use crate::call::task::OpenTile;
 use crate::math::exact::Watch;
@@ -24,7 +24,11 @@ struct Warp<'f> {
     softmax: RowSoftmax,
     queries: Queries,
     out: Vec<Reg<f32>>,
+    /// Scores of the next tile that has no probabilities yet.
+    scores: [Reg<f32>; 4],
+    /// The tile whose scores come next, and the one whose output does.
     ring: Cursor<Consumer>,
+    done: Cursor<Consumer>,
     /// Which of two tiles of probabilities is next.
     buffer: Reg<u32>,
     watch: Watch,
@@ -42,9 +46,11 @@ pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
         keys: KeyPlace::new(b, shared, number, lane),
         values: ValuePlace::new(b, shared, number, lane),
         softmax: RowSoftmax::new(b, shared, number, lane),
-        queries: Queries::new(b),
+        queries: Queries::new(b, shared),
         out: b.regs(BLOCK as usize / 2),
+        scores: std::array::from_fn(|_| b.reg()),
         ring: shared.ring.consumer(b),
+        done: shared.ring.consumer(b),
         buffer: b.value(0),
         watch: frame.params.watch(b),
     };
@@ -57,41 +63,89 @@ pub fn emit(b: &mut Builder, frame: &Frame, number: Reg<u32>) {
     });
 }
 
+/// Scores of a tile on the way.
+struct NextScores<'w> {
+    warp: &'w Warp<'w>,
+    stage: Reg<u32>,
+    begun: Begun,
+}
+
+impl NextScores<'_> {
+    /// Adds a block of columns.
+    fn add(&self, b: &mut Builder, block: u32) {
+        let Warp { frame, queries, .. } = self.warp;
+        self.begun.add(b, &frame.shared, queries, block);
+    }
+
+    /// Leaves them where the next step finds them.
+    fn finish(&self, b: &mut Builder) {
+        let frame = self.warp.frame;
+        let scores = self.begun.finish(b, &frame.shared, &self.warp.queries);
+        frame.params.softmax.prepare(b, &scores);
+        self.warp.keys.hide_missing(b, &frame.shared, self.stage, &scores);
+        self.warp.scores.iter().zip(scores).for_each(|(to, score)| b.assign(*to, score));
+    }
+}
+
 impl Warp<'_> {
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {
         let params = &self.frame.params;
-        let block = self.block(b, open);
-        let (row, quarter) = (b.eval(self.lane / 4), b.eval(self.lane % 4));
-        self.queries.load(b, (params, open, &block), row, quarter);
+        self.queries.take(b, &self.frame.shared, self.lane);
         self.softmax.reset(b);
         self.out.iter().for_each(|register| b.assign(*register, 0.0));
         let tiles = params.count_tiles(b, open);
         let left = b.value(tiles);
+        let any = b.setp(Cmp::Gt, left, 0);
+        b.if_(any, |b| {
+            let begun = self.next_scores(b);
+            (0..WARPS).for_each(|block| begun.add(b, block));
+            begun.finish(b);
+        });
         b.while_(
             |b| b.setp(Cmp::Gt, left, 0),
             |b| {
-                self.step(b);
                 b.assign(left, left - 1);
+                let more = b.setp(Cmp::Gt, left, 0);
+                self.step(b, more);
             },
         );
+        let sinks = params.sinks.map(|_| self.queries.sinks(b, &self.frame.shared));
+        self.queries.release(b, self.lead);
         let states = self.softmax.totals(b, &self.frame.shared);
+        let block = self.block(b, open);
         let output = BlockOutput { params, open, block: &block };
-        self.columns().finish(b, &output, states);
+        self.columns().finish(b, &output, states, sinks);
     }
 
-    /// The next KV tile, of whichever segment.
-    fn step(&self, b: &mut Builder) {
+    /// The tile whose scores are there: its probabilities and output, and the scores of the next one if there is one.
+    fn step(&self, b: &mut Builder, more: Reg<bool>) {
         let (shared, softmax) = (&self.frame.shared, &self.frame.params.softmax);
-        let slot = self.ring.take(b);
-        slot.wait(b);
-        let scores = self.keys.scores(b, shared, &self.queries, slot.stage());
-        softmax.prepare(b, &scores);
-        self.keys.hide_missing(b, shared, slot.stage(), &scores);
-        self.softmax.step(b, shared, softmax, &scores, (self.buffer, &self.out));
-        self.values.add_output(b, shared, (slot.stage(), self.buffer), &self.out);
+        self.softmax.step(b, shared, softmax, &self.scores, (self.buffer, &self.out));
+        let slot = self.done.take(b);
+        let at = (slot.stage(), self.buffer);
+        b.if_else(
+            more,
+            |b| {
+                let begun = self.next_scores(b);
+                let per_step = WARPS / STEPS;
+                self.values.add_output(b, shared, at, &self.out, |b, step| {
+                    (0..per_step).for_each(|n| begun.add(b, step * per_step + n));
+                });
+                begun.finish(b);
+            },
+            |b| self.values.add_output(b, shared, at, &self.out, |_, _| ()),
+        );
         b.warp_sync();
         slot.release_if(b, self.lead);
         b.assign(self.buffer, self.buffer ^ 1);
+    }
+
+    /// Begins the scores of the next tile, of whichever segment, when it has come.
+    fn next_scores(&self, b: &mut Builder) -> NextScores<'_> {
+        let slot = self.ring.take(b);
+        slot.wait(b);
+        let stage = slot.stage();
+        NextScores { warp: self, stage, begun: self.keys.begin(b, &self.frame.shared, stage) }
     }
 
     fn block(&self, b: &mut Builder, open: &OpenTile) -> Block {

@@ -12,7 +12,7 @@ use crate::hopper::tile::TileShape;
 use crate::hopper::{ROWS, SHARED_LIMIT, SHARED_RESERVE};
 use crate::moves::gather;
 use crate::plan::options::PlanOptions;
-use crate::plan::tuning::hopper::{LONELY, NARROW, SHORT_RUN, time_of_a_tile};
+use crate::plan::tuning::hopper::{SHORT_RUN, lonely, time_of_a_tile};
 use crate::work::exchange::Size;
 use problem::{DType, Mask, Problem, QueryLengths, Values};
 use ptx::build::HalfType;
@@ -171,7 +171,7 @@ impl Config {
 
     /// What a KV tile costs where only one warpgroup has queries, the others passing by.
     pub fn lonely_tile(&self) -> f32 {
-        LONELY[usize::from(self.value_dim > NARROW)]
+        lonely(self.value_dim)
     }
 
     /// What the warps of a CTA hold of a work tile.

@@ -157,9 +157,16 @@ impl Packed {
         token: Reg<u32>,
     ) -> (GlobalPtr, GlobalPtr) {
         let place = self.place(b, outer, token);
+        let row = row_at(b, self.base, place);
+        (row, self.scales(b, outer, token))
+    }
+
+    /// The first byte of a row's scales in the page's footer.
+    #[track_caller]
+    pub fn scales(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> GlobalPtr {
         let footer = self.footer(b, outer);
-        let (row, footer) = (row_at(b, self.base, place), row_at(b, self.base, footer));
-        (row, b.global_add(footer, token.widening_mul(self.format.scale_bytes())))
+        let footer = row_at(b, self.base, footer);
+        b.global_add(footer, token.widening_mul(self.format.scale_bytes()))
     }
 
     /// Finds what is to be known of a row beside its place, if it `exists`: its scales, or where they are.

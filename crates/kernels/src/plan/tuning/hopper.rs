@@ -46,10 +46,14 @@ pub const TUNING: Tuning = Tuning {
 /// at head dim 128, for single tokens).
 pub const SHORT_RUN: u64 = 4096;
 
-/// What a KV tile costs where only one warpgroup has queries: for rows of up to [`NARROW`] columns, and for others.
-pub const LONELY: [f32; 2] = [0.7, 0.85];
-/// Columns of narrow rows.
-pub const NARROW: u32 = 128;
+/// What a KV tile costs where only one warpgroup has queries, by the columns of a row: up to 64, up to 128, and more.
+pub fn lonely(columns: u32) -> f32 {
+    match columns {
+        0..=64 => 0.7,
+        65..=128 => 0.77,
+        _ => 0.85,
+    }
+}
 
 /// Time of a tile of `warpgroups` row blocks; more of them overlap better.
 pub fn time_of_a_tile(warpgroups: u32) -> f64 {
