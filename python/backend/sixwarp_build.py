@@ -79,7 +79,7 @@ def metadata():
     readme = (HERE / "README.md").read_text(encoding="utf-8")
     return (
         f"Metadata-Version: 2.4\nName: {NAME}\nVersion: {VERSION}\n"
-        "Summary: Fused attention for CPUs, Hopper and Blackwell\n"
+        "Summary: Fused attention for CPUs and NVIDIA GPUs since Ampere\n"
         "License-Expression: Apache-2.0 OR MIT\nRequires-Python: >=3.9\nProvides-Extra: test\n"
         'Requires-Dist: numpy; extra == "test"\nRequires-Dist: pytest; extra == "test"\n'
         f"Description-Content-Type: text/markdown\n\n{readme}"

@@ -2,7 +2,7 @@
 
 use crate::owner::{Trust, check_above};
 use crate::{Error, owner};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -100,11 +100,16 @@ impl PrivateDirectory {
 }
 
 /// Makes a directory that only this user can look into; one that exists is an error.
+#[cfg(unix)]
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Elsewhere a user's directories are private by default.
+#[cfg(not(unix))]
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)
 }
 
 /// Whether `path` is a directory, not a link to one, of this user.

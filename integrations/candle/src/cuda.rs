@@ -24,7 +24,8 @@ pub(crate) fn run(
     match problem.dtype() {
         sixwarp::DType::F16 => compute::<f16>(problem, inputs, others, len),
         sixwarp::DType::Bf16 => compute::<bf16>(problem, inputs, others, len),
-        other => candle_core::bail!("q is {other}: F16 or BF16 is needed on a GPU"),
+        sixwarp::DType::F32 => compute::<f32>(problem, inputs, others, len),
+        other => candle_core::bail!("q is {other}: F16, BF16 or F32 is needed on a GPU"),
     }
 }
 

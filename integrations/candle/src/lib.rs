@@ -1,8 +1,9 @@
 //! candle-flash-attn's functions, by its names and signatures, on sixwarp.
 //!
 //! On CPU tensors they run on sixwarp's CPU engine: f32, f16, bf16 and f64, any head dim. With the feature `cuda`,
-//! f16 and bf16 tensors of a Hopper or Blackwell GPU are computed there, on candle's stream. Masks and windows are aligned at the bottom right, as in candle-flash-attn. Beyond it, head dims are
-//! free, values may have another head dim than keys, and a row that sees no key is 0.
+//! f16, bf16 and f32 tensors of a GPU since Ampere are computed there, on candle's stream. Masks and windows are aligned
+//! at the bottom right, as in candle-flash-attn. Beyond it, head dims are free, values may have another head dim than
+//! keys, and a row that sees no key is 0.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};

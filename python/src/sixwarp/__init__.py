@@ -1,4 +1,4 @@
-"""Fused attention for CPUs, Hopper and Blackwell.
+"""Fused attention for CPUs and NVIDIA GPUs since Ampere.
 
 >>> import numpy as np, sixwarp
 >>> rng = np.random.default_rng(0)

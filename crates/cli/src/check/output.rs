@@ -31,11 +31,13 @@ pub struct Page {
 
 impl Outputs {
     /// Whether a form other than text is wanted.
+    #[cfg(target_os = "linux")]
     pub fn is_asked_for(&self) -> bool {
         self.json.is_some() || self.sarif.is_some() || self.html.is_some()
     }
 
     /// Whether one of them goes to standard output.
+    #[cfg(target_os = "linux")]
     pub fn uses_standard_output(&self) -> bool {
         [&self.json, &self.sarif].into_iter().flatten().any(|path| path == Path::new("-"))
     }
