@@ -11,6 +11,7 @@ fn tokens() -> TensorMap {
         strides: vec![256, 1 << 20],
         box_dims: vec![64, 64, 1],
         element_strides: vec![1, 1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::B128,
