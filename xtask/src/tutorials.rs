@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Beside torch, which `python/tests/install_torch.py` installs.
-const PACKAGES: [&str; 3] = ["triton==3.9.0", "numpy", "pytest"];
+const PACKAGES: [&str; 4] = ["triton==3.9.0", "numpy", "pytest", "tabulate"];
 const REPOSITORY: &str = "https://github.com/triton-lang/triton";
 /// Of 2026-08-22.
 const COMMIT: &str = "f4fca2c0bc0e19930d2be76bb06ee7b232b60e86";
@@ -131,7 +131,9 @@ fn fetched() -> Result<PathBuf, String> {
         std::fs::create_dir_all(&folder).map_err(|why| why.to_string())?;
         git(&["init", "--quiet"])?;
         git(&["fetch", "--quiet", "--depth", "1", "--filter=blob:none", REPOSITORY, COMMIT])?;
-        git(&["checkout", "--quiet", "FETCH_HEAD", "--", "python/tutorials"])?;
+        // The second is what tutorial 07 compiles with.
+        let paths = ["python/tutorials", "third_party/nvidia/backend/lib"];
+        git(&[&["checkout", "--quiet", "FETCH_HEAD", "--"][..], &paths].concat())?;
     }
     Ok(folder)
 }
@@ -153,10 +155,10 @@ fn check(tutorial: &Tutorial, python: &Path, folder: &Path) -> Result<(), String
     let output = command.output().map_err(|why| why.to_string())?;
     let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let plural = if *findings == 1 { "" } else { "s" };
-    let expected = format!("launches checked, {findings} finding{plural}");
+    let expected = format!(" checked, {findings} finding{plural}");
     let ended = output.status.code() == Some(i32::from(*findings > 0));
-    let summary = told.lines().rev().find(|line| line.contains("launches checked"));
-    println!("{file} on {device}: {}", summary.unwrap_or("nothing was checked"));
+    let summary = told.rfind("sixwarp: ").map_or("nothing was checked", |at| told[at..].trim());
+    println!("{file} on {device}: {summary}");
     let failed = told.contains("❌") || told.lines().any(|line| line.contains(" failed"));
     match ended && !failed && told.contains(&expected) {
         true => Ok(()),

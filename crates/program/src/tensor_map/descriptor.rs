@@ -27,7 +27,8 @@
 //! | 0x40 | 31:0 | bytes of a box, as the driver writes it; no copy reads it |
 //!
 //! The format is not published. It follows from what `ptxas` makes of `tensormap.replace`, and
-//! agrees with what the driver and CuTe DSL write.
+//! agrees with what the driver and CuTe DSL write. The fields of im2col maps are those that
+//! `cuTensorMapEncodeIm2col` writes (driver 580.159.04 with an H200).
 
 use super::{ElementType, L2Promotion, OobFill, PixelBox, Swizzle, TensorMap};
 use std::fmt;

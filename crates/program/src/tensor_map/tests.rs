@@ -199,6 +199,35 @@ fn the_words_are_where_the_hardware_reads_them() {
     assert_eq!(word(0x40), 64 * 64 * 2);
 }
 
+/// As the driver wrote them for an H200.
+#[test]
+fn pixel_boxes_are_where_the_hardware_reads_them() {
+    let words = |rank: usize, lower: [i32; 3], upper: [i32; 3]| {
+        let map = TensorMap {
+            element: ElementType::F16,
+            dims: [64, 8, 6, 4, 4][..rank].to_vec(),
+            strides: [128, 1024, 6144, 24576][..rank - 1].to_vec(),
+            box_dims: vec![64, 513],
+            element_strides: [1, 8, 8, 8, 1][..rank].to_vec(),
+            im2col: Some(PixelBox { lower, upper }),
+            swizzle: Swizzle::None,
+            l2_promotion: L2Promotion::None,
+            ..tokens()
+        };
+        let bytes = map.encode(0);
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        [word(0x08), word(0x34), word(0x38), word(0x3C), word(0x40)]
+    };
+    let [mode, steps, corners, pixels, bytes] = words(4, [8, 0, 0], [-7, 0, 0]);
+    assert_eq!((mode, steps, corners), (0x331, 0x3f00_0ff8, 0x00f9_0008));
+    assert_eq!((pixels, bytes), (0x200, 513 * 128));
+    assert_eq!(words(4, [0, -1, 0], [0, -11, 0])[2], 0xf500_ff00);
+    assert_eq!(words(3, [-1, 0, 0], [-1, 0, 0])[..3], [0x321, 0x3f00_01f8, 0xffff_ffff]);
+    assert_eq!(words(5, [-1, -1, -1], [-1, -1, -1])[..3], [0x341, 0x3f00_0ff8, 0x7fff_7fff]);
+    assert_eq!(words(5, [-16, 0, 0], [15, 0, 0])[2], 0x000f_0010);
+    assert_eq!(words(5, [0, 1, 0], [0, 0, 1])[2], 0x0400_0020);
+}
+
 #[test]
 fn foreign_bytes_are_refused_by_field() {
     let refusal = |change: fn(&mut [u8; 128])| {

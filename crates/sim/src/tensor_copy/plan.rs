@@ -135,6 +135,8 @@ struct PixelWalk {
     offsets: [i64; MAX_RANK],
     /// First and last pixel of each dimension of the box, and the step between pixels.
     dimensions: Vec<(i64, i64, i64)>,
+    /// The step between images.
+    images: i64,
 }
 
 impl PixelWalk {
@@ -155,15 +157,11 @@ impl PixelWalk {
         if let Some(offset) = offsets.iter().find(|offset| u32::from(**offset) > most) {
             return OperandError::illegal(format!("an im2col offset of {offset}: at most {most}"));
         }
-        let step = map.element_strides[map.rank - 1];
-        if step != 1 {
-            let text = format!("an im2col tensor map that takes one image in {step}");
-            return OperandError::unsupported(text);
-        }
         let mut walk = PixelWalk {
             base: [0; MAX_RANK],
             offsets: [0; MAX_RANK],
             dimensions: Vec::with_capacity(spatial),
+            images: map.element_strides[map.rank - 1].into(),
         };
         walk.base.iter_mut().zip(coordinates).for_each(|(to, &from)| *to = from.into());
         for d in 1..=spatial {
@@ -195,7 +193,7 @@ impl Iterator for PixelWalk {
             self.base[d] = first;
         }
         // Behind the last pixel of an image comes the next image.
-        self.base[self.dimensions.len() + 1] += 1;
+        self.base[self.dimensions.len() + 1] += self.images;
         Some(pixel)
     }
 }
@@ -516,6 +514,17 @@ mod tests {
         assert_eq!(brought(&plan, &m), expected);
     }
 
+    /// As an H200 does it: a position beside the steps from the corner is where a copy may start, rows
+    /// start at the corner all the same, and images are stepped through, too.
+    #[test]
+    fn steps_start_anywhere_and_go_over_images() {
+        let mut m = images(&[3, 1, 4], 4, [0, 0, 0], [0, 0, 0]);
+        m.element_strides = [1, 2, 1, 2, 1];
+        let plan = CopyPlan::im2col(&m, &[0, 1, 0, 0], &[0, 0], 0x400).unwrap();
+        let at = |w, n| Some(vec![w, 0, n]);
+        assert_eq!(brought(&plan, &m), [at(1, 0), at(0, 2), at(2, 2), None]);
+    }
+
     #[test]
     fn pixels_of_lines_and_of_volumes() {
         let line = images(&[5, 2], 4, [-2, 0, 0], [-1, 0, 0]);
@@ -565,11 +574,6 @@ mod tests {
         );
         assert_eq!(refusal(&m, &[0, 0, 0, 0], &[0, 256]), "an im2col offset of 256: at most 255");
         assert_eq!(refusal(&m, &[0, 0, 0, 0], &[0]), "1 im2col offsets: 2 are due");
-        let every_other = TensorDescriptor { element_strides: [1, 1, 1, 2, 1], ..m };
-        assert_eq!(
-            refusal(&every_other, &[0, 0, 0, 0], &[0, 0]),
-            "not supported: an im2col tensor map that takes one image in 2"
-        );
         let tiled = TensorDescriptor { im2col: None, ..m };
         assert!(refusal(&tiled, &[0, 0, 0, 0], &[0, 0]).contains("through a tiled tensor map"));
         let error = CopyPlan::tile(&m, &[0, 0, 0, 0], 0x400, Direction::Load).unwrap_err();
