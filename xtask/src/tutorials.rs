@@ -26,6 +26,8 @@ enum How {
     Alone,
     /// Its tests, by `pytest -k`.
     Tests(&'static str),
+    /// A function of its, with smaller numbers than its own.
+    Call(&'static str),
 }
 
 const fn program(file: &'static str) -> Tutorial {
@@ -36,7 +38,7 @@ const fn tests(file: &'static str, device: &'static str, which: &'static str) ->
     Tutorial { file, device, how: How::Tests(which), findings: 0, quick: true }
 }
 
-const ALL: [Tutorial; 26] = [
+const ALL: [Tutorial; 27] = [
     program("01-vector-add.py"),
     program("02-fused-softmax.py"),
     program("03-matrix-multiplication.py"),
@@ -45,6 +47,10 @@ const ALL: [Tutorial; 26] = [
     tests("06-fused-attention.py", "sm_90a", "fp16-bwd-False-True-64-128-2-1"),
     program("07-extern-functions.py"),
     program("08-grouped-gemm.py"),
+    Tutorial {
+        how: How::Call("validate(32, 32, 32, torch.float16)"),
+        ..program("09-persistent-matmul.py")
+    },
     tests("gluon/01-intro.py", "sm_90a", ""),
     tests("gluon/02-layouts.py", "sm_90a", ""),
     tests("gluon/03-async-copy.py", "sm_90a", ""),
@@ -149,6 +155,11 @@ fn check(tutorial: &Tutorial, python: &Path, folder: &Path) -> Result<(), String
     match how {
         How::Alone => command.arg(&path),
         How::Tests(which) => command.args(["-m", "pytest", "-q", "-k", which]).arg(&path),
+        How::Call(what) => {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let import = format!("importlib.import_module('{name}')");
+            command.arg("-c").arg(format!("import importlib, torch; {import}.{what}"))
+        }
     };
     // Tutorials import each other, and one may leave files behind.
     command.current_dir(path.parent().unwrap_or(folder)).env("TRITON_DEFAULT_FP_FUSION", "1");

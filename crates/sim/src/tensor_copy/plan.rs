@@ -550,7 +550,7 @@ mod tests {
         let expected: Vec<Piece> = (0..4u32)
             .zip([pixel(1, 0), pixel(2, 0), pixel(0, 1), pixel(1, 1)])
             .flat_map(|(i, global)| {
-                let chunk = move |c: u32| 0x400 + 64 * i + 16 * (c ^ i / 2);
+                let chunk = move |c: u32| 0x400 + 64 * i + 16 * (c ^ (i / 2));
                 let fill = (1..4).map(move |c| Piece::Fill { shared: chunk(c), bytes: 16 });
                 std::iter::once(Piece::Copy { global, shared: chunk(0), bytes: 16 }).chain(fill)
             })
