@@ -136,7 +136,7 @@ fn fetched() -> Result<PathBuf, String> {
     if !folder.join("python/tutorials").exists() {
         std::fs::create_dir_all(&folder).map_err(|why| why.to_string())?;
         git(&["init", "--quiet"])?;
-        git(&["fetch", "--quiet", "--depth", "1", "--filter=blob:none", REPOSITORY, COMMIT])?;
+        git(&["fetch", "--quiet", "--depth", "1", REPOSITORY, COMMIT])?;
         // The second is what tutorial 07 compiles with.
         let paths = ["python/tutorials", "third_party/nvidia/backend/lib"];
         git(&[&["checkout", "--quiet", "FETCH_HEAD", "--"][..], &paths].concat())?;
