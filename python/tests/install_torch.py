@@ -1,6 +1,8 @@
 """Installs what the torch, transformers and JAX tests need, without the gigabytes of CUDA libraries.
 
-    python python/tests/install_torch.py
+    python python/tests/install_torch.py [--alone]
+
+With `--alone` torch is all that is installed.
 
 PyPI's torch for Linux is linked with NVIDIA's libraries, which more than triple the download and of which
 tests on a CPU call nothing. Where there is no NVIDIA GPU, they are replaced by libraries that have the names
@@ -113,7 +115,7 @@ def main():
     elif has_old_stand_ins():
         replace_cuda_libraries()
     missing = [requirement for module, requirement in OTHERS.items() if not has(module)]
-    if missing:
+    if missing and "--alone" not in sys.argv[1:]:
         pip(*missing)
     print(output(sys.executable, "-c", "import torch; print('torch', torch.__version__)").strip())
 

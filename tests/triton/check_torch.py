@@ -47,12 +47,19 @@ def main():
     softmax_kernel[(5,)](x, out, x.stride(0), 100, BLOCK=128)
     assert x.is_cuda and torch.allclose(out, torch.softmax(x, dim=-1), atol=1e-6)
 
-    a = torch.randn(64, 64, device=DEVICE, dtype=torch.float16)
-    b = torch.randn(64, 32).to("cuda", torch.float16)
+    a = torch.randn(64, 1024, device=DEVICE, dtype=torch.float16)
+    b = torch.randn(1024, 32).to("cuda", torch.float16)
     product = torch.empty(64, 32, device="cuda")
-    matmul_kernel[(1,)](a, b, product, 64, M=64, N=32)
+    matmul_kernel[(1,)](a, b, product, 1024, M=64, N=32)
     torch.cuda.synchronize()
     assert torch.allclose(product, a.float() @ b.float(), atol=1e-3)
+
+    # Halves are summed as on a GPU: in single precision and in the order of K, as the kernel does it.
+    assert torch.equal(a @ b, product.half()) and torch.equal(torch.mm(a, b), product.half())
+    many = 0.1 * torch.randn(1151, 64, device="cuda").half()
+    bias = torch.zeros(64, device="cuda", dtype=torch.float16, requires_grad=True)
+    torch.nn.functional.layer_norm(torch.randn_like(many), (64,), None, bias).backward(many)
+    assert torch.allclose(bias.grad.double(), many.double().sum(dim=0), atol=0.004)
 
     parts = [torch.randn(64).cuda() for _ in range(3)]
     addresses = torch.tensor([part.data_ptr() for part in parts], device="cuda")

@@ -1,6 +1,6 @@
 //! Project chores: `cargo xtask test`, `cargo xtask ptx-hash`, `cargo xtask miri`, `cargo xtask asan`,
 //! `cargo xtask candle`, `cargo xtask cuda`, `cargo xtask template`, `cargo xtask vllm`, `cargo xtask public-api`,
-//! `cargo xtask aarch64`, `cargo xtask book`, `cargo xtask numba`.
+//! `cargo xtask aarch64`, `cargo xtask book`, `cargo xtask numba`, `cargo xtask tutorials`.
 
 mod aarch64;
 mod asan;
@@ -13,6 +13,7 @@ mod public_api;
 mod python;
 mod sections;
 mod template;
+mod tutorials;
 mod vllm;
 
 use std::process::{Command, ExitCode};
@@ -27,6 +28,9 @@ cargo xtask candle            the integration with candle (integrations/candle),
                               path on the simulator (130 MB of NVIDIA's compiler)
 cargo xtask cuda              a CUDA C++ program that nvcc has built, on the simulator (130 MB; a C++ compiler)
 cargo xtask numba             kernels of numba-cuda and NVRTC on the simulator (700 MB)
+cargo xtask tutorials [all] [CLONE]
+                              Triton's own tutorials on the simulator, the quick ones or all; CLONE is Triton's
+                              repository, which is fetched otherwise (1 GB)
 cargo xtask vllm [CHECK…]     the plug-ins for vLLM and SGLang beside the engines themselves, on the CPU (4 GB, 15 min)
 cargo xtask template          what `sixwarp new kernel` writes, built and tested outside this workspace (minutes)
 cargo xtask public-api        whether the public items of a library changed (xtask/api); --update accepts it
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         ["candle"] => candle::run(),
         ["cuda"] => cuda::run(),
         ["numba"] => numba::run(),
+        ["tutorials", rest @ ..] => tutorials::run(rest),
         ["vllm", files @ ..] => vllm::run(files),
         ["template"] => template::run(),
         ["public-api"] => public_api::run(false),

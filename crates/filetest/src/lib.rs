@@ -18,7 +18,7 @@
 //! | `--arg name:type[d0,d1]=init` | the next parameter is the address of a new buffer |
 //! | `--arg name:type=number` | the next parameter is a number (`u32`, `u64`, `f32`) |
 //! | `--buffer name:type[…]=init` | a buffer that is no parameter itself |
-//! | `--map name=buffer;dims=…;box=…` | the next parameter is a tensor map over a buffer; also `strides` (bytes), `steps`, `swizzle`, `fill`, `type`, `offset` |
+//! | `--map name=buffer;dims=…;box=…` | the next parameter is a tensor map over a buffer; also `strides` (bytes), `steps`, `swizzle`, `fill`, `type`, `offset`; `lower=…` or `upper=…` makes it an im2col map, whose `box` is channels and pixels |
 //!
 //! `init` is `zero`, `poison` (an output), `iota`, `random`, `ints` (small integers), `bits` or a
 //! number; `+rw` behind it makes the buffer read and written.

@@ -2,7 +2,9 @@
 
 use crate::buffer::{BufferSpec, Init};
 use crate::element::ElementKind;
-use program::{Argument, BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+use program::{
+    Argument, BufferId, ElementType, L2Promotion, OobFill, PixelBox, Swizzle, TensorMap,
+};
 
 /// No buffer has more bytes.
 const MOST_BYTES: u64 = 1 << 56;
@@ -109,6 +111,7 @@ impl Options {
             strides: Vec::new(),
             box_dims: Vec::new(),
             element_strides: Vec::new(),
+            im2col: None,
             swizzle: Swizzle::None,
             oob_fill: OobFill::Zero,
             l2_promotion: L2Promotion::None,
@@ -134,6 +137,8 @@ fn set_field(map: &mut TensorMap, key: &str, value: &str) -> Result<(), String> 
         "strides" => map.strides = list(value)?,
         "box" => map.box_dims = list(value)?,
         "steps" => map.element_strides = list(value)?,
+        "lower" => pixels(map).lower = corners(value)?,
+        "upper" => pixels(map).upper = corners(value)?,
         "offset" => map.offset = whole(value)?,
         "swizzle" => {
             map.swizzle = match value {
@@ -162,6 +167,19 @@ fn set_field(map: &mut TensorMap, key: &str, value: &str) -> Result<(), String> 
         _ => return Err(format!("tensor maps have no field {key}")),
     }
     Ok(())
+}
+
+/// The pixel box, which makes a map an im2col one.
+fn pixels(map: &mut TensorMap) -> &mut PixelBox {
+    map.im2col.get_or_insert(PixelBox { lower: [0; 3], upper: [0; 3] })
+}
+
+fn corners(text: &str) -> Result<[i32; 3], String> {
+    let given = list::<i32>(text)?;
+    if given.len() > 3 {
+        return Err(format!("{text}: at most 3 corners"));
+    }
+    Ok(std::array::from_fn(|i| given.get(i).copied().unwrap_or(0)))
 }
 
 fn packed_strides(map: &TensorMap) -> Vec<u64> {

@@ -98,6 +98,15 @@ impl Display for Of<'_, TensorMap> {
             write!(f, " + {}", map.offset)?;
         }
         write!(f, ": {:?} {:?} strides {:?} B", map.element, map.dims, map.strides)?;
-        write!(f, ", box {:?}, swizzle {:?}", map.box_dims, map.swizzle)
+        write!(f, ", box {:?}, swizzle {:?}", map.box_dims, map.swizzle)?;
+        match (&map.im2col, map.dims.len().saturating_sub(2)) {
+            (Some(pixels), spatial) => write!(
+                f,
+                ", im2col {:?} to {:?}",
+                &pixels.lower[..spatial.min(3)],
+                &pixels.upper[..spatial.min(3)]
+            ),
+            (None, _) => Ok(()),
+        }
     }
 }

@@ -13,7 +13,8 @@ pub mod tensor_map;
 pub use limits::Limits;
 pub use report::{Rule, Violation, Warning};
 pub use tensor_map::{
-    DecodeError, ElementType, L2Promotion, MAX_RANK, OobFill, Swizzle, TensorDescriptor, TensorMap,
+    DecodeError, ElementType, L2Promotion, MAX_RANK, OobFill, PixelBox, Swizzle, TensorDescriptor,
+    TensorMap,
 };
 
 use std::sync::Arc;

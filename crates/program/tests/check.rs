@@ -31,6 +31,7 @@ fn keys() -> TensorMap {
         strides: vec![128],
         box_dims: vec![64, 128],
         element_strides: vec![1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::None,

@@ -77,6 +77,7 @@ fn tensor_map(buffer: BufferId, rows: u32, columns: u32) -> TensorMap {
         strides: vec![u64::from(columns) * 2],
         box_dims: vec![columns, rows],
         element_strides: vec![1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::None,

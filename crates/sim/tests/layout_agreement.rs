@@ -178,6 +178,7 @@ fn boxes_land_where_their_layout_says() {
             strides: [2, 256, 8192, 0, 0],
             box_dims: [extents[0] as u32, 16, 3, 1, 1],
             element_strides: [1; 5],
+            im2col: None,
             swizzle: map_swizzle,
             oob_fill: OobFill::Zero,
             l2_promotion: L2Promotion::None,

@@ -104,6 +104,7 @@ impl Multiply {
             strides: vec![span(swizzle).into()],
             box_dims: vec![columns, rows / 2],
             element_strides: vec![1; 2],
+            im2col: None,
             swizzle,
             l2_promotion: L2Promotion::None,
             oob_fill: OobFill::Zero,

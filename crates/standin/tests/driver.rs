@@ -6,7 +6,7 @@ mod common;
 
 use serde_json::Value;
 use sixwarp_standin::api::{
-    context, device, event, function, graph, info, launch, memory, module, stream,
+    context, device, event, function, graph, info, launch, memory, module, stream, tensor_map,
 };
 use sixwarp_standin::result::CudaResult;
 use std::ffi::{CStr, c_void};
@@ -128,6 +128,52 @@ fn launches_graphs_and_variables() {
         );
         assert_eq!(host, [107; 4]);
         ok!(memory::cuMemHostUnregister(pointer));
+    });
+}
+
+/// An im2col map as a program asks for it, read back as the simulator reads it.
+#[test]
+fn im2col_maps_are_encoded_or_refused() {
+    common::in_child("im2col_maps_are_encoded_or_refused", &[], || {
+        start();
+        let address = upload(&[0; 16]);
+        let encode = |rank: u32, lower: [i32; 2], upper: [i32; 2], pixels: u32, interleave: u32| {
+            let (dims, strides) = ([64u64, 16, 12, 4], [128u64, 2048, 24576]);
+            let (steps, mut map) = ([1u32, 2, 3, 1], [0; 128]);
+            let to = std::ptr::without_provenance(address as usize);
+            // f16 is 6, the swizzle of 128 bytes 3, L2 promotion to 128 bytes 2, NaN outside 1.
+            let code = result!(tensor_map::cuTensorMapEncodeIm2col(
+                &mut map,
+                6,
+                rank,
+                to,
+                dims.as_ptr(),
+                strides.as_ptr(),
+                lower.as_ptr(),
+                upper.as_ptr(),
+                64,
+                pixels,
+                steps.as_ptr(),
+                interleave,
+                3,
+                2,
+                1,
+            ));
+            (code, program::TensorDescriptor::decode(&map))
+        };
+        let (code, map) = encode(4, [-1, -2], [1, -3], 1000, 0);
+        assert_eq!(code, CudaResult::SUCCESS);
+        let map = map.unwrap();
+        let corners = program::PixelBox { lower: [-1, -2, 0], upper: [1, -3, 0] };
+        assert_eq!((map.address, map.rank, map.im2col), (address, 4, Some(corners)));
+        assert_eq!((map.dims, map.box_dims), ([64, 16, 12, 4, 1], [64, 1000, 1, 1, 1]));
+        assert_eq!(map.element_strides, [1, 2, 3, 1, 1]);
+        assert_eq!((map.swizzle, map.oob_fill), (program::Swizzle::B128, program::OobFill::Nan));
+        assert_eq!(encode(4, [-129, 0], [0, 0], 64, 0).0, CudaResult::INVALID_VALUE);
+        assert_eq!(encode(4, [0, 8], [0, -4], 64, 0).0, CudaResult::INVALID_VALUE);
+        assert_eq!(encode(4, [0, 0], [0, 0], 1025, 0).0, CudaResult::INVALID_VALUE);
+        assert_eq!(encode(2, [0, 0], [0, 0], 64, 0).0, CudaResult::INVALID_VALUE);
+        assert_eq!(encode(4, [0, 0], [0, 0], 64, 1).0, CudaResult::NOT_SUPPORTED);
     });
 }
 

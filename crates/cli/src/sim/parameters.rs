@@ -18,7 +18,7 @@ const OPTIONS: [(&str, &str, &str, &str); 3] = [
         "tensor-map",
         "--map",
         "NAME=BUFFER;dims=…;box=…",
-        "The next parameter: a tensor map; also strides, swizzle, fill, type, offset",
+        "The next parameter: a tensor map; also strides, steps, swizzle, fill, type, offset, and lower and upper of im2col maps",
     ),
 ];
 

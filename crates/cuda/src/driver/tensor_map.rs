@@ -3,20 +3,66 @@
 use super::{Result, Slot};
 use crate::error::check;
 use cudarc::driver::sys;
-use program::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+use program::{ElementType, L2Promotion, OobFill, PixelBox, Swizzle, TensorMap};
 use std::ffi::c_void;
 
-/// What `cuTensorMapEncodeTiled` makes of `map` over a buffer at `address`.
+/// What `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` makes of `map` over a buffer at `address`.
 ///
 /// # Panics
-/// Where the arrays do not have the lengths that `TensorMap::check` demands (rule T2).
+/// Where the arrays do not have the lengths that `TensorMap::check` demands (rules T2 and T14).
 pub(crate) fn encode_tensor_map(map: &TensorMap, address: u64) -> Result<[u8; 128]> {
     let rank = map.dims.len();
     assert!(rank >= 1 && map.strides.len() + 1 == rank, "rule T2");
-    assert!(map.box_dims.len() == rank && map.element_strides.len() == rank, "rule T2");
+    assert!(map.element_strides.len() == rank, "rule T2");
+    let encoded = match &map.im2col {
+        Some(pixels) => encode_im2col(map, pixels, address),
+        None => encode_tiled(map, address),
+    }?;
+    let mut bytes = [0; 128];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+/// An im2col map; dimensions, strides and element strides have the lengths that rule T2 demands.
+fn encode_im2col(map: &TensorMap, pixels: &PixelBox, address: u64) -> Result<sys::CUtensorMap> {
+    let &[channels, count] = map.box_dims.as_slice() else { panic!("rule T2") };
+    assert!((3..=5).contains(&map.dims.len()), "rule T14");
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
-    // SAFETY: the arrays have the lengths the driver derives from the rank (asserted above); the map
-    // is aligned by its type. The address is stored, not followed.
+    // SAFETY: the arrays have the lengths the driver derives from the rank (asserted by the caller), and
+    // corners have three elements, which is as many as the largest rank needs; the map is aligned by its
+    // type. The address is stored, not followed.
+    let result = unsafe {
+        sys::cuTensorMapEncodeIm2col(
+            &mut encoded,
+            element(map.element),
+            map.dims.len() as u32,
+            address.wrapping_add(map.offset) as usize as *mut c_void,
+            map.dims.as_ptr(),
+            map.strides.as_ptr(),
+            pixels.lower.as_ptr(),
+            pixels.upper.as_ptr(),
+            channels,
+            count,
+            map.element_strides.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle(map.swizzle),
+            l2_promotion(map.l2_promotion),
+            oob_fill(map.oob_fill),
+        )
+    };
+    check("cuTensorMapEncodeIm2col", result)?;
+    Ok(encoded)
+}
+
+/// A tiled map; dimensions, strides and element strides have the lengths that rule T2 demands.
+fn encode_tiled(map: &TensorMap, address: u64) -> Result<sys::CUtensorMap> {
+    let rank = map.dims.len();
+    assert!(map.box_dims.len() == rank, "rule T2");
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    // SAFETY: the arrays have the lengths the driver derives from the rank (asserted here and by the
+    // caller); the map is aligned by its type. The address is stored, not followed.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut encoded,
@@ -34,11 +80,7 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, address: u64) -> Result<[u8; 12
         )
     };
     check("cuTensorMapEncodeTiled", result)?;
-    let mut bytes = [0; 128];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    Ok(bytes)
+    Ok(encoded)
 }
 
 /// Points an encoded map at another address.

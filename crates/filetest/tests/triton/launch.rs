@@ -126,6 +126,7 @@ fn tensor_map(facts: &Facts, name: &str, buffer: usize, matrix: &Matrix) -> Tens
         strides: vec![matrix.columns as u64 * size],
         box_dims: map.block_size.iter().rev().copied().collect(),
         element_strides: vec![1, 1],
+        im2col: None,
         swizzle: [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128][map.swizzle as usize],
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::None,

@@ -128,6 +128,7 @@ fn map(
             .collect(),
         box_dims: std::iter::once(panel.columns()).chain(box_rows.iter().copied()).collect(),
         element_strides: vec![1; dims.len()],
+        im2col: None,
         swizzle: panel.swizzle(),
         oob_fill: OobFill::Zero,
         // A row of a box is 128 bytes: fetching 256 brought columns of another box too early and cost

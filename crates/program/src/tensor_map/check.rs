@@ -1,22 +1,25 @@
 //! The rules a tensor map keeps.
 //!
-//! Refused, because `cuTensorMapEncodeTiled` refuses it (`CUDA_ERROR_INVALID_VALUE`, without saying
-//! why):
+//! Refused, because `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` refuses it
+//! (`CUDA_ERROR_INVALID_VALUE`, without saying why):
 //!
 //! - **T1** 1 to 5 dimensions.
 //! - **T2** one stride fewer than dimensions (dimension 0 has none: it is contiguous); as many box
-//!   sizes and element strides as dimensions.
+//!   sizes and element strides as dimensions. An im2col map has two box sizes.
 //! - **T3** element 0 lies on a multiple of 16 bytes.
 //! - **T4** each dimension has 1 to 2³² elements.
 //! - **T5** strides are multiples of 16 bytes.
 //! - **T6** strides are below 2⁴⁰ bytes.
-//! - **T7** the box has 1 to 256 elements per dimension.
+//! - **T7** the box has 1 to 256 elements per dimension. An im2col map has 1 to 1024 pixels.
 //! - **T8** a row of the box is a multiple of 16 bytes.
 //! - **T9** a row of the box is no longer than the swizzle's span.
 //! - **T10** the box has at most 128 KiB.
 //! - **T11** element strides are 1 to 8.
 //! - **T12** NaN fill is for floating-point elements.
 //! - **T13** of the types with padding, rows are multiples of 128 elements and a row of the box has 128.
+//! - **T14** an im2col map has 3 to 5 dimensions.
+//! - **T15** corners of an im2col map have 16 bits with 3 dimensions, 8 with 4, and 5 with 5.
+//! - **T16** the pixel box of an im2col map has at least one pixel.
 //!
 //! Warned about, because it is accepted and means something else than most people intend:
 //!
@@ -30,7 +33,7 @@
 //! The atom variants of the 128-byte swizzle depend on the architecture; see
 //! [`Program::check`](crate::Program::check).
 
-use super::{MAX_RANK, OobFill, TensorMap};
+use super::{MAX_RANK, OobFill, PixelBox, TensorMap};
 use crate::report::{Rule, Violation, Warning};
 
 /// The largest box the driver was seen to take.
@@ -43,20 +46,26 @@ impl TensorMap {
         if found.is_empty() {
             found.extend(self.wrong_memory());
             found.extend(self.wrong_box());
+            found.extend(self.im2col.iter().flat_map(|pixels| self.wrong_pixels(pixels)));
         }
         if found.is_empty() { Ok(self.warnings()) } else { Err(found) }
     }
 
-    /// T1, T2.
+    /// T1, T2, T14.
     fn wrong_ranks(&self) -> Vec<Violation> {
         let rank = self.dims.len();
         let mut found = Vec::new();
         if !(1..=MAX_RANK).contains(&rank) {
             found.push(Rule::T(1).broken(format!("{rank} dimensions: there can be 1 to 5")));
         }
+        if self.im2col.is_some() && rank < 3 {
+            let text = format!("an im2col map of {rank} dimensions: there can be 3 to 5");
+            found.push(Rule::T(14).broken(text));
+        }
+        let boxes = if self.im2col.is_some() { 2 } else { rank };
         let lengths = [
             ("strides", self.strides.len(), rank.saturating_sub(1)),
-            ("box sizes", self.box_dims.len(), rank),
+            ("box sizes", self.box_dims.len(), boxes),
             ("element strides", self.element_strides.len(), rank),
         ];
         for (what, is, should) in lengths.into_iter().filter(|(_, is, should)| is != should) {
@@ -92,11 +101,12 @@ impl TensorMap {
     /// T7 to T13.
     fn wrong_box(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        for (i, &size) in self.box_dims.iter().enumerate().filter(|(_, s)| !(1..=256).contains(*s))
-        {
-            found.push(
-                Rule::T(7).broken(format!("box dimension {i} has {size} elements: 1 to 256")),
-            );
+        for (i, &size) in self.box_dims.iter().enumerate() {
+            let most = if i == 1 && self.im2col.is_some() { 1024 } else { 256 };
+            if !(1..=most).contains(&size) {
+                let text = format!("box dimension {i} has {size} elements: 1 to {most}");
+                found.push(Rule::T(7).broken(text));
+            }
         }
         let row = self.box_row_bytes();
         if !row.is_multiple_of(16) {
@@ -133,6 +143,27 @@ impl TensorMap {
         found
     }
 
+    /// T15, T16.
+    fn wrong_pixels(&self, pixels: &PixelBox) -> Vec<Violation> {
+        let most = PixelBox::largest_corner(self.dims.len());
+        let mut found = Vec::new();
+        for (d, dim) in (1..).zip(&self.dims[1..self.dims.len() - 1]) {
+            let (lower, upper) = (pixels.lower[d - 1], pixels.upper[d - 1]);
+            for corner in [lower, upper] {
+                if !(-most - 1..=most).contains(&corner) {
+                    let text = format!("a corner of dimension {d} is {corner}");
+                    found.push(Rule::T(15).broken(format!("{text}: {} to {most}", -most - 1)));
+                }
+            }
+            let last = *dim as i64 - 1 + i64::from(upper);
+            if i64::from(lower) > last {
+                let text = format!("pixels of dimension {d} go from {lower} to {last}: none");
+                found.push(Rule::T(16).broken(text));
+            }
+        }
+        found
+    }
+
     fn warnings(&self) -> Vec<Warning> {
         let mut found = self.overlaps();
         for (i, _) in self.strides.iter().enumerate().filter(|&(_, &stride)| stride == 0) {
@@ -151,7 +182,8 @@ impl TensorMap {
             );
             found.push(Rule::W(3).warns(text));
         }
-        for (i, (&size, &dim)) in self.box_dims.iter().zip(&self.dims).enumerate() {
+        let tiled = if self.im2col.is_some() { 1 } else { self.dims.len() };
+        for (i, (&size, &dim)) in self.box_dims.iter().zip(&self.dims).take(tiled).enumerate() {
             if u64::from(size) > dim {
                 let text = format!("box dimension {i} takes {size} elements of {dim}");
                 found.push(Rule::W(4).warns(text));

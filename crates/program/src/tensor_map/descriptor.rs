@@ -5,7 +5,7 @@
 //! | byte | bits | field |
 //! |---|---|---|
 //! | 0x00 | 63:0 | global address |
-//! | 0x08 | 3:0 | 0 (the driver) or 2 (CuTe DSL): tiled |
+//! | 0x08 | 3:0 | 0 (the driver) or 2 (CuTe DSL): tiled; 1: im2col |
 //! | | 6:4 | rank − 1 |
 //! | | 10:7 | element type |
 //! | | 12:11 | interleave (0: none; nothing else is supported) |
@@ -21,13 +21,16 @@
 //! | 0x20–0x30 | 31:0 | dimension − 1 |
 //! | 0x34 | 3i+2:3i | element stride − 1 |
 //! | | 31:24 | box 0 − 1 |
-//! | 0x38 | 8i+7:8i | box `i + 1` − 1 |
+//! | 0x38 | 8i+7:8i | tiled: box `i + 1` − 1 |
+//! | | 15:0, 31:16 | im2col: lower and upper corners, width first |
+//! | 0x3C | 9:0 | im2col: pixels − 1 |
 //! | 0x40 | 31:0 | bytes of a box, as the driver writes it; no copy reads it |
 //!
 //! The format is not published. It follows from what `ptxas` makes of `tensormap.replace`, and
-//! agrees with what the driver and CuTe DSL write.
+//! agrees with what the driver and CuTe DSL write. The fields of im2col maps are those that
+//! `cuTensorMapEncodeIm2col` writes (driver 580.159.04 with an H200).
 
-use super::{ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+use super::{ElementType, L2Promotion, OobFill, PixelBox, Swizzle, TensorMap};
 use std::fmt;
 
 /// The most dimensions a tensor map has.
@@ -50,10 +53,12 @@ pub struct TensorDescriptor {
     /// Bytes between neighbours of each dimension; `strides[0]` is the element size, 0 if an element
     /// is less than a byte.
     pub strides: [u64; MAX_RANK],
-    /// Elements per dimension of one copy.
+    /// Elements per dimension of one copy; of an im2col map, channels per pixel and pixels.
     pub box_dims: [u32; MAX_RANK],
     /// Every how many elements one is taken.
     pub element_strides: [u32; MAX_RANK],
+    /// Of an im2col map, where its pixels come from.
+    pub im2col: Option<PixelBox>,
     /// Permutation in shared memory.
     pub swizzle: Swizzle,
     /// Fill outside the tensor.
@@ -71,7 +76,7 @@ pub struct DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a tiled tensor map: {} is {}", self.field, self.value)
+        write!(f, "not a tensor map: {} is {}", self.field, self.value)
     }
 }
 
@@ -93,6 +98,7 @@ impl TensorMap {
             strides,
             box_dims: padded(&self.box_dims, 1),
             element_strides: padded(&self.element_strides, 1),
+            im2col: self.im2col,
             swizzle: self.swizzle,
             oob_fill: self.oob_fill,
             l2_promotion: self.l2_promotion,
@@ -131,8 +137,11 @@ impl TensorDescriptor {
         self.box_rows() * self.element.bytes_of(self.box_dims[0].into())
     }
 
-    /// Rows of a box.
+    /// Rows of a box: of an im2col map, its pixels.
     fn box_rows(&self) -> u64 {
+        if self.im2col.is_some() {
+            return self.box_dims[1].into();
+        }
         let taken = |i: usize| u64::from(self.box_dims[i].div_ceil(self.element_strides[i]));
         (1..MAX_RANK).map(taken).product()
     }
@@ -153,8 +162,16 @@ impl TensorDescriptor {
             words[13] |= (self.element_strides[i].wrapping_sub(1) & 7) << (3 * i);
         }
         words[13] |= (self.box_dims[0].wrapping_sub(1) & 0xFF) << 24;
-        for i in 1..MAX_RANK {
-            words[14] |= (self.box_dims[i].wrapping_sub(1) & 0xFF) << (8 * (i - 1));
+        match &self.im2col {
+            Some(pixels) => {
+                words[14] = pixels.encode(self.rank);
+                words[15] = self.box_dims[1].wrapping_sub(1) & 0x3FF;
+            }
+            None => {
+                for i in 1..MAX_RANK {
+                    words[14] |= (self.box_dims[i].wrapping_sub(1) & 0xFF) << (8 * (i - 1));
+                }
+            }
         }
         words[16] = self.box_bytes() as u32;
         bytes_of(&words)
@@ -163,7 +180,8 @@ impl TensorDescriptor {
     fn mode_word(&self) -> u32 {
         let (element, round) = element_code(self.element);
         let (swizzle, atom) = swizzle_code(self.swizzle);
-        (self.rank as u32).wrapping_sub(1) << 4
+        u32::from(self.im2col.is_some())
+            | (self.rank as u32).wrapping_sub(1) << 4
             | element << 7
             | swizzle << 13
             | u32::from(self.oob_fill == OobFill::Nan) << 15
@@ -184,9 +202,12 @@ impl TensorDescriptor {
             let high = u64::from(word(7) >> (4 * (i - 1)) & 0xF);
             (high << 32 | u64::from(word(2 + i))) << 4
         };
-        let box_dim = |i: usize| match i {
-            0 => (word(13) >> 24) + 1,
-            _ => (word(14) >> (8 * (i - 1)) & 0xFF) + 1,
+        let im2col = mode.im2col.then(|| PixelBox::decode(word(14), rank));
+        let box_dim = |i: usize| match (i, im2col) {
+            (0, _) => (word(13) >> 24) + 1,
+            (1, Some(_)) => (word(15) & 0x3FF) + 1,
+            (_, Some(_)) => 1,
+            (_, None) => (word(14) >> (8 * (i - 1)) & 0xFF) + 1,
         };
         Ok(TensorDescriptor {
             address: u64::from(word(1)) << 32 | u64::from(word(0)),
@@ -196,6 +217,7 @@ impl TensorDescriptor {
             strides: filled(rank, 0, |i| if i == 0 { mode.element.bits() / 8 } else { stride(i) }),
             box_dims: filled(rank, 1, box_dim),
             element_strides: filled(rank, 1, |i| (word(13) >> (3 * i) & 7) + 1),
+            im2col,
             swizzle: mode.swizzle,
             oob_fill: mode.oob_fill,
             l2_promotion: mode.l2_promotion,
@@ -203,8 +225,38 @@ impl TensorDescriptor {
     }
 }
 
+impl PixelBox {
+    /// Bits of a corner.
+    fn corner_bits(rank: usize) -> u32 {
+        (Self::largest_corner(rank) as u32).count_ones() + 1
+    }
+
+    /// The word at 0x38: the lower corners in its low half, the upper ones in its high half.
+    fn encode(&self, rank: usize) -> u32 {
+        let bits = Self::corner_bits(rank);
+        let half = |corners: &[i32]| {
+            let fields = corners.iter().take(rank - 2).zip(0..);
+            fields.fold(0, |word, (&c, i)| word | (c as u32 & ((1 << bits) - 1)) << (bits * i))
+        };
+        half(&self.lower) | half(&self.upper) << 16
+    }
+
+    fn decode(word: u32, rank: usize) -> Self {
+        let bits = Self::corner_bits(rank);
+        let corner = |half: u32, i: usize| match i < rank - 2 {
+            true => ((half >> (bits * i as u32)) << (32 - bits)) as i32 >> (32 - bits),
+            false => 0,
+        };
+        PixelBox {
+            lower: std::array::from_fn(|i| corner(word, i)),
+            upper: std::array::from_fn(|i| corner(word >> 16, i)),
+        }
+    }
+}
+
 /// The fields of the word at 0x08.
 struct Mode {
+    im2col: bool,
     rank: usize,
     element: ElementType,
     swizzle: Swizzle,
@@ -216,10 +268,12 @@ impl Mode {
     fn decode(word: u32) -> Result<Self, DecodeError> {
         let field = |low: u32, bits: u32| word >> low & ((1 << bits) - 1);
         let refuse = |field, value| Err(DecodeError { field, value: u64::from(value) });
-        if !matches!(field(0, 4), 0 | 2) {
+        let im2col = field(0, 4) == 1;
+        if !im2col && !matches!(field(0, 4), 0 | 2) {
             return refuse("the mode (bits 3:0 at 0x08)", field(0, 4));
         }
-        if field(4, 3) as usize >= MAX_RANK {
+        let rank = field(4, 3) as usize + 1;
+        if rank > MAX_RANK || im2col && rank < 3 {
             return refuse("the rank", field(4, 3) + 1);
         }
         if field(11, 2) != 0 {
@@ -233,7 +287,7 @@ impl Mode {
         };
         let oob_fill = if field(15, 1) == 1 { OobFill::Nan } else { OobFill::Zero };
         let l2_promotion = L2_PROMOTIONS[field(17, 2) as usize];
-        Ok(Mode { rank: field(4, 3) as usize + 1, element, swizzle, oob_fill, l2_promotion })
+        Ok(Mode { im2col, rank, element, swizzle, oob_fill, l2_promotion })
     }
 }
 

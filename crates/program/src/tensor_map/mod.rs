@@ -162,7 +162,36 @@ pub enum L2Promotion {
     B256,
 }
 
-/// A tiled tensor map: how a TMA copy sees global memory, and the box it moves.
+/// The box that the pixels of an im2col copy come from, in dimensions 1 to rank − 2 (width first).
+///
+/// A copy takes pixels one after the other, dimension 1 fastest, and steps from one image to the next
+/// behind the last pixel of the box. Corners beyond those dimensions are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PixelBox {
+    /// The first pixel of each dimension.
+    pub lower: [i32; MAX_RANK - 2],
+    /// The last pixel of each dimension, counted from the last of the tensor: 0 is that one, −1 the
+    /// one before it.
+    pub upper: [i32; MAX_RANK - 2],
+}
+
+impl PixelBox {
+    /// The largest corner that a map of `rank` dimensions can hold; the smallest is one further from 0.
+    pub const fn largest_corner(rank: usize) -> i32 {
+        match rank {
+            3 => i16::MAX as i32,
+            4 => i8::MAX as i32,
+            _ => 15,
+        }
+    }
+
+    /// The largest offset that a copy through a map of `rank` dimensions can have; the smallest is 0.
+    pub const fn largest_offset(rank: usize) -> u32 {
+        2 * Self::largest_corner(rank) as u32 + 1
+    }
+}
+
+/// A tensor map: how a TMA copy sees global memory, and what it moves.
 ///
 /// Dimension 0 is the innermost, contiguous one. `strides[i]` belongs to dimension `i + 1` and counts
 /// bytes.
@@ -178,10 +207,12 @@ pub struct TensorMap {
     pub dims: Vec<u64>,
     /// Bytes between neighbours of dimension `i + 1`; one entry fewer than `dims`.
     pub strides: Vec<u64>,
-    /// Elements per dimension of one copy.
+    /// Elements per dimension of one copy; of an im2col map, channels per pixel and pixels.
     pub box_dims: Vec<u32>,
     /// Every how many elements one is taken (1 is all).
     pub element_strides: Vec<u32>,
+    /// Of an im2col map, where its pixels come from. `None` is a tiled map.
+    pub im2col: Option<PixelBox>,
     /// Permutation in shared memory.
     pub swizzle: Swizzle,
     /// Fill outside the tensor.
@@ -208,6 +239,7 @@ impl TensorMap {
             strides: vec![element.bytes_of(columns)],
             box_dims: vec![box_columns, box_rows],
             element_strides: vec![1, 1],
+            im2col: None,
             swizzle,
             oob_fill: OobFill::Zero,
             l2_promotion: L2Promotion::B128,

@@ -11,6 +11,7 @@ fn tokens() -> TensorMap {
         strides: vec![256, 1 << 20],
         box_dims: vec![64, 64, 1],
         element_strides: vec![1, 1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::B128,
@@ -56,6 +57,45 @@ fn what_the_driver_refuses_is_refused_by_number() {
         [Rule::T(12)]
     );
     assert_eq!(broken(|m| m.element = ElementType::B4x16P64), [Rule::T(13)]);
+}
+
+/// Images of 16 × 12 pixels with 64 channels; 3 × 3 windows with a border of one pixel.
+fn images() -> TensorMap {
+    TensorMap {
+        dims: vec![64, 16, 12, 4],
+        strides: vec![128, 128 * 16, 128 * 16 * 12],
+        box_dims: vec![64, 128],
+        element_strides: vec![1, 1, 1, 1],
+        im2col: Some(PixelBox { lower: [-1, -1, 0], upper: [-1, -1, 0] }),
+        ..tokens()
+    }
+}
+
+#[test]
+fn im2col_maps_have_rules_of_their_own() {
+    let broken = |change: fn(&mut TensorMap)| {
+        let mut map = images();
+        change(&mut map);
+        map.check().err().unwrap_or_default().iter().map(|v| v.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(images().check(), Ok(vec![]));
+    assert_eq!(broken(|m| m.box_dims = vec![64, 1024]), []);
+    assert_eq!(broken(|m| m.box_dims = vec![64, 1025]), [Rule::T(7), Rule::T(10)]);
+    assert_eq!(broken(|m| m.box_dims = vec![64, 16, 8, 1]), [Rule::T(2)]);
+    assert_eq!(
+        broken(|m| {
+            (m.dims, m.strides, m.element_strides) = (vec![64, 16], vec![128], vec![1; 2]);
+        }),
+        [Rule::T(14)]
+    );
+    let with = |lower, upper| {
+        let map = TensorMap { im2col: Some(PixelBox { lower, upper }), ..images() };
+        map.check().err().unwrap_or_default().iter().map(|v| v.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(with([-128, 0, 0], [127, 0, 0]), []);
+    assert_eq!(with([-129, 0, 0], [128, 0, 0]), [Rule::T(15), Rule::T(15)]);
+    assert_eq!(with([8, 0, 0], [-7, 0, 0]), []);
+    assert_eq!(with([8, 0, 0], [-8, 0, 0]), [Rule::T(16)]);
 }
 
 #[test]
@@ -110,6 +150,28 @@ fn decoding_gives_back_what_was_encoded() {
 }
 
 #[test]
+fn decoding_gives_back_pixel_boxes() {
+    let images = |rank: usize, lower, upper| TensorMap {
+        dims: vec![64, 1 << 17, 300, 40, 4][..rank].to_vec(),
+        strides: vec![128, 1 << 24, 1 << 33, 1 << 39][..rank - 1].to_vec(),
+        box_dims: vec![64, 1024],
+        element_strides: vec![1, 2, 8, 4, 1][..rank].to_vec(),
+        im2col: Some(PixelBox { lower, upper }),
+        ..tokens()
+    };
+    for map in [
+        images(3, [-32768, 0, 0], [32767, 0, 0]),
+        images(4, [-128, 127, 0], [127, -128, 0]),
+        images(4, [1, 2, 0], [3, 4, 0]),
+        images(5, [-16, 15, 1], [15, -16, 2]),
+    ] {
+        let read = TensorDescriptor::decode(&map.encode(0x7f12_3456_7000));
+        assert_eq!(read, Ok(map.descriptor(0x7f12_3456_7000)));
+        assert_eq!(read.unwrap().transaction_bytes(), 1024 * 128);
+    }
+}
+
+#[test]
 fn lower_ranks_read_back_with_neutral_dimensions() {
     let map = TensorMap {
         dims: vec![64],
@@ -137,6 +199,35 @@ fn the_words_are_where_the_hardware_reads_them() {
     assert_eq!(word(0x40), 64 * 64 * 2);
 }
 
+/// As the driver wrote them for an H200.
+#[test]
+fn pixel_boxes_are_where_the_hardware_reads_them() {
+    let words = |rank: usize, lower: [i32; 3], upper: [i32; 3]| {
+        let map = TensorMap {
+            element: ElementType::F16,
+            dims: [64, 8, 6, 4, 4][..rank].to_vec(),
+            strides: [128, 1024, 6144, 24576][..rank - 1].to_vec(),
+            box_dims: vec![64, 513],
+            element_strides: [1, 8, 8, 8, 1][..rank].to_vec(),
+            im2col: Some(PixelBox { lower, upper }),
+            swizzle: Swizzle::None,
+            l2_promotion: L2Promotion::None,
+            ..tokens()
+        };
+        let bytes = map.encode(0);
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        [word(0x08), word(0x34), word(0x38), word(0x3C), word(0x40)]
+    };
+    let [mode, steps, corners, pixels, bytes] = words(4, [8, 0, 0], [-7, 0, 0]);
+    assert_eq!((mode, steps, corners), (0x331, 0x3f00_0ff8, 0x00f9_0008));
+    assert_eq!((pixels, bytes), (0x200, 513 * 128));
+    assert_eq!(words(4, [0, -1, 0], [0, -11, 0])[2], 0xf500_ff00);
+    assert_eq!(words(3, [-1, 0, 0], [-1, 0, 0])[..3], [0x321, 0x3f00_01f8, 0xffff_ffff]);
+    assert_eq!(words(5, [-1, -1, -1], [-1, -1, -1])[..3], [0x341, 0x3f00_0ff8, 0x7fff_7fff]);
+    assert_eq!(words(5, [-16, 0, 0], [15, 0, 0])[2], 0x000f_0010);
+    assert_eq!(words(5, [0, 1, 0], [0, 0, 1])[2], 0x0400_0020);
+}
+
 #[test]
 fn foreign_bytes_are_refused_by_field() {
     let refusal = |change: fn(&mut [u8; 128])| {
@@ -144,9 +235,9 @@ fn foreign_bytes_are_refused_by_field() {
         change(&mut bytes);
         TensorDescriptor::decode(&bytes).unwrap_err().to_string()
     };
-    assert_eq!(refusal(|b| b[8] |= 0x70), "not a tiled tensor map: the rank is 8");
+    assert_eq!(refusal(|b| b[8] |= 0x70), "not a tensor map: the rank is 8");
     assert!(refusal(|b| b[9] |= 0x08).contains("interleave"));
-    assert!(refusal(|b| b[8] |= 1).contains("mode"));
+    assert!(refusal(|b| b[8] |= 4).contains("mode"));
     assert!(refusal(|b| b[10] |= 0x40).contains("swizzle"));
     let mut cute = tokens().encode(0);
     cute[8] |= 2;

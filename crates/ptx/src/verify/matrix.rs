@@ -235,11 +235,8 @@ fn bulk_copy(operation: &Operation<'_>) -> Option<Vec<Slot>> {
     if arrives && !operation.has("prefetch") {
         slots.push(shared(8));
     }
-    if operation.has_any(&["im2col", "im2col::w", "im2col::w::128"])
-        && tensor.is_some()
-        && (arrives || operation.has("prefetch"))
-    {
-        slots.push(Slot::new(Kind::Anything));
+    if tensor.is_some() && (arrives || operation.has("prefetch")) {
+        slots.extend(im2col_offsets(operation));
     }
     if operation.has("multicast::cluster") {
         slots.push(value("b16"));
@@ -251,6 +248,14 @@ fn bulk_copy(operation: &Operation<'_>) -> Option<Vec<Slot>> {
         slots.push(Slot::new(Kind::Value(Value::of(named("b16")))));
     }
     Some(slots)
+}
+
+/// Offsets of an im2col copy: two fewer than coordinates; of one that keeps to a row, a start and a step.
+fn im2col_offsets(operation: &Operation<'_>) -> Option<Slot> {
+    if operation.has("im2col") {
+        return Some(vector("u16", coordinates(operation)?.saturating_sub(2)));
+    }
+    operation.has_any(&["im2col::w", "im2col::w::128"]).then(|| Slot::new(Kind::Anything))
 }
 
 fn is_shared_to_shared(operation: &Operation<'_>) -> bool {

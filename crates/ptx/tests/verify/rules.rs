@@ -112,6 +112,18 @@ const HOPPER: &[(u8, Ptxas, &str, &str)] = &[
     (
         11,
         Rejects,
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3, %r2, %r3}], [%r4], {%h1};",
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3, %r2, %r3}], [%r4], {%h1, %h2};",
+    ),
+    (
+        11,
+        Rejects,
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3, %r2, %r3}], [%r4];",
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3, %r2, %r3}], [%r4], {0, 1};",
+    ),
+    (
+        11,
+        Rejects,
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16;",
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
     ),

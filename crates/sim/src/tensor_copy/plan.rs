@@ -1,7 +1,7 @@
 use super::swizzle::{granule, permute};
 use crate::matrix::OperandError;
 use crate::numeric::{Overflow, Rounding, f32_to_tf32};
-use program::{ElementType, MAX_RANK, OobFill, TensorDescriptor};
+use program::{ElementType, MAX_RANK, OobFill, PixelBox, TensorDescriptor};
 
 /// A contiguous part of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ impl CopyPlan {
         direction: Direction,
     ) -> Result<CopyPlan, OperandError> {
         check_rank(map, map.rank, coordinates.len())?;
+        check_tiled(map)?;
         let mut at = [0i64; MAX_RANK];
         at.iter_mut().zip(coordinates).for_each(|(to, &from)| *to = i64::from(from));
         let mut builder = Builder::new(map, shared, direction);
@@ -65,6 +66,21 @@ impl CopyPlan {
         Ok(builder.finish(map.transaction_bytes() as u32))
     }
 
+    /// `.im2col`: pixels of `map` from the one at `coordinates` on (dimension 0 first), each moved by
+    /// `offsets` (width first). A load: `shared` is where the first pixel goes.
+    pub fn im2col(
+        map: &TensorDescriptor,
+        coordinates: &[i32],
+        offsets: &[u16],
+        shared: u32,
+    ) -> Result<CopyPlan, OperandError> {
+        check_rank(map, map.rank, coordinates.len())?;
+        let walk = PixelWalk::new(map, coordinates, offsets)?;
+        let mut builder = Builder::new(map, shared, Direction::Load);
+        walk.take(map.box_dims[1] as usize).for_each(|pixel| builder.row(&pixel));
+        Ok(builder.finish(map.transaction_bytes() as u32))
+    }
+
     /// `.tile::gather4` and `.tile::scatter4`: four rows of a 2-D tensor, packed one after the
     /// other. `coordinates` are the column and the four rows.
     pub fn four_rows(
@@ -74,6 +90,7 @@ impl CopyPlan {
         direction: Direction,
     ) -> Result<CopyPlan, OperandError> {
         check_rank(map, 2, map.rank)?;
+        check_tiled(map)?;
         let &[column, ref rows @ ..] = coordinates else {
             return OperandError::illegal("gather4 without coordinates");
         };
@@ -102,6 +119,83 @@ fn check_rank(map: &TensorDescriptor, want: usize, got: usize) -> Result<(), Ope
         "tensor copy of {got} dimensions through a tensor map of rank {}",
         map.rank
     ))
+}
+
+fn check_tiled(map: &TensorDescriptor) -> Result<(), OperandError> {
+    match map.im2col {
+        None => Ok(()),
+        Some(_) => OperandError::illegal("a tiled copy through an im2col tensor map"),
+    }
+}
+
+/// The pixels of an im2col copy, each as the coordinates of its first channel.
+struct PixelWalk {
+    /// Where the filter's first element lies: inside the pixel box, before offsets.
+    base: [i64; MAX_RANK],
+    offsets: [i64; MAX_RANK],
+    /// First and last pixel of each dimension of the box, and the step between pixels.
+    dimensions: Vec<(i64, i64, i64)>,
+    /// The step between images.
+    images: i64,
+}
+
+impl PixelWalk {
+    fn new(
+        map: &TensorDescriptor,
+        coordinates: &[i32],
+        offsets: &[u16],
+    ) -> Result<Self, OperandError> {
+        let Some(pixels) = map.im2col else {
+            return OperandError::illegal("an im2col copy through a tiled tensor map");
+        };
+        let spatial = map.rank - 2;
+        if offsets.len() != spatial {
+            let got = offsets.len();
+            return OperandError::illegal(format!("{got} im2col offsets: {spatial} are due"));
+        }
+        let most = PixelBox::largest_offset(map.rank);
+        if let Some(offset) = offsets.iter().find(|offset| u32::from(**offset) > most) {
+            return OperandError::illegal(format!("an im2col offset of {offset}: at most {most}"));
+        }
+        let mut walk = PixelWalk {
+            base: [0; MAX_RANK],
+            offsets: [0; MAX_RANK],
+            dimensions: Vec::with_capacity(spatial),
+            images: map.element_strides[map.rank - 1].into(),
+        };
+        walk.base.iter_mut().zip(coordinates).for_each(|(to, &from)| *to = from.into());
+        for d in 1..=spatial {
+            walk.offsets[d] = offsets[d - 1].into();
+            let first = i64::from(pixels.lower[d - 1]);
+            let last = map.dims[d] as i64 - 1 + i64::from(pixels.upper[d - 1]);
+            if !(first..=last).contains(&walk.base[d]) {
+                let at = walk.base[d];
+                return OperandError::illegal(format!(
+                    "an im2col copy at coordinate {d} = {at}: the pixel box has {first} to {last}"
+                ));
+            }
+            walk.dimensions.push((first, last, map.element_strides[d].into()));
+        }
+        Ok(walk)
+    }
+}
+
+impl Iterator for PixelWalk {
+    type Item = [i64; MAX_RANK];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pixel = std::array::from_fn(|d| self.base[d] + self.offsets[d]);
+        for (d, &(first, last, step)) in (1..).zip(&self.dimensions) {
+            self.base[d] += step;
+            if self.base[d] <= last {
+                return Some(pixel);
+            }
+            self.base[d] = first;
+        }
+        // Behind the last pixel of an image comes the next image.
+        self.base[self.dimensions.len() + 1] += self.images;
+        Some(pixel)
+    }
 }
 
 /// Elements a box takes of each dimension.
@@ -253,6 +347,7 @@ mod tests {
             strides,
             box_dims: std::array::from_fn(|i| box_dims.get(i).copied().unwrap_or(1)),
             element_strides: [1; MAX_RANK],
+            im2col: None,
             swizzle,
             oob_fill: OobFill::Zero,
             l2_promotion: L2Promotion::None,
@@ -342,6 +437,147 @@ mod tests {
         let mut m = map(ElementType::F16, &[64, 20, 6], &[32, 8, 3], Swizzle::B64);
         m.element_strides = [1, 3, 2, 1, 1];
         check(&m, &[8, 4, -1], 0x2000);
+    }
+
+    /// Images of `dims` pixels of 16 channels, with `pixels` taken from the box.
+    fn images(dims: &[u64], pixels: u32, lower: [i32; 3], upper: [i32; 3]) -> TensorDescriptor {
+        let mut all = vec![16];
+        all.extend_from_slice(dims);
+        let mut m = map(ElementType::F16, &all, &[16, pixels], Swizzle::None);
+        m.im2col = Some(PixelBox { lower, upper });
+        m
+    }
+
+    /// What a copy brings: each pixel's coordinates from width to image, or `None` for a filled one.
+    fn brought(plan: &CopyPlan, map: &TensorDescriptor) -> Vec<Option<Vec<u64>>> {
+        let coordinates = |global: u64| {
+            let mut rest = global - map.address;
+            let mut of = |d: usize| {
+                let at = rest / map.strides[d];
+                rest %= map.strides[d];
+                at
+            };
+            let mut found: Vec<u64> = (1..map.rank).rev().map(&mut of).collect();
+            found.reverse();
+            found
+        };
+        let piece = |(i, piece): (u32, &Piece)| match *piece {
+            Piece::Copy { global, shared, bytes } => {
+                assert_eq!((shared, bytes), (0x400 + 32 * i, 32));
+                Some(coordinates(global))
+            }
+            Piece::Fill { shared, bytes } => {
+                assert_eq!((shared, bytes), (0x400 + 32 * i, 32));
+                None
+            }
+        };
+        (0..).zip(&plan.pieces).map(piece).collect()
+    }
+
+    /// Rows of 4 pixels in images of 3 rows, windows of 3 × 3 with a border of one pixel: positions of
+    /// the window go from −1 to 2 and from −1 to 1. All nine elements of the window, by hand.
+    #[test]
+    fn pixels_of_a_window_go_by_rows_and_images() {
+        let m = images(&[4, 3, 2], 6, [-1, -1, 0], [-1, -1, 0]);
+        // The last two positions of image 0, then the first four of image 1.
+        let positions = [(1, 1, 0), (2, 1, 0), (-1, -1, 1), (0, -1, 1), (1, -1, 1), (2, -1, 1)];
+        for (r, s) in (0..3).flat_map(|r| (0..3).map(move |s| (r, s))) {
+            let plan = CopyPlan::im2col(&m, &[0, 1, 1, 0], &[s, r], 0x400).unwrap();
+            assert_eq!(plan.transaction_bytes, 6 * 32);
+            let expected = positions.map(|(w, h, n)| {
+                let (w, h) = (w + i64::from(s), h + i64::from(r));
+                let inside = (0..4).contains(&w) && (0..3).contains(&h);
+                inside.then(|| vec![w as u64, h as u64, n])
+            });
+            assert_eq!(brought(&plan, &m), expected, "window element {r}, {s}");
+        }
+    }
+
+    #[test]
+    fn pixels_behind_the_last_image_are_filled() {
+        let m = images(&[2, 2, 1], 5, [0, 0, 0], [0, 0, 0]);
+        let plan = CopyPlan::im2col(&m, &[0, 1, 0, 0], &[0, 0], 0x400).unwrap();
+        let at = |w, h| Some(vec![w, h, 0]);
+        assert_eq!(brought(&plan, &m), [at(1, 0), at(0, 1), at(1, 1), None, None]);
+    }
+
+    /// A convolution that takes every other position: each row and each column of the box is stepped
+    /// through by two, and starts again at the box's first pixel.
+    #[test]
+    fn steps_between_pixels() {
+        let mut m = images(&[5, 4, 2], 7, [-1, -1, 0], [-1, 0, 0]);
+        m.element_strides = [1, 2, 2, 1, 1];
+        let plan = CopyPlan::im2col(&m, &[0, 1, -1, 0], &[1, 1], 0x400).unwrap();
+        // Positions of the window: (1, −1), (3, −1), (−1, 1), (1, 1), (3, 1), (−1, 3), (1, 3).
+        let at = |w, h| Some(vec![w, h, 0]);
+        let expected = [at(2, 0), at(4, 0), at(0, 2), at(2, 2), at(4, 2), None, None];
+        assert_eq!(brought(&plan, &m), expected);
+    }
+
+    /// As an H200 does it: a position beside the steps from the corner is where a copy may start, rows
+    /// start at the corner all the same, and images are stepped through, too.
+    #[test]
+    fn steps_start_anywhere_and_go_over_images() {
+        let mut m = images(&[3, 1, 4], 4, [0, 0, 0], [0, 0, 0]);
+        m.element_strides = [1, 2, 1, 2, 1];
+        let plan = CopyPlan::im2col(&m, &[0, 1, 0, 0], &[0, 0], 0x400).unwrap();
+        let at = |w, n| Some(vec![w, 0, n]);
+        assert_eq!(brought(&plan, &m), [at(1, 0), at(0, 2), at(2, 2), None]);
+    }
+
+    #[test]
+    fn pixels_of_lines_and_of_volumes() {
+        let line = images(&[5, 2], 4, [-2, 0, 0], [-1, 0, 0]);
+        let plan = CopyPlan::im2col(&line, &[0, 3, 0], &[2], 0x400).unwrap();
+        // Positions 3 of image 0; −2, −1, 0 of image 1.
+        let at = |w, n| Some(vec![w, n]);
+        assert_eq!(brought(&plan, &line), [None, at(0, 1), at(1, 1), at(2, 1)]);
+        let volume = images(&[2, 2, 2, 2], 5, [0, 0, 0], [-1, 0, 0]);
+        let plan = CopyPlan::im2col(&volume, &[0, 0, 1, 0, 0], &[1, 0, 0], 0x400).unwrap();
+        let at = |h, d, n| Some(vec![1, h, d, n]);
+        let expected = [at(1, 0, 0), at(0, 1, 0), at(1, 1, 0), at(0, 0, 1), at(1, 0, 1)];
+        assert_eq!(brought(&plan, &volume), expected);
+    }
+
+    #[test]
+    fn channels_beyond_the_tensor_are_filled_and_pixels_swizzled() {
+        let mut m = map(ElementType::F16, &[40, 3, 3, 1], &[32, 4], Swizzle::B64);
+        m.im2col = Some(PixelBox { lower: [0; 3], upper: [0; 3] });
+        let plan = CopyPlan::im2col(&m, &[32, 1, 0, 0], &[0, 0], 0x400).unwrap();
+        assert_eq!(plan.transaction_bytes, 4 * 64);
+        let pixel = |w: u64, h: u64| m.address + 64 + w * m.strides[1] + h * m.strides[2];
+        // Two pixels lie in each line of 128 bytes, so the second two have chunks swapped.
+        let expected: Vec<Piece> = (0..4u32)
+            .zip([pixel(1, 0), pixel(2, 0), pixel(0, 1), pixel(1, 1)])
+            .flat_map(|(i, global)| {
+                let chunk = move |c: u32| 0x400 + 64 * i + 16 * (c ^ (i / 2));
+                let fill = (1..4).map(move |c| Piece::Fill { shared: chunk(c), bytes: 16 });
+                std::iter::once(Piece::Copy { global, shared: chunk(0), bytes: 16 }).chain(fill)
+            })
+            .collect();
+        assert_eq!(plan.pieces, expected);
+    }
+
+    #[test]
+    fn what_im2col_copies_refuse() {
+        let m = images(&[4, 3, 2], 6, [-1, -1, 0], [-1, -1, 0]);
+        let refusal = |m: &TensorDescriptor, at: &[i32], offsets: &[u16]| {
+            CopyPlan::im2col(m, at, offsets, 0x400).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refusal(&m, &[0, 3, 0, 0], &[0, 0]),
+            "an im2col copy at coordinate 1 = 3: the pixel box has -1 to 2"
+        );
+        assert_eq!(
+            refusal(&m, &[0, 0, -2, 0], &[0, 0]),
+            "an im2col copy at coordinate 2 = -2: the pixel box has -1 to 1"
+        );
+        assert_eq!(refusal(&m, &[0, 0, 0, 0], &[0, 256]), "an im2col offset of 256: at most 255");
+        assert_eq!(refusal(&m, &[0, 0, 0, 0], &[0]), "1 im2col offsets: 2 are due");
+        let tiled = TensorDescriptor { im2col: None, ..m };
+        assert!(refusal(&tiled, &[0, 0, 0, 0], &[0, 0]).contains("through a tiled tensor map"));
+        let error = CopyPlan::tile(&m, &[0, 0, 0, 0], 0x400, Direction::Load).unwrap_err();
+        assert_eq!(error.to_string(), "a tiled copy through an im2col tensor map");
     }
 
     #[test]

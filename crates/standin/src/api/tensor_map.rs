@@ -3,7 +3,9 @@
 use crate::guard::{driver, give};
 use crate::result::{CudaResult, Outcome};
 use crate::settings::settings;
-use program::{BufferId, ElementType, L2Promotion, MAX_RANK, OobFill, Swizzle, TensorMap};
+use program::{
+    BufferId, ElementType, L2Promotion, MAX_RANK, OobFill, PixelBox, Swizzle, TensorMap,
+};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// The 128 bytes of a map.
@@ -43,7 +45,7 @@ const PROMOTIONS: [L2Promotion; 4] = {
 const FILLS: [OobFill; 2] = [OobFill::Zero, OobFill::Nan];
 
 /// The map, if the driver would take it; what is wrong with it is told, which the driver does not.
-fn encode(map: &TensorMap, address: u64) -> Outcome<Encoded> {
+fn encode(function: &str, map: &TensorMap, address: u64) -> Outcome<Encoded> {
     let mut wrong: Vec<String> = match map.check() {
         Ok(_) => Vec::new(),
         Err(violations) => violations.iter().map(ToString::to_string).collect(),
@@ -57,8 +59,26 @@ fn encode(map: &TensorMap, address: u64) -> Outcome<Encoded> {
     if wrong.is_empty() {
         return Ok(map.encode(address));
     }
-    eprintln!("sixwarp: cuTensorMapEncodeTiled: {}", wrong.join("; "));
+    eprintln!("sixwarp: {function}: {}", wrong.join("; "));
     Err(CudaResult::INVALID_VALUE)
+}
+
+fn refuse_interleaved(function: &str, interleave: c_uint) -> Outcome<()> {
+    if interleave == 0 {
+        return Ok(());
+    }
+    eprintln!("sixwarp: {function}: interleaved layouts are not simulated");
+    Err(CudaResult::NOT_SUPPORTED)
+}
+
+/// Corners of a map of `rank` dimensions, of which two have none.
+///
+/// # Safety
+/// `from` is null or has `rank` − 2 elements.
+unsafe fn corners(from: *const c_int, rank: usize) -> Outcome<[i32; MAX_RANK - 2]> {
+    // SAFETY: the caller's promise.
+    let given = unsafe { list(from, rank - 2) }?;
+    Ok(std::array::from_fn(|i| given.get(i).copied().unwrap_or(0)))
 }
 
 driver! {
@@ -72,10 +92,7 @@ driver! {
         if !(1..=MAX_RANK).contains(&count) || address.is_null() {
             return Err(CudaResult::INVALID_VALUE);
         }
-        if interleave != 0 {
-            eprintln!("sixwarp: cuTensorMapEncodeTiled: interleaved layouts are not simulated");
-            return Err(CudaResult::NOT_SUPPORTED);
-        }
+        refuse_interleaved("cuTensorMapEncodeTiled", interleave)?;
         // SAFETY: the program's arrays have as many elements as there are dimensions, strides one fewer.
         let map = unsafe {
             TensorMap {
@@ -86,25 +103,46 @@ driver! {
                 strides: list(strides, count - 1)?,
                 box_dims: list(box_dims, count)?,
                 element_strides: list(element_strides, count)?,
+                im2col: None,
                 swizzle: of(&SWIZZLES, swizzle)?,
                 oob_fill: of(&FILLS, fill)?,
                 l2_promotion: of(&PROMOTIONS, promotion)?,
             }
         };
         // SAFETY: the program's pointer.
-        unsafe { give(encoded, encode(&map, address.addr() as u64)?) }
+        unsafe { give(encoded, encode("cuTensorMapEncodeTiled", &map, address.addr() as u64)?) }
     }
 
-    /// Maps of this kind are not simulated.
+    /// Encodes an im2col map. Corners come in the order of dimensions, as CUTLASS and Triton give them.
     fn [cuTensorMapEncodeIm2col](
         encoded: *mut Encoded, element: c_uint, rank: c_uint, address: *const c_void, dims: *const u64,
         strides: *const u64, lower: *const c_int, upper: *const c_int, channels: c_uint, pixels: c_uint,
         element_strides: *const c_uint, interleave: c_uint, swizzle: c_uint, promotion: c_uint, fill: c_uint,
     ) {
-        let _ = (encoded, element, rank, address, dims, strides, lower, upper, channels, pixels);
-        let _ = (element_strides, interleave, swizzle, promotion, fill);
-        eprintln!("sixwarp: cuTensorMapEncodeIm2col: im2col copies are not simulated");
-        Err(CudaResult::NOT_SUPPORTED)
+        let count = rank as usize;
+        if !(3..=MAX_RANK).contains(&count) || address.is_null() {
+            return Err(CudaResult::INVALID_VALUE);
+        }
+        refuse_interleaved("cuTensorMapEncodeIm2col", interleave)?;
+        // SAFETY: the program's arrays have as many elements as there are dimensions, strides one fewer,
+        // corners two fewer.
+        let map = unsafe {
+            TensorMap {
+                buffer: BufferId(0),
+                offset: 0,
+                element: of(&ELEMENTS, element)?,
+                dims: list(dims, count)?,
+                strides: list(strides, count - 1)?,
+                box_dims: vec![channels, pixels],
+                element_strides: list(element_strides, count)?,
+                im2col: Some(PixelBox { lower: corners(lower, count)?, upper: corners(upper, count)? }),
+                swizzle: of(&SWIZZLES, swizzle)?,
+                oob_fill: of(&FILLS, fill)?,
+                l2_promotion: of(&PROMOTIONS, promotion)?,
+            }
+        };
+        // SAFETY: the program's pointer.
+        unsafe { give(encoded, encode("cuTensorMapEncodeIm2col", &map, address.addr() as u64)?) }
     }
 
     /// Points a map at another address.

@@ -367,6 +367,42 @@ def is_cuda(device):
     return str(device).partition(":")[0] == "cuda" if isinstance(device, str) or hasattr(device, "type") else False
 
 
+def gpu_arithmetic(torch):
+    """Functions that torch computes in another precision, or in another order, on a CPU than on a GPU."""
+    halves = (torch.float16, torch.bfloat16)
+
+    def product(a, b):
+        """Both matrices, in halves: sums in single precision, in the order of K, and rounded once. So the simulated
+        tensor cores sum, too. A product of two halves is exact in single precision."""
+        sums = torch.zeros(a.shape[0], b.shape[1])
+        columns = [part.contiguous().unsqueeze(1) for part in b.float().split(1024, dim=1)]
+        # Blocks that stay in a cache, and for which torch starts no threads.
+        for rows, into in zip(a.float().split(31), sums.split(31)):
+            rows = rows.T.contiguous().unsqueeze(2)
+            for part, block in zip(columns, into.split(1024, dim=1)):
+                for left, right in zip(rows, part):
+                    block.addcmul_(left, right)
+        return sums
+
+    def matmul(a, b):
+        fit = a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in halves and a.shape[1] == b.shape[0]
+        graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+        if not fit or graph:
+            return NotImplemented
+        return product(a, b).to(a.dtype)
+
+    def layer_norm(values, shape, weight=None, bias=None, eps=1e-5):
+        """In halves, a CPU also adds gradients up in halves."""
+        if values.dtype not in halves:
+            return NotImplemented
+        weight, bias = (None if part is None else part.float() for part in (weight, bias))
+        return torch.nn.functional.layer_norm(values.float(), shape, weight, bias, eps).to(values.dtype)
+
+    tensor = torch.Tensor
+    products = (torch.mm, torch.matmul, tensor.mm, tensor.matmul, tensor.__matmul__)
+    return {**dict.fromkeys(products, matmul), torch.nn.functional.layer_norm: layer_norm}
+
+
 def prepare_torch(torch):
     """Lets `cuda` mean the CPU, whose tensors kernels use in place."""
     from torch.overrides import TorchFunctionMode
@@ -376,9 +412,15 @@ def prepare_torch(torch):
     def moved(value):
         return cpu if isinstance(value, (str, torch.device)) and is_cuda(value) else value
 
+    arithmetic = gpu_arithmetic(torch)
+
     class CudaIsCpu(TorchFunctionMode):
         def __torch_function__(self, function, types, arguments=(), keywords=None):
             keywords = dict(keywords or {})
+            if function in arithmetic and "out" not in keywords:
+                result = arithmetic[function](*arguments, **keywords)
+                if result is not NotImplemented:
+                    return result
             if "device" in keywords:
                 keywords["device"] = moved(keywords["device"])
             if function is torch.Tensor.cuda:

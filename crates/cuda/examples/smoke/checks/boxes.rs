@@ -23,6 +23,7 @@ fn map(box_rows: u32) -> Argument {
         strides: vec![2 * COLUMNS as u64],
         box_dims: vec![WIDTH as u32, box_rows],
         element_strides: vec![1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::None,

@@ -1,5 +1,5 @@
 use super::Outcome;
-use program::{BufferId, ElementType, L2Promotion, OobFill, Swizzle, TensorMap};
+use program::{BufferId, ElementType, L2Promotion, OobFill, PixelBox, Swizzle, TensorMap};
 use sixwarp_cuda::{Device, encode_with_driver};
 
 fn tokens() -> TensorMap {
@@ -11,6 +11,7 @@ fn tokens() -> TensorMap {
         strides: vec![256, 1 << 20],
         box_dims: vec![64, 64, 1],
         element_strides: vec![1, 1, 1],
+        im2col: None,
         swizzle: Swizzle::B128,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::B128,
@@ -49,6 +50,17 @@ fn samples(narrow: bool) -> Vec<TensorMap> {
         element_strides: vec![1, 2, 1, 3, 8],
         ..tokens()
     });
+    for (rank, corner) in [(3, -32768), (4, -128), (5, -16)] {
+        let upper = [-corner - 1; 3].map(|last| last.min(300));
+        samples.push(TensorMap {
+            dims: vec![64, 60, 50, 40, 4][..rank].to_vec(),
+            strides: vec![128, 1 << 13, 1 << 20, 1 << 26][..rank - 1].to_vec(),
+            box_dims: vec![64, 1024],
+            element_strides: vec![1, 2, 8, 4, 3][..rank].to_vec(),
+            im2col: Some(PixelBox { lower: [corner; 3], upper }),
+            ..tokens()
+        });
+    }
     samples
 }
 

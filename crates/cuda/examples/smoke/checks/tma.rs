@@ -40,6 +40,7 @@ fn map(buffer: usize, swizzle: Swizzle, width: usize) -> Argument {
         strides: vec![2 * COLUMNS as u64],
         box_dims: vec![width as u32, BOX_ROWS as u32],
         element_strides: vec![1, 1],
+        im2col: None,
         swizzle,
         oob_fill: OobFill::Zero,
         l2_promotion: L2Promotion::None,

@@ -107,8 +107,11 @@ impl<'m> Loader<'m> {
 
     fn tensor_copy(&mut self, i: &Resolved<'m>) -> Decoded<()> {
         let has = |name: &str| i.instruction.has(name);
-        if i.instruction.modifiers.iter().any(|m| m.as_str().starts_with("im2col")) {
-            return Err("im2col copies are not simulated".into());
+        let im2col = i.instruction.modifiers.iter().find(|m| m.as_str().starts_with("im2col"));
+        match im2col.map(|m| m.as_str()) {
+            None | Some("im2col") => {}
+            Some("im2col_no_offs") => return Err("im2col stores are not simulated".into()),
+            Some(other) => return Err(format!("{other} copies are not simulated")),
         }
         let load = !has("bulk_group") && !has("prefetch");
         let direction = match () {
@@ -132,8 +135,18 @@ impl<'m> Loader<'m> {
             TensorDirection::Store | TensorDirection::Reduce(_) => Some(self.address(i, 1)?),
         };
         let mbar = if load { Some(self.address(i, 2)?) } else { None };
+        let mut next = if load { 3 } else { 1 };
+        let im2col = match im2col {
+            Some(_) => {
+                let offsets = arg(i, next)?.clone();
+                next += 1;
+                let offsets = self.elements(&offsets).iter().map(|offset| self.source32(offset));
+                Some(offsets.collect::<Decoded<Box<[R32]>>>()?)
+            }
+            None => None,
+        };
         let multicast = match load && has("multicast::cluster") {
-            true => Some(self.s32(i, 3)?),
+            true => Some(self.s32(i, next)?),
             false => None,
         };
         let copy = TensorCopy {
@@ -142,6 +155,7 @@ impl<'m> Loader<'m> {
             map: self.address(i, map_at)?,
             coords,
             rows4: has("tile::gather4") || has("tile::scatter4"),
+            im2col,
             mbar,
             multicast,
             pair: has("cta_group::2"),

@@ -299,9 +299,14 @@ impl Execution<'_, '_> {
                         refuses others";
             return self.machine.fault(w, Some(lane), "copy-start", message, Some(help));
         }
-        let plan = match copy.rows4 {
-            true => CopyPlan::four_rows(&map, &coords, offset, direction),
-            false => CopyPlan::tile(&map, &coords, offset, direction),
+        let registers = &self.machine.warps[w].registers;
+        let plan = match &copy.im2col {
+            Some(offsets) => {
+                let offsets = offsets.iter().map(|o| registers.r32(*o)[lane] as u16);
+                CopyPlan::im2col(&map, &coords, &offsets.collect::<Vec<_>>(), offset)
+            }
+            None if copy.rows4 => CopyPlan::four_rows(&map, &coords, offset, direction),
+            None => CopyPlan::tile(&map, &coords, offset, direction),
         };
         let plan = match plan {
             Ok(plan) => plan,

@@ -60,6 +60,8 @@ pub struct TensorCopy {
     pub coords: Box<[R32]>,
     /// `.tile::gather4` or `.tile::scatter4`.
     pub rows4: bool,
+    /// Of `.im2col`, the offsets, width first.
+    pub im2col: Option<Box<[R32]>>,
     /// Barrier.
     pub mbar: Option<Addr>,
     /// Multicast CTA mask.
@@ -218,6 +220,7 @@ impl TensorCopy {
         addr(visit, self.map);
         self.shared.iter().chain(&self.mbar).for_each(|a| addr(visit, *a));
         all(visit, &self.coords, Read);
+        self.im2col.iter().for_each(|offsets| all(visit, offsets, Read));
         reads32(visit, self.multicast);
     }
 }
