@@ -1,6 +1,7 @@
 //! Assembles the `mma.sync` kernels of the case table and of measured shapes, for every chip they are for:
 //! `assembles [--part] [ARCH…] [GLOB…]`, the globs being of names of cases. Prints registers and spills of every
-//! program, and fails if one spills. Chips with kernels of their own take these for e4m3 keys.
+//! program, and fails if one spills. Chips with kernels of their own take these for e4m3 keys. Where kernels of sm_80 run
+//! only if they are asked for, on Hopper, they may spill a few words.
 //!
 //! All of them take minutes. Tests assemble a part, which `--part` names too: each kernel for each chip
 //! (`tests/common/mma_sync.rs`).
@@ -9,7 +10,7 @@
 mod mma_sync;
 
 use cases::matches_glob;
-use mma_sync::{candidates, part, targets};
+use mma_sync::{Candidate, candidates, part, targets};
 use sixwarp_kernels::Arch;
 use std::process::ExitCode;
 
@@ -28,22 +29,22 @@ fn main() -> ExitCode {
     };
     let (mut programs, mut failures) = (0, 0);
     for (arch, candidate) in chosen.iter().filter(|(_, candidate)| named(&candidate.name)) {
-        for target in targets(*arch, &candidate.text) {
+        for (target, most) in targets(*arch, &candidate.text) {
             programs += 1;
-            failures += usize::from(!assembles(&target, &candidate.name, &candidate.text));
+            failures += usize::from(spills(&target, candidate) > most);
         }
     }
     println!("{failures} of {programs} programs spill or do not assemble");
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether a program has machine code without spills; says what it takes.
-fn assembles(target: &str, name: &str, text: &str) -> bool {
+/// The most bytes that a kernel of a program spills, and more than any if it does not assemble; says what it takes.
+fn spills(target: &str, Candidate { name, text, .. }: &Candidate) -> u32 {
     let assembled = match ptx::toolchain::assemble(text, target) {
         Ok(assembled) => assembled,
         Err(error) => {
             println!("{target} {name}: {error}");
-            return false;
+            return u32::MAX;
         }
     };
     for k in &assembled.report {
@@ -52,5 +53,5 @@ fn assembles(target: &str, name: &str, text: &str) -> bool {
             k.name, k.registers, k.spill_stores
         );
     }
-    assembled.report.iter().all(|k| k.spill_stores == 0)
+    assembled.report.iter().map(|k| k.spill_stores).max().unwrap_or(u32::MAX)
 }

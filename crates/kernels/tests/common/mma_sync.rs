@@ -1,6 +1,7 @@
 //! Programs of the `mma.sync` family: those of the case table and of measured shapes, and the part of them that has
 //! every kernel.
 
+use cases::Case;
 use problem::{DType, Descale, Mask, Problem, QueryLengths, Segment, Storage, Values, View};
 use sixwarp_kernels::{Arch, PlanOptions, plan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,16 @@ impl Candidate {
 
 /// Every different program for an architecture; one with kernels of its own takes these for e4m3 keys.
 pub fn candidates(arch: Arch) -> Vec<Candidate> {
-    let table =
-        cases::table().into_iter().filter_map(|c| Some((c.name.clone(), c.problem().ok()?)));
+    different(arch, cases::table())
+}
+
+/// Names of cases whose kernels others have, too.
+const ALIKE: [&str; 8] =
+    ["special-", "scores-", "tokens-", "heads-", "keys-", "batch-", "strides-", "sinks-"];
+
+/// The different programs of these cases and of measured shapes.
+fn different(arch: Arch, cases: Vec<Case>) -> Vec<Candidate> {
+    let table = cases.into_iter().filter_map(|c| Some((c.name.clone(), c.problem().ok()?)));
     let mut found: BTreeMap<String, Candidate> = BTreeMap::new();
     let all = measured().into_iter().chain(table);
     for (name, problem) in all.filter(|(_, p)| arch.is_mma_sync() || p.has_e4m3()) {
@@ -90,17 +99,19 @@ fn asked(problem: &Problem, summary: &str) -> [String; 11] {
     ]
 }
 
-/// A part of all programs for these chips: each kernel for each chip. Chips share out what is asked of a kernel, because
-/// most have the same ones: programs that add most to what was asked before are taken.
+/// A part of all programs for these chips: each kernel for each chip, with the most columns that it has. Chips share out
+/// what is asked of a kernel, because most have the same ones: programs that add most to what was asked before are taken.
 pub fn part(archs: &[Arch]) -> Vec<(Arch, Candidate)> {
     let mut asked = BTreeSet::new();
     let mut kept = Vec::new();
     for arch in archs {
-        let mut programs = candidates(*arch);
+        let mut cases = cases::table();
+        cases.retain(|case| ALIKE.iter().all(|prefix| !case.name.starts_with(prefix)));
+        let mut programs = different(*arch, cases);
         let mut kernels = BTreeSet::new();
         loop {
             programs.retain(|c| c.kernels().iter().any(|kernel| !kernels.contains(*kernel)));
-            let worth = |n: &usize| (programs[*n].worth(&asked), programs[*n].columns);
+            let worth = |n: &usize| (programs[*n].columns, programs[*n].worth(&asked));
             let Some(most) = (0..programs.len()).max_by_key(worth) else { break };
             let program = programs.swap_remove(most);
             kernels.extend(program.kernels().into_iter().map(String::from));
@@ -111,17 +122,21 @@ pub fn part(archs: &[Arch]) -> Vec<(Arch, Candidate)> {
     kept
 }
 
-/// What a program is assembled for: its own chip, and those that run it as it is. Kernels of sm_80 run on Hopper, if
-/// that is asked for; those of f32 are the ones that Hopper and Blackwell have.
-pub fn targets(arch: Arch, text: &str) -> Vec<String> {
-    let own = arch.to_string();
+/// Bytes of a thread that kernels of sm_80 may spill on Hopper, where they run only if they are asked for.
+const FORCED_SPILL: u32 = 64;
+
+/// What a program is assembled for, and how many bytes it may spill there: its own chip, and those that run it as it is.
+/// Kernels of sm_80 run on Hopper, if that is asked for; those of f32 are the ones that Hopper and Blackwell have.
+pub fn targets(arch: Arch, text: &str) -> Vec<(String, u32)> {
+    let mut targets = vec![(arch.to_string(), 0)];
     match arch {
         Arch::Sm80 if text.contains("tf32") => {
-            [own.as_str(), "sm_90", "sm_100", "sm_103"].map(String::from).into()
+            targets.extend(["sm_90", "sm_100", "sm_103"].map(|name| (name.to_owned(), 0)));
         }
-        Arch::Sm80 => vec![own, "sm_90".into()],
-        _ => vec![own],
+        Arch::Sm80 => targets.push(("sm_90".to_owned(), FORCED_SPILL)),
+        _ => (),
     }
+    targets
 }
 
 /// The shapes that are measured on a GPU.
