@@ -168,14 +168,17 @@ fn gpus() -> (Driver, Vec<Gpu>) {
 
 impl Gpu {
     fn new(device: &Device) -> Gpu {
-        let info: &DeviceInfo = device.info();
+        Gpu::of(device.info(), compile_small_kernel(device))
+    }
+
+    fn of(info: &DeviceInfo, compiles: Result<f64, String>) -> Gpu {
         Gpu {
             device: format!("cuda:{}", info.ordinal),
             name: info.name.clone(),
             compute_capability: info.compute_capability,
             sm_count: info.sm_count,
             memory_bytes: info.memory_bytes,
-            compiles: compile_small_kernel(device),
+            compiles,
             targets: Arch::ALL.map(|arch| Target::new(arch, info)).into(),
             kernels: Arch::of_capability(info.compute_capability).map(|arch| arch.to_string()),
         }
@@ -295,6 +298,56 @@ impl Display for Cache {
                 "        nothing is kept ({problem}): set SIXWARP_CACHE to a directory of your own"
             ),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a GPU of this compute capability.
+    fn said_of(compute_capability: (u32, u32)) -> String {
+        let info = DeviceInfo {
+            ordinal: 0,
+            name: "a GPU".into(),
+            compute_capability,
+            sm_count: 1,
+            memory_bytes: 1 << 30,
+            shared_bytes: 1,
+            l2_bytes: 1,
+            driver: (13, 0),
+        };
+        Gpu::of(&info, Ok(1.0)).to_string()
+    }
+
+    #[test]
+    fn any_gpu_since_ampere_is_told_its_kernels() {
+        let gpus = [
+            ((8, 0), "sm_80"),
+            ((8, 6), "sm_86"),
+            ((8, 7), "sm_80"),
+            ((8, 9), "sm_89"),
+            ((9, 0), "sm_90a"),
+            ((10, 0), "sm_100a"),
+            ((11, 0), "sm_80"),
+            ((12, 0), "sm_120"),
+            ((12, 1), "sm_120"),
+        ];
+        for (capability, kernels) in gpus {
+            let said = said_of(capability);
+            assert!(said.contains(&format!("takes the {kernels} kernels\n")), "{said}");
+            assert!(said.contains(&format!("{kernels} kernels run\n")), "{said}");
+        }
+    }
+
+    #[test]
+    fn older_gpus_are_told_of_the_cpu() {
+        for capability in [(7, 5), (7, 0), (6, 1)] {
+            let said = said_of(capability);
+            assert!(said.contains("has no kernels: they need compute capability 8.0 (Ampere)"));
+            assert!(said.contains("the device `cpu` computes the same"), "{said}");
+            assert!(!said.contains("takes the") && !said.contains("kernels run\n"), "{said}");
         }
     }
 }

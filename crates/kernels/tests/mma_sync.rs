@@ -1,11 +1,11 @@
 //! Kernels of the `mma.sync` family on the simulator, against the oracle. The whole table is run by
 //! `sixwarp verify --device sim-sm80`; here are the features, on the chip with the least shared memory, in every order
-//! of events.
+//! of events. What is assembled of them is in `assembles_mma_sync.rs`.
 
 mod common;
 
 use common::{Simulated, named, run_table};
-use problem::{DType, Descale, E4m3, HostVec, Problem, QueryLengths, Segment, View};
+use problem::{DType, E4m3, HostVec, Problem, Segment, View};
 use sixwarp_kernels::{Arch, PlanOptions, Split, plan};
 
 /// What the kernels do not do, and say so.
@@ -207,59 +207,5 @@ fn launches_keep_the_rules_of_their_chips() {
             checked += 1;
         }
         assert!(checked > 200, "{arch}: {checked} programs");
-    }
-}
-
-/// e4m3 keys and values in pages, as engines that serve models keep them.
-#[test]
-fn e4m3_kernels_assemble_without_spills() {
-    for (arch, dtype, dim, queries) in [
-        (Arch::Sm80, DType::Bf16, 128, 512),
-        (Arch::Sm89, DType::Bf16, 64, 1),
-        (Arch::Sm90, DType::F16, 128, 512),
-        (Arch::Sm90, DType::Bf16, 256, 1),
-        (Arch::Sm100, DType::Bf16, 128, 1),
-    ] {
-        let pages = View::bshd(DType::E4m3, [4096, 8, 16, dim]);
-        let segment = Segment::new(pages, pages).paged(256).used().mask(problem::Mask::Causal);
-        let segment = segment.descaled(Descale::PER_TENSOR, Descale::PER_HEAD);
-        let q = Problem::builder(View::bshd(dtype, [1, 32, 64 * queries, dim]));
-        let q = q.query_lengths(QueryLengths::Packed { batch: 64, longest: queries });
-        let problem = q.segment(segment).sinks().build().expect("a valid problem");
-        assert_no_spills(&problem, arch);
-    }
-}
-
-/// A kernel per width, on the chip where it has least room, assembles with the real `ptxas` without spills.
-/// The example `assembles` goes through all.
-#[test]
-fn kernels_assemble_without_spills() {
-    let dense = |dtype, dim, keys: u64| {
-        let view = |tokens| View::bshd(dtype, [4, 16, tokens, dim]);
-        let segment = Segment::new(view(keys), view(keys)).mask(problem::Mask::Causal);
-        Problem::builder(view(keys)).segment(segment).build().expect("a valid problem")
-    };
-    let of_chips = [(Arch::Sm80, 128), (Arch::Sm86, 256), (Arch::Sm89, 64), (Arch::Sm120, 512)];
-    // Queries that stay in registers, beside output that fills the rest of them.
-    let held = [(Arch::Sm80, 256), (Arch::Sm80, 512), (Arch::Sm86, 512), (Arch::Sm120, 256)];
-    let halves = of_chips.into_iter().chain(held).map(|(arch, dim)| (DType::Bf16, arch, dim));
-    let singles = of_chips.map(|(arch, dim)| (DType::F32, arch, dim));
-    let newer = [(Arch::Sm90, 128), (Arch::Sm100, 64), (Arch::Sm103, 256)];
-    let newer = newer.map(|(arch, dim)| (DType::F32, arch, dim));
-    for (dtype, arch, dim) in halves.chain(singles).chain(newer) {
-        assert_no_spills(&dense(dtype, dim, 4096), arch);
-    }
-}
-
-#[track_caller]
-fn assert_no_spills(problem: &Problem, arch: Arch) {
-    let (dtype, dim) = (problem.dtype(), problem.key_dim());
-    let planned = plan(problem, arch, &PlanOptions::for_arch(arch));
-    let text = planned.expect("supported").program.module.to_string();
-    let assembled = ptx::toolchain::assemble(&text, &arch.to_string())
-        .unwrap_or_else(|error| panic!("{arch}, {dim} columns: {error}"));
-    for kernel in assembled.report {
-        let name = kernel.name;
-        assert_eq!(kernel.spill_stores, 0, "{dtype} on {arch}, {dim} columns: {name}");
     }
 }

@@ -87,7 +87,7 @@ impl<'f> Warp<'f> {
         let half = (config.shape.halves > 1).then_some(four);
         let apart = config.shape.warps > 4 && half.is_none();
         let first_block = apart.then(|| b.eval(four * config.shape.fragments));
-        let mut queries = Matrices::bytes_to(b, frame.k.tile(0), row);
+        let mut queries = Self::first_queries(b, frame, thread, row);
         if let Some(first) = first_block {
             queries = b.eval(first * config.queries().bytes() + queries);
         }
@@ -113,6 +113,18 @@ impl<'f> Warp<'f> {
             stage: (config.stages > 1).then(|| b.value(0)),
             watch: frame.params.watch(b),
         }
+    }
+
+    /// Bytes from a block's first queries in shared memory to those of the warp, whose first row is `row`.
+    fn first_queries(b: &mut Builder, frame: &Frame, thread: Reg<u32>, row: Reg<u32>) -> Reg<u32> {
+        let config = &frame.config;
+        let row = match config.parks() && config.has_idle_warps() {
+            // `row` also says whether the warp has rows. `ptxas` keeps what both are found from, and spills it for
+            // sm_90, unless they are found in different ways.
+            true => b.eval((thread & (128 - 32)) / (32 / ROWS)),
+            false => row,
+        };
+        Matrices::bytes_to(b, frame.k.tile(0), row)
     }
 
     fn run_tile(&self, b: &mut Builder, open: &OpenTile) {

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod features;
+pub mod mma_sync;
 
 use cases::{Case, CaseData, Engine, EngineError, Outcome, Outputs, Problem, matches_glob};
 use problem::{AttnMask, DType, MaskElement, Slot};
