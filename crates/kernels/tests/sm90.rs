@@ -136,6 +136,22 @@ fn gathered_rows_in_any_order() {
     }
 }
 
+/// A CTA has several work tiles of two KV tiles each. The warpgroup that computes scores then is furthest ahead of the
+/// other one: it has said of two tiles that they are scored before the other has looked for the first.
+#[test]
+fn many_sequences_of_few_tiles_in_any_order() {
+    let one = cases::table().into_iter().find(|case| case.name == "lists-heads-64-d512");
+    let many = cases::Case { batch: 5, ..one.expect("a case of the table") };
+    let random = (0..4).map(|seed| ("random", seed));
+    for (mode, seed) in [("adversarial", 0)].into_iter().chain(random) {
+        let mut engine = hopper();
+        let simulator = sim::Options::mode(mode, seed).expect("a mode");
+        engine.simulator = sim::Options { pedantic: true, ..simulator };
+        let outcome = cases::check(&many, &mut engine);
+        assert!(matches!(outcome, cases::Outcome::Passed(_)), "{mode} {seed}: {outcome}");
+    }
+}
+
 /// Places of gathered rows have 32 bits: where a tensor needs more, tensor copies bring rows of pages, and lists
 /// are declined.
 #[test]

@@ -49,10 +49,11 @@ impl<'a> Cluster<'a> {
         scheduler.run(&mut Execution { machine, judge }, budget)
     }
 
-    /// Lets waiters go that may have come late, when no cluster moves any more; whether there were any.
+    /// Lets waiters go that may have come late, when no cluster moves any more; whether there were any. By the strictest
+    /// rules none is let go.
     pub fn release_late(&mut self) -> bool {
         let Cluster { machine, scheduler, judge } = self;
-        scheduler.release_late(&mut Execution { machine, judge })
+        scheduler.release_late(&mut Execution { machine, judge }).unwrap_or(false)
     }
 
     /// The report of a cluster that never goes on.

@@ -46,6 +46,18 @@ fn a_late_warp_is_let_go_and_the_report_says_so() {
 }
 
 #[test]
+fn by_the_strictest_rules_a_missed_phase_is_a_deadlock() {
+    for wait in ["try_wait", "test_wait"] {
+        let mut case = late_warp(wait, "");
+        case.options.pedantic = true;
+        let text = case.report().unwrap_err().to_string();
+        let cause =
+            "deadlock: CTA (0,0,0) warp 1 missed its phase: mbarrier `full` completed phase 1";
+        assert!(text.starts_with(cause), "{wait}: {text}");
+    }
+}
+
+#[test]
 fn a_deadlock_behind_a_missed_phase_names_it_first() {
     let wait = "STUCK: mbarrier.try_wait.parity.shared.b64 %p3, [%r3], 0; @!%p3 bra STUCK;";
     for how in ["try_wait", "test_wait"] {

@@ -71,6 +71,10 @@ impl Simulated {
     ) -> Result<Outputs, EngineError> {
         let report = sim::run(program, &memory(program, problem, data), &self.simulator)
             .map_err(|error| EngineError::Failed(error.to_string()))?;
+        // Waits that looked too late, which a GPU does not forgive.
+        if !report.notes.is_empty() {
+            return Err(EngineError::Failed(report.notes.join("\n")));
+        }
         let buffer = |slot: Slot| {
             let at = program.buffer(&slot.to_string()).expect("every slot is a buffer");
             report.buffers[at.0].as_slice()

@@ -301,28 +301,28 @@ impl<'a> Scheduler<'a> {
         if on.machine.warps.iter().any(|warp| warp.ready()) {
             return Ok(());
         }
-        if self.complete_one(on)? || self.release_missed_phase(on, false) {
+        if self.complete_one(on)? || self.release_missed_phase(on, false)? {
             return Ok(());
         }
         self.progress.timeouts += 1;
         let tried = self.progress.timeouts > TIMEOUTS || !on.machine.time_out_waits();
-        if tried && !self.release_missed_phase(on, true) {
+        if tried && !self.release_missed_phase(on, true)? {
             return Err(Diagnosis::of(on.machine, self).deadlock());
         }
         Ok(())
     }
 
     /// Lets waiters go that may have come late, blocked or polling, when no cluster moves any more.
-    pub(crate) fn release_late(&mut self, on: &mut Execution<'_, '_>) -> bool {
-        self.release_missed_phase(on, false)
-            || self.release_missed_phase(on, true)
-            || self.release_late_polls(on)
+    pub(crate) fn release_late(&mut self, on: &mut Execution<'_, '_>) -> Run<bool> {
+        Ok(self.release_missed_phase(on, false)?
+            || self.release_missed_phase(on, true)?
+            || self.release_late_polls(on)?)
     }
 
     /// Lets one waiter go whose phase completed before it looked, while the barrier has moved on. When
     /// all `else_fails`, also one that may have taken later phases for earlier ones since it came late;
-    /// who leaves phases out looks the same, so that comes last.
-    fn release_missed_phase(&mut self, on: &mut Execution<'_, '_>, else_fails: bool) -> bool {
+    /// who leaves phases out looks the same, so that comes last. By the strictest rules that is a deadlock, as on a GPU.
+    fn release_missed_phase(&mut self, on: &mut Execution<'_, '_>, else_fails: bool) -> Run<bool> {
         for w in on.machine.warps.ids() {
             for f in 0..on.machine.warps[w].fragments.len() {
                 let Fragment { ref wait, mask, wait_pc, .. } = on.machine.warps[w].fragments[f];
@@ -332,17 +332,17 @@ impl<'a> Scheduler<'a> {
                 let next = bar.next_in_turn(w, mask, phase & 1);
                 if phase >= 2 && (seen < phase as i64 - 2 || else_fails && next < phase) {
                     let at = (w, wait_pc);
-                    self.note_missed(on, at, (cta, offset), next.min(phase - 2));
+                    self.note_missed(on, at, (cta, offset), next.min(phase - 2))?;
                     on.wake(w, f, phase - 2);
-                    return true;
+                    return Ok(true);
                 }
             }
         }
-        false
+        Ok(false)
     }
 
     /// The same for warps that do not block but look again and again.
-    fn release_late_polls(&mut self, on: &mut Execution<'_, '_>) -> bool {
+    fn release_late_polls(&mut self, on: &mut Execution<'_, '_>) -> Run<bool> {
         let mut late = Vec::new();
         for (cta, state) in on.machine.ctas.pairs_mut() {
             for (offset, bar) in &mut state.mbarriers {
@@ -351,9 +351,9 @@ impl<'a> Scheduler<'a> {
         }
         late.sort_unstable();
         for (id, (w, pc, phase)) in &late {
-            self.note_missed(on, (*w, *pc), *id, *phase);
+            self.note_missed(on, (*w, *pc), *id, *phase)?;
         }
-        !late.is_empty()
+        Ok(!late.is_empty())
     }
 
     fn note_missed(
@@ -362,12 +362,16 @@ impl<'a> Scheduler<'a> {
         (w, pc): (WarpId, Pc),
         (cta, offset): BarrierId,
         phase: u64,
-    ) {
+    ) -> Run<()> {
         let (site, name) = (on.machine.site(w, pc, None), on.machine.mbarrier_name(cta, offset));
         on.machine.notes.push(format!(
             "a waiter missed its phase: mbarrier {name} completed phase {phase} and the next one \
              before this wait looked\n  --> {site}"
         ));
         self.missed.get_or_insert(Missed { warp: w, pc, barrier: (cta, offset), phase });
+        match on.machine.launch.options.pedantic {
+            true => Err(Diagnosis::of(on.machine, self).deadlock()),
+            false => Ok(()),
+        }
     }
 }

@@ -107,7 +107,8 @@ fn reserve(b: &mut Builder, config: &Config, cuts: bool) -> Shared {
         marks: config.listed.then(|| Marks::reserve(b, base, TILE, config.stages)),
         waiting: config.format().and_then(|format| gather::waiting(b, base, format)),
         tail: Signals::reserve(b, base, 1),
-        scored: config.right_waits().then(|| Signals::reserve(b, base, 1)),
+        // As many as tiles of probabilities: the left warpgroup is that far ahead, and a barrier tells two phases apart.
+        scored: config.right_waits().then(|| Signals::reserve(b, base, config.p_stages)),
         meeting: Meeting::reserve(b, base, k.at(), p.at()),
     }
 }

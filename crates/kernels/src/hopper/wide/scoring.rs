@@ -13,7 +13,9 @@ use crate::math::exact::Watch;
 use crate::math::softmax::RowState;
 use crate::moves::marks::Marks;
 use crate::moves::output::BlockOutput;
-use ptx::build::{Builder, Cmp, Consumer, Cursor, Producer, Reg, SharedArray, Slot, WgmmaA};
+use ptx::build::{
+    Builder, Cmp, Consumer, Cursor, Producer, Reg, SharedArray, SignalCursor, Slot, WgmmaA,
+};
 
 struct Scoring<'f> {
     frame: &'f Frame,
@@ -23,6 +25,8 @@ struct Scoring<'f> {
     k: Vec<Cursor<Consumer>>,
     v: Cursor<Consumer>,
     p: Cursor<Producer>,
+    /// Says that the next tile's scores are computed, where the right warpgroup waits for that.
+    scored: Option<SignalCursor>,
     scores: Scores,
     /// What was read of the marks of the keys in work, where they are listed.
     marks: Vec<Reg<u32>>,
@@ -54,6 +58,7 @@ pub fn emit(b: &mut Builder, frame: &Frame) {
         k: shared.k_rings.iter().map(|ring| ring.consumer(b)).collect(),
         v: shared.v_rings[0].consumer(b),
         p: shared.p_ring.producer(b),
+        scored: shared.scored.map(|scored| scored.cursor(b)),
         scores: Scores::new(b, thread, config.half, TILE),
         marks: b.regs(shared.marks.as_ref().map_or(0, Marks::words)),
         out: b.regs(config.left_columns() as usize / 2),
@@ -296,9 +301,10 @@ impl Scoring<'_> {
 
     /// Lets the right warpgroup multiply with the values of the tile before, where it waits for that.
     fn say_scored(&self, b: &mut Builder) {
-        if let Some(scored) = &self.frame.shared.scored {
-            let barrier = scored.cursor(b).barrier(b);
+        if let Some(scored) = &self.scored {
+            let barrier = scored.barrier(b);
             barrier.arrive_if(b, self.lead);
+            scored.advance(b);
         }
     }
 
