@@ -343,7 +343,7 @@ pub const SM90_WIDE_FP8: Subject = Subject {
         layout = "paged"
         page = 5
     "#,
-    options: alone,
+    options: |options| PlanOptions { few_heads: FewHeads::Never, ..alone(options) },
     function: None,
     files: &[],
 };

@@ -63,6 +63,9 @@ impl PerRow {
     }
 }
 
+/// Buffers of maxima and sums.
+const SUM_BUFFERS: u32 = 2;
+
 /// Shared memory and barriers.
 pub struct Shared {
     /// Queries, keys and values.
@@ -77,6 +80,7 @@ pub struct Shared {
     pub probabilities: Signals,
     pub rest: Signals,
     pub output: Signals,
+    /// Of each block and buffer of sums: softmax may be a work tile ahead of who waits, and a barrier tells two phases apart.
     pub sums: Signals,
 }
 
@@ -117,15 +121,15 @@ fn reserve(b: &mut Builder, frame: &Frame) -> (Shared, Allocation) {
     let shared = Shared {
         staging: SharedTile::reserve(b, base, staging_tile()),
         factors_at: PerRow::reserve(b, base, 1),
-        maxima_at: PerRow::reserve(b, base, 2),
-        sums_at: PerRow::reserve(b, base, 2),
+        maxima_at: PerRow::reserve(b, base, SUM_BUFFERS),
+        sums_at: PerRow::reserve(b, base, SUM_BUFFERS),
         buffers: Buffers::reserve(b, base, &frame.config),
         scores: Signals::reserve(b, base, BLOCKS),
         factors: Signals::reserve(b, base, BLOCKS),
         probabilities: Signals::reserve(b, base, BLOCKS),
         rest: Signals::reserve(b, base, BLOCKS),
         output: Signals::reserve(b, base, BLOCKS),
-        sums: Signals::reserve(b, base, BLOCKS),
+        sums: Signals::reserve(b, base, SUM_BUFFERS * BLOCKS),
     };
     let columns = frame.map.allocation;
     (shared, Allocation::reserve(b, base, CtaGroup::One, ISSUING_WARP, columns))

@@ -1,6 +1,6 @@
 //! A softmax warpgroup: the rows of one block, one thread each, from scores to probabilities.
 
-use super::kernel::Shared;
+use super::kernel::{BLOCKS, Shared};
 use crate::blackwell::config::{ROWS, TILE};
 use crate::blackwell::frame::Frame;
 use crate::blackwell::products::EARLY_KEYS;
@@ -28,7 +28,6 @@ struct SoftmaxThread<'f> {
     factors: SignalCursor,
     probabilities: SignalCursor,
     rest: SignalCursor,
-    sums: SignalCursor,
     state: RowState,
     /// Exponentials on the FMA pipe, where some run there: one pair in so many.
     on_fma: Option<(Exponential, usize)>,
@@ -56,7 +55,6 @@ pub fn emit(
         factors: signal(b, &shared.factors),
         probabilities: signal(b, &shared.probabilities),
         rest: signal(b, &shared.rest),
-        sums: signal(b, &shared.sums),
         state: RowState::new(b),
         on_fma: Tuning::of(b.target()).fma_exponentials.map(|every| (Exponential::new(b), every)),
         rows,
@@ -84,7 +82,9 @@ impl SoftmaxThread<'_> {
         b.st_shared(max, self.state.max);
         let sum = self.shared.sums_at.of_row_in(b, buffer, block, row);
         b.st_shared(sum, self.state.sum);
-        self.tell(b, &self.sums);
+        let number = b.eval(buffer * BLOCKS + block);
+        let signal = self.shared.sums.only(b, number).cursor(b);
+        self.tell(b, &signal);
         b.assign(buffer, buffer ^ 1);
     }
 

@@ -246,10 +246,14 @@ impl<'f> Loader<'f> {
         let scales = b.ld_shared_vector::<u32>(scales, 2);
         let at = [self.column, zero, slot.stage()];
         let (to, factors) = (shared.key_scales.element(b, &at), shared.factors.element(b, &at));
+        let mark = b.ld_shared::<f32>(to.plus(shared.key_scales.offset(&[0, SCALED])));
+        let exists = b.setp(Cmp::Ne, mark, 0.0);
         for n in 0..SCALED {
             let scale = unpack::scale(b, &scales, n);
             b.st_shared(to.plus(shared.key_scales.offset(&[0, n])), scale);
+            // Zeros came for the scales of a key that does not exist, and no factor is NaN times a probability of 0.
             let factor = unpack::factor(b, scale);
+            let factor = b.select::<u32>(exists, factor, 0);
             b.st_shared_half(factors.plus(shared.factors.offset(&[0, n])), factor);
         }
         b.warp_sync();
