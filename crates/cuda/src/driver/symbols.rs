@@ -46,6 +46,7 @@ pub(crate) const FURTHER: &[&str] = &[
     "cuStreamEndCapture",
     "cuStreamQuery",
     "cuStreamSynchronize",
+    "cuTensorMapEncodeIm2col",
     "cuTensorMapEncodeTiled",
     "cuTensorMapReplaceAddress",
 ];

@@ -71,9 +71,10 @@ impl Simulated {
     ) -> Result<Outputs, EngineError> {
         let report = sim::run(program, &memory(program, problem, data), &self.simulator)
             .map_err(|error| EngineError::Failed(error.to_string()))?;
-        // Waits that looked too late, which a GPU does not forgive.
-        if !report.notes.is_empty() {
-            return Err(EngineError::Failed(report.notes.join("\n")));
+        // A GPU does not forgive waits that looked too late.
+        let late = |note: &&String| note.starts_with("a waiter missed its phase");
+        if let Some(note) = report.notes.iter().find(late) {
+            return Err(EngineError::Failed(note.clone()));
         }
         let buffer = |slot: Slot| {
             let at = program.buffer(&slot.to_string()).expect("every slot is a buffer");
