@@ -157,8 +157,9 @@ impl Packed {
         token: Reg<u32>,
     ) -> (GlobalPtr, GlobalPtr) {
         let place = self.place(b, outer, token);
-        let row = row_at(b, self.base, place);
-        (row, self.scales(b, outer, token))
+        let footer = self.footer(b, outer);
+        let (row, footer) = (row_at(b, self.base, place), row_at(b, self.base, footer));
+        (row, self.scales_in(b, footer, token))
     }
 
     /// The first byte of a row's scales in the page's footer.
@@ -166,6 +167,12 @@ impl Packed {
     pub fn scales(&self, b: &mut Builder, outer: Reg<u32>, token: Reg<u32>) -> GlobalPtr {
         let footer = self.footer(b, outer);
         let footer = row_at(b, self.base, footer);
+        self.scales_in(b, footer, token)
+    }
+
+    /// The first byte of a row's scales in the footer at `footer`.
+    #[track_caller]
+    fn scales_in(&self, b: &mut Builder, footer: GlobalPtr, token: Reg<u32>) -> GlobalPtr {
         b.global_add(footer, token.widening_mul(self.format.scale_bytes()))
     }
 
